@@ -1,0 +1,1 @@
+"""safeser: a restricted deserialization gateway, for Dask and without it."""

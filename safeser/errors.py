@@ -1,0 +1,85 @@
+"""Every error that safeser raises, in one tree.
+
+An error says what was refused, by which rule, where, and what to change. It never carries payload
+bytes, key material or the text of a hostile object: peers, logs and tracebacks see these messages.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AuditError",
+    "AuthenticationError",
+    "ConfigError",
+    "EnvelopeError",
+    "PayloadError",
+    "PolicyDenied",
+    "SafeserError",
+]
+
+
+class SafeserError(Exception):
+    """Base of everything that safeser refuses or cannot do.
+
+    :param message: one plain sentence that names what was refused.
+    :param rule: stable, dotted identifier of the rule that refused, e.g. ``"payload.object-dtype"``.
+    :param where: place inside the message, file or policy, e.g. ``"data.x"`` or ``"line 3, column 5"``.
+    :param fix: what the reader can change, or the empty string.
+    """
+
+    default_rule = "safeser"
+
+    def __init__(self, message: str, *, rule: str = "", where: str = "", fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.rule = rule or self.default_rule
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        where = f" at {self.where}" if self.where else ""
+        fix = f" {self.fix}" if self.fix else ""
+        return f"{self.message}{where} [{self.rule}]{fix}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments need a state of their own, or a copy would lose the rule.
+        return (
+            type(self),
+            (self.message,),
+            {"rule": self.rule, "where": self.where, "fix": self.fix},
+        )
+
+
+class ConfigError(SafeserError):
+    """A key, policy, roster or setting is missing or wrong; nothing was started."""
+
+    default_rule = "config"
+
+
+class EnvelopeError(SafeserError):
+    """Bytes on a connection are not what the envelope allows; the session is over."""
+
+    default_rule = "envelope"
+
+
+class AuthenticationError(EnvelopeError):
+    """The peer did not prove who it is. Deliberately opaque: it never says which check failed."""
+
+    default_rule = "authentication"
+
+
+class PolicyDenied(SafeserError):
+    """Policy does not let this sender hand this recipient this kind, operation or family."""
+
+    default_rule = "policy"
+
+
+class PayloadError(SafeserError):
+    """A payload or message is malformed, or asks for something that no policy can allow."""
+
+    default_rule = "payload"
+
+
+class AuditError(SafeserError):
+    """The audit log could not be written, or does not verify."""
+
+    default_rule = "audit"

@@ -1,0 +1,215 @@
+"""Values that the rooms hand to each other: frozen, and refused by their constructors when wrong.
+
+The one rule: a value that exists is legal. Nothing here decides, reads or writes.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from safeser.errors import ConfigError
+
+__all__ = [
+    "ANY_AUTHOR",
+    "FAMILIES",
+    "UNKNOWN",
+    "Context",
+    "Decision",
+    "Grant",
+    "Kind",
+    "Limits",
+    "Payload",
+]
+
+#: The sender or recipient that nothing authenticated. Never granted pickle or cloudpickle.
+UNKNOWN = "unknown"
+
+#: The author of a payload that somebody relayed. Only dask and msgpack pass for it.
+ANY_AUTHOR = "any"
+
+#: Built-in serialization families, the least powerful first. ``error`` carries failures as data.
+FAMILIES = ("msgpack", "error", "dask", "pickle", "cloudpickle")
+
+_PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
+_FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+
+
+class Kind(enum.Enum):
+    """What a message is for, from its operation and payload fields; later members are stronger."""
+
+    ADMIN = "admin"
+    DATA = "data"
+    TASK = "task"
+    CONTROL = "control"
+
+    @property
+    def strength(self) -> int:
+        return _STRENGTH[self]
+
+    @staticmethod
+    def strongest(kinds: Sequence[Kind]) -> Kind:
+        """Return the most powerful of *kinds*; of none at all, :attr:`Kind.ADMIN`."""
+        return max(kinds, key=_STRENGTH.__getitem__, default=Kind.ADMIN)
+
+
+_STRENGTH = {kind: position for position, kind in enumerate(Kind)}
+
+
+def check_principal(name: object) -> str:
+    """Return *name* if it can name a principal, else raise :class:`ConfigError`."""
+    if not isinstance(name, str) or not _PRINCIPAL.match(name):
+        raise ConfigError(
+            "a principal's name must be 1 to 64 letters, digits, '_', '-', '.' or '@',"
+            " and start with a letter or digit",
+            rule="config.principal",
+        )
+    return name
+
+
+def check_family(name: object) -> str:
+    """Return *name* if it can name a serialization family, else raise :class:`ConfigError`."""
+    if not isinstance(name, str) or not _FAMILY.match(name):
+        raise ConfigError("that cannot name a serialization family", rule="config.family")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One communication context: who hands whom what kind of message.
+
+    :param sender: principal that the envelope proved, or :data:`UNKNOWN`.
+    :param recipient: principal that opens the message, or :data:`UNKNOWN`.
+    :param kind: ``"admin"``, ``"data"``, ``"task"`` or ``"control"``, or a :class:`Kind`.
+    :param operation: Dask's operation, or None where there is none (replies, library use).
+    """
+
+    sender: str
+    recipient: str
+    kind: Kind = Kind.DATA
+    operation: str | None = None
+
+    def __init__(
+        self,
+        sender: str,
+        recipient: str,
+        kind: Kind | str = Kind.DATA,
+        operation: str | None = None,
+    ) -> None:
+        object.__setattr__(self, "sender", check_principal(sender))
+        object.__setattr__(self, "recipient", check_principal(recipient))
+        try:
+            object.__setattr__(self, "kind", Kind(kind))
+        except ValueError:
+            kinds = ", ".join(member.value for member in Kind)
+            raise ConfigError(
+                f"the kind of a context must be one of {kinds}", rule="config.kind"
+            ) from None
+        if operation is not None and (not isinstance(operation, str) or len(operation) > 128):
+            raise ConfigError("an operation must be a short string", rule="config.operation")
+        object.__setattr__(self, "operation", operation)
+
+    def __str__(self) -> str:
+        operation = f" {self.operation}" if self.operation else ""
+        return f"{self.sender} -> {self.recipient} {self.kind.value}{operation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one message may make a process take, checked before memory is taken.
+
+    Sizes are bytes. Defaults hold where a policy names none.
+    """
+
+    max_bytes: int = 2 << 30  # one message, all frames
+    max_frames: int = 100_000  # frames of one message; Dask shards at 64 MiB
+    max_header: int = 1 << 20  # the envelope's own header
+    max_depth: int = 100  # nesting of containers
+    max_refs: int = 1_000_000  # elements and keys in one message's structure
+    max_array: int = 1 << 30  # one array or buffer, after decompression
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"limit {name} must be a positive integer", rule="config.limits")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one matched context lets through: an upper bound, never widened by a caller.
+
+    :param context: name of the policy's context that matched.
+    :param families: families that may pass, in the policy's order of preference.
+    :param profiles: names of the pickle profiles that bound family ``pickle``.
+    :param allow: further globals for family ``pickle``, ``module:qualname`` to role.
+    :param submission: ``"none"``, ``"approved"`` or ``"code"``.
+    :param operations: exact names of operations that are granted.
+    """
+
+    context: str
+    families: tuple[str, ...]
+    profiles: tuple[str, ...] = ("data",)
+    allow: tuple[tuple[str, str], ...] = ()
+    submission: str = "none"
+    operations: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for family in self.families:
+            check_family(family)
+        if self.submission not in ("none", "approved", "code"):
+            raise ConfigError("submission must be none, approved or code", rule="config.submission")
+
+    def narrowed(self, families: Sequence[str]) -> Grant:
+        """Return this grant cut to *families*: callers can take away, never add."""
+        kept = tuple(family for family in self.families if family in families)
+        return Grant(
+            self.context, kept, self.profiles, self.allow, self.submission, self.operations
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """One serialized object inside a verified message, not yet decided and not yet loaded.
+
+    :param where: path of the field inside the message, for errors and records.
+    :param family: family derived from the content, never the one that a header claims.
+    :param header: the family's header, plain msgpack values.
+    :param frames: the family's frames, buffers in order.
+    :param author: principal that wrote it; :data:`ANY_AUTHOR` where a relay lost it.
+    """
+
+    where: str
+    family: str
+    header: dict[str, Any] = field(repr=False)
+    frames: tuple[Any, ...] = field(repr=False)
+    author: str = ANY_AUTHOR
+
+    @property
+    def nbytes(self) -> int:
+        return sum(memoryview(frame).nbytes for frame in self.frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to "may this pass?", with what an operator needs to understand it.
+
+    :param permitted: the answer. ``bool(decision)`` is not defined, so that no code tests the
+        object by accident instead of this field.
+    :param rule: stable identifier of the rule that decided.
+    :param reason: one plain sentence.
+    :param context: name of the policy's context that matched, or the empty string.
+    :param fix: the smallest change of policy that would permit it, or the empty string.
+    """
+
+    permitted: bool
+    rule: str
+    reason: str
+    context: str = ""
+    fix: str = ""
+
+    def __bool__(self) -> bool:
+        raise TypeError("ask decision.permitted; a Decision has no truth value")
