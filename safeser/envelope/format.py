@@ -1,0 +1,155 @@
+"""The bytes of one message: prelude, header, table of frame lengths, frames.
+
+The one rule: every number that a peer wrote is checked against the limits, and against the other
+numbers, before it sizes anything. Nothing here authenticates; see :mod:`safeser.envelope.mac`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from safeser.errors import EnvelopeError
+from safeser.values import Limits
+
+__all__ = [
+    "MAX_FRAME",
+    "PRELUDE_SIZE",
+    "Buffer",
+    "Prelude",
+    "Sealed",
+    "flat",
+    "pack_fields",
+    "pack_lengths",
+    "parse_lengths",
+    "parse_prelude",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC = b"SSm1"
+VERSION = 1
+TYPE_DATA = 1  # 2 and up: detached messages and whatever comes; each has a decision of its own
+
+#: magic, version, message type, reserved, sequence, header length, frame count, body length.
+_FIELDS = struct.Struct("<4sBBHQIIQ")
+FIELDS_SIZE = _FIELDS.size
+TAG_SIZE = 32
+PRELUDE_SIZE = FIELDS_SIZE + TAG_SIZE
+LENGTH_SIZE = 8
+
+#: One GMAC, and one call of the library, covers at most this. Longer frames are split before.
+MAX_FRAME = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Prelude:
+    """The fixed start of a message, well-formed and within limits, but not yet authenticated.
+
+    :param fields: the 32 bytes that all other numbers were read from; the MAC covers these.
+    :param tag: the 32 bytes of MAC that the peer sent.
+    """
+
+    fields: bytes
+    tag: bytes
+    sequence: int
+    header_length: int
+    frame_count: int
+    body_length: int
+
+    @property
+    def table_length(self) -> int:
+        return self.frame_count * LENGTH_SIZE
+
+    @property
+    def message_length(self) -> int:
+        """Bytes of the whole message on the wire."""
+        return PRELUDE_SIZE + self.header_length + self.table_length + self.body_length
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A message as it arrived: parsed by shape, not verified. Nothing in it may be believed."""
+
+    prelude: Prelude
+    header: Buffer
+    frames: Sequence[Buffer]
+
+
+def check_sizes(limits: Limits, *, header_length: int, frame_count: int, body_length: int) -> None:
+    """Refuse a message whose sizes the limits don't allow or that contradict each other."""
+    if header_length > limits.max_header:
+        raise _too_large("header", header_length, limits.max_header)
+    if frame_count > limits.max_frames:
+        raise _too_large("number of frames", frame_count, limits.max_frames)
+    if body_length > limits.max_bytes:
+        raise _too_large("body", body_length, limits.max_bytes)
+    if body_length > frame_count * MAX_FRAME:
+        raise EnvelopeError(
+            "a message has more bytes than its frames can hold", rule="envelope.format"
+        )
+
+
+def pack_fields(*, sequence: int, header_length: int, frame_count: int, body_length: int) -> bytes:
+    """Return the first 32 bytes of a prelude: all but the tag."""
+    return _FIELDS.pack(
+        MAGIC, VERSION, TYPE_DATA, 0, sequence, header_length, frame_count, body_length
+    )
+
+
+def parse_prelude(data: Buffer, limits: Limits) -> Prelude:
+    """Return the prelude that *data* spells, or raise :class:`EnvelopeError`."""
+    if memoryview(data).nbytes != PRELUDE_SIZE:
+        raise EnvelopeError(f"a prelude has {PRELUDE_SIZE} bytes", rule="envelope.format")
+    raw = bytes(data)
+    magic, version, kind, reserved, sequence, header_length, frame_count, body_length = (
+        _FIELDS.unpack_from(raw)
+    )
+    if magic != MAGIC or version != VERSION or kind != TYPE_DATA or reserved:
+        raise EnvelopeError(
+            "that is not the start of a message of this version", rule="envelope.format"
+        )
+    check_sizes(
+        limits, header_length=header_length, frame_count=frame_count, body_length=body_length
+    )
+    return Prelude(
+        raw[:FIELDS_SIZE], raw[FIELDS_SIZE:], sequence, header_length, frame_count, body_length
+    )
+
+
+def pack_lengths(lengths: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(lengths)}Q", *lengths)
+
+
+def parse_lengths(prelude: Prelude, table: Buffer) -> tuple[int, ...]:
+    """Return the frame lengths in *table*, which must add up to what the prelude announced."""
+    if memoryview(table).nbytes != prelude.table_length:
+        raise EnvelopeError("the table of lengths has another size", rule="envelope.format")
+    lengths: tuple[int, ...] = struct.unpack(f"<{prelude.frame_count}Q", table)
+    if sum(lengths) != prelude.body_length:
+        raise EnvelopeError("frame lengths don't add up to the body", rule="envelope.format")
+    if max(lengths, default=0) > MAX_FRAME:
+        raise _too_large("frame", max(lengths), MAX_FRAME)
+    return lengths
+
+
+def flat(frame: Buffer) -> memoryview:
+    """Return *frame* as a view of single bytes, without a copy."""
+    view = memoryview(frame)
+    if view.format == "B" and view.ndim == 1 and view.c_contiguous:
+        return view
+    if not view.c_contiguous:
+        raise EnvelopeError(
+            "a frame must be one contiguous piece of memory", rule="envelope.format"
+        )
+    # A shape with a zero in it cannot be cast.
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def _too_large(what: str, size: int, limit: int) -> EnvelopeError:
+    return EnvelopeError(
+        f"the {what} of a message is over the limit ({size} > {limit})",
+        rule="envelope.limits",
+        fix="Send less at once, or raise the limit in the policy.",
+    )
