@@ -1,1 +1,92 @@
-"""safeser: a restricted deserialization gateway, for Dask and without it."""
+"""safeser: a restricted deserialization gateway, for Dask and without it.
+
+Public names, by what they are for:
+
+- who: :class:`Identity`, :class:`Roster`
+- what may pass: :class:`Policy`, :class:`Context`
+- the one door: :class:`Channel`
+- the record: :class:`AuditLog`, :mod:`safeser.audit`
+- pickles under restriction: :mod:`safeser.pickles`
+- Dask (needs the ``[dask]`` extra): :class:`Client`, :class:`Security`
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from safeser.errors import (
+    AuditError,
+    AuthenticationError,
+    ConfigError,
+    EnvelopeError,
+    PayloadError,
+    PolicyDenied,
+    SafeserError,
+)
+from safeser.values import Context, Decision, Grant, Kind, Limits, Payload
+
+if TYPE_CHECKING:
+    from safeser import audit, pickles
+    from safeser.audit import AuditLog
+    from safeser.channel import Channel
+    from safeser.dask.client import Client
+    from safeser.dask.security import Security
+    from safeser.keys import Identity, Roster
+    from safeser.policy import Policy
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AuditError",
+    "AuditLog",
+    "AuthenticationError",
+    "Channel",
+    "Client",
+    "ConfigError",
+    "Context",
+    "Decision",
+    "EnvelopeError",
+    "Grant",
+    "Identity",
+    "Kind",
+    "Limits",
+    "Payload",
+    "PayloadError",
+    "Policy",
+    "PolicyDenied",
+    "Roster",
+    "SafeserError",
+    "Security",
+    "audit",
+    "pickles",
+]
+
+# Loaded when first used: the command line starts without NumPy, the library without Dask.
+_LAZY = {
+    "AuditLog": "safeser.audit",
+    "Channel": "safeser.channel",
+    "Client": "safeser.dask.client",
+    "Identity": "safeser.keys",
+    "Policy": "safeser.policy",
+    "Roster": "safeser.keys",
+    "Security": "safeser.dask.security",
+}
+_NEED_DASK = ("Client", "Security")
+_MODULES = ("audit", "pickles")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"safeser.{name}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'safeser' has no attribute {name!r}")
+    if name in _NEED_DASK:
+        import_module("safeser.dask").require_distributed()
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

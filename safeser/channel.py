@@ -1,0 +1,475 @@
+"""The one door: what a process seals, verifies, decides, records and loads all goes through here.
+
+The one rule: sealed -> verified -> admitted -> loaded, each made only by the step before it. A
+payload is decided and recorded before a byte of it is deserialized, and every payload of a message
+is decided before any of them is loaded (DESIGN, invariants 2, 5 and 9).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import msgpack
+
+from safeser import families as serialization
+from safeser.audit import AuditLog
+from safeser.envelope import PRELUDE_SIZE, Handshake, Sealed, Session, Verified
+from safeser.errors import (
+    AuthenticationError,
+    ConfigError,
+    EnvelopeError,
+    PayloadError,
+    PolicyDenied,
+    SafeserError,
+)
+from safeser.keys import Identity, Roster
+from safeser.policy import Policy
+from safeser.values import Context, Grant, Kind, Payload
+
+__all__ = ["Admitted", "AuditSink", "Channel", "Link"]
+
+#: Families that need no grant of their own: they cannot reach code and carry no types of a library.
+_FLOOR = ("msgpack", "error")
+
+_PICKLES = ("pickle", "cloudpickle")
+
+_PREFIX = 8  # one length of the frame-length table, bytes
+
+
+class AuditSink(Protocol):
+    """Where decisions are written; :class:`safeser.audit.AuditLog` is the one that ships."""
+
+    def record(self, event: Mapping[str, Any], /) -> None: ...
+
+    def count(
+        self, *, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+    ) -> None: ...
+
+
+_MADE_BY_ADMIT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Payloads of one message that policy permits and the log has recorded; not yet loaded.
+
+    Only :meth:`Link.admit` makes one.
+    """
+
+    context: Context
+    payloads: tuple[Payload, ...]
+    grant: Grant
+    _proof: object
+
+    def __post_init__(self) -> None:
+        if self._proof is not _MADE_BY_ADMIT:
+            raise TypeError("only Link.admit makes an Admitted")
+
+
+class Link:
+    """One authenticated connection between this process and one peer, under one policy.
+
+    Made by :meth:`Channel.link` from an established session.
+    """
+
+    def __init__(self, *, session: Session, policy: Policy, audit: AuditSink) -> None:
+        self.session = session
+        self.policy = policy
+        self.audit = audit
+        self.local = session.local
+        self.peer = session.peer
+
+    def inbound(self, kind: Kind, operation: str | None = None) -> Context:
+        """Return the context of a message that the peer sent; the sender is who proved it."""
+        return Context(self.peer, self.local, kind, operation)
+
+    def outbound(self, kind: Kind, operation: str | None = None) -> Context:
+        return Context(self.local, self.peer, kind, operation)
+
+    # --- receiving -----------------------------------------------------------------------------
+
+    def payload(
+        self,
+        context: Context,
+        where: str,
+        header: Mapping[str, Any],
+        frames: Sequence[Any],
+        *,
+        author: str | None = None,
+    ) -> Payload:
+        """Return a payload whose family is derived from its content, or refuse its shape.
+
+        Where *context* grants cloudpickle, reading a pickle to derive its family could not change
+        the answer: it counts as ``cloudpickle``, the most that it can be.
+        """
+        limits = self.policy.limits
+        own = dict(header)
+        family = serialization.claimed(own)
+        if family in _PICKLES:
+            if self._grants_code(context):
+                family = "cloudpickle"
+            else:
+                family = serialization.derive(own, list(frames), limits=limits)
+        else:
+            serialization.check(own, list(frames), limits=limits)
+        return Payload(where, family, own, tuple(frames), author or self.peer)
+
+    def _grants_code(self, context: Context) -> bool:
+        try:
+            return "cloudpickle" in self.policy.grant(context).families
+        except PolicyDenied:
+            return False
+
+    def admit(
+        self,
+        context: Context,
+        payloads: Sequence[Payload] = (),
+        *,
+        deserializers: Sequence[str] | None = None,
+    ) -> Admitted:
+        """Decide one message and all of its payloads, record it, and return what may be loaded.
+
+        :param deserializers: what the caller is willing to open; it narrows, never widens.
+        :raises PolicyDenied: if the operation or any payload is refused. The refusal is recorded.
+        :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
+        """
+        if context.sender != self.peer or context.recipient != self.local:
+            raise PolicyDenied(
+                "this context is not the one that the session proved", rule="context.session"
+            )
+        # 1. The operation: authority is not a matter of families.
+        decision = self.policy.decide(context, "msgpack")
+        if not decision.permitted:
+            self.refuse(context, decision.rule, decision.reason, fix=decision.fix)
+        # 2. Every payload, before any of them is recorded as permitted.
+        for payload in payloads:
+            self._decide(context, payload, deserializers)
+        grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
+        # 3. The record, before the load.
+        if payloads:
+            for payload in payloads:
+                self.audit.record(_event("admit", context, payload, "permit", True))
+        else:
+            self._count(context, "permit", True)
+        return Admitted(context, tuple(payloads), grant, _MADE_BY_ADMIT)
+
+    def _decide(
+        self, context: Context, payload: Payload, deserializers: Sequence[str] | None
+    ) -> None:
+        author = None if payload.author == self.peer else payload.author
+        decision = self.policy.decide(context, payload.family, author=author)
+        if not decision.permitted:
+            self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
+        if deserializers is not None and not _willing(payload.family, deserializers):
+            self.refuse(
+                context,
+                "caller.deserializers",
+                f"family {payload.family!r} is not among the deserializers asked for",
+                payload=payload,
+                fix="Convert the value on the other side, or ask for that family.",
+            )
+
+    def load(self, admitted: Admitted) -> list[Any]:
+        """Rebuild the admitted payloads, in order.
+
+        :raises PayloadError: if one of them is not what its family allows.
+        """
+        return [self.load_one(admitted, payload) for payload in admitted.payloads]
+
+    def load_one(self, admitted: Admitted, payload: Payload) -> Any:
+        """Rebuild one of the admitted payloads; a relay opens some and passes on the others."""
+        if not any(payload is known for known in admitted.payloads):
+            raise TypeError("that payload was not admitted")
+        try:
+            return serialization.deserialize(
+                payload.header,
+                list(payload.frames),
+                admitted.grant,
+                limits=self.policy.limits,
+            )
+        except SafeserError as error:
+            error.where = error.where or payload.where
+            self.audit.record(_event("load", admitted.context, payload, error.rule, False))
+            raise
+
+    def refuse(
+        self,
+        context: Context,
+        rule: str,
+        reason: str,
+        *,
+        payload: Payload | None = None,
+        where: str = "",
+        fix: str = "",
+    ) -> NoReturn:
+        """Record a refusal and raise it as :class:`PolicyDenied`."""
+        where = payload.where if payload is not None else where
+        self.audit.record(_event("refuse", context, payload, rule, False, where=where))
+        raise PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
+
+    def note_refusal(self, context: Context, error: SafeserError, *, where: str = "") -> None:
+        """Record a refusal that something else raised, such as a malformed message."""
+        self.audit.record(
+            _event("refuse", context, None, error.rule, False, where=where or error.where)
+        )
+
+    # --- sending -------------------------------------------------------------------------------
+
+    def permit_operation(self, context: Context) -> None:
+        """Raise :class:`PolicyDenied` unless this side may ask for *context*'s operation."""
+        decision = self.policy.decide(context, "msgpack", sealing=True)
+        if not decision.permitted:
+            self.refuse(context, decision.rule, decision.reason, fix=decision.fix)
+
+    def allowed(self, context: Context, serializers: Sequence[str] | None = None) -> Grant:
+        """Return what this side may send in *context*, cut to *serializers*."""
+        self.permit_operation(context)
+        grant = self.policy.grant(context, sealing=True)
+        if serializers is None:
+            return grant
+        return grant.narrowed([f for f in grant.families if _willing(f, serializers)])
+
+    def serialize(
+        self, obj: Any, grant: Grant, *, iterate_collection: bool | None = None
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """Turn *obj* into a header and frames by the first granted family that can."""
+        # The order is the policy's, but the families that carry no code come first: what they can
+        # carry needs no pickle, whatever the policy would also allow.
+        ordered = [f for f in ("msgpack", "error", "dask") if f in grant.families or f in _FLOOR]
+        ordered += [f for f in grant.families if f not in ordered]
+        return serialization.serialize(
+            obj, ordered, limits=self.policy.limits, iterate_collection=iterate_collection
+        )
+
+    def permit_sending(self, context: Context, payload: Payload) -> None:
+        """Raise :class:`PolicyDenied` unless *payload* may leave in *context*."""
+        author = None if payload.author == self.local else payload.author
+        decision = self.policy.decide(context, payload.family, sealing=True, author=author)
+        if not decision.permitted:
+            self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
+
+    # --- library messages ----------------------------------------------------------------------
+
+    def seal(self, obj: Any, context: Context) -> list[Any]:
+        """Return the buffers of one sealed message that carries *obj*.
+
+        :raises PolicyDenied: if policy lets no family that can carry *obj* leave in *context*.
+        """
+        if context.sender != self.local or context.recipient != self.peer:
+            raise PolicyDenied(
+                f"this link goes from {self.local} to {self.peer}", rule="context.session"
+            )
+        grant = self.allowed(context)
+        header, frames = self.serialize(obj, grant)
+        family = serialization.claimed(header)
+        self.permit_sending(context, Payload("message", family, header, tuple(frames), self.local))
+        body = msgpack.packb([header, context.kind.value, context.operation])
+        return self.session.seal(body, frames)
+
+    def verify(self, frames: Sequence[Any]) -> Verified:
+        """Verify the buffers of one sealed message, as :meth:`seal` made or a socket gave them."""
+        joined = memoryview(b"".join(frames))
+        if len(joined) < PRELUDE_SIZE:
+            raise EnvelopeError("the message is shorter than its prelude", rule="envelope.format")
+        prelude = self.session.prelude(joined[:PRELUDE_SIZE])
+        header_end = PRELUDE_SIZE + prelude.header_length
+        table_end = header_end + _PREFIX * prelude.frame_count
+        lengths = self.session.lengths(prelude, joined[header_end:table_end])
+        if len(joined) != table_end + sum(lengths):
+            raise EnvelopeError("the message is not as long as it says", rule="envelope.format")
+        parts, start = [], table_end
+        for length in lengths:
+            parts.append(joined[start : start + length])
+            start += length
+        return self.session.verify(
+            Sealed(prelude, joined[PRELUDE_SIZE:header_end], tuple(parts))
+        )
+
+    def admit_message(self, verified: Verified, context: Context) -> Admitted:
+        """Decide a verified library message under *context*.
+
+        The sender's words about kind and operation must be the recipient's: the recipient knows
+        what it expects, the message does not choose it.
+        """
+        header, kind, operation = _library_header(verified.header)
+        if (kind, operation) != (context.kind.value, context.operation):
+            self.refuse(
+                context, "context.mismatch", "the message was sealed for another kind or operation"
+            )
+        try:
+            payload = self.payload(context, "message", header, verified.frames)
+        except SafeserError as error:
+            self.note_refusal(context, error)
+            raise
+        return self.admit(context, [payload])
+
+    def _count(self, context: Context, rule: str, permitted: bool) -> None:
+        self.audit.count(
+            sender=context.sender,
+            recipient=context.recipient,
+            operation=context.operation or "",
+            rule=rule,
+            permitted=permitted,
+        )
+
+
+class Channel:
+    """One process's side of every connection: its identity, its policy and its log.
+
+    :param identity: this process's private key.
+    :param policy: the policy that both decides and lists principals.
+    :param audit: the log; required, since a decision that is not recorded lets nothing through.
+    :param roster: public keys beyond those that the policy lists itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        policy: Policy,
+        audit: AuditLog | AuditSink,
+        roster: Roster | None = None,
+    ) -> None:
+        self.identity = identity
+        self.policy = policy
+        self.audit = audit
+        self.roster = policy.roster if roster is None else policy.roster.merged(roster)
+        self._links: dict[str, Link] = {}
+        self._lock = threading.Lock()
+        listed = self.roster.principal_of(identity.public)
+        if listed != identity.principal:
+            raise ConfigError(
+                f"the key of {identity.principal!r} is not listed for that principal",
+                rule="config.identity",
+                fix=f"Add the line that 'safeser keys fingerprint' prints for it, "
+                f"{identity.public.text}, to the roster, or use the identity that is listed.",
+            )
+        if identity.principal not in policy.principals:
+            raise ConfigError(
+                f"policy {policy.name!r} lists no principal {identity.principal!r}",
+                rule="config.principal",
+                fix=f"Add it under 'principals:', or use one of {', '.join(policy.principals)}.",
+            )
+
+    def handshake(self, *, initiator: bool, expected_peer: str | None = None) -> Handshake:
+        """Return a fresh handshake that admits only principals whom the policy lets us meet."""
+        return Handshake(
+            initiator=initiator,
+            identity=self.identity,
+            principal_of=self._principal_of,
+            policy=(self.policy.name, self.policy.revision, self.policy.sha256),
+            expected_peer=expected_peer,
+            limits=self.policy.limits,
+        )
+
+    def _principal_of(self, public: Any) -> str | None:
+        principal = self.roster.principal_of(public)
+        if principal is None or principal not in self.policy.principals:
+            return None
+        # Nobody with whom there is no context, in either direction, gets a session: an insider
+        # who took over an address would otherwise be talked to, if only to be refused.
+        if principal not in self.policy.counterparts(self.identity.principal):
+            return None
+        return principal
+
+    def refuse_submission(self, context: Context) -> NoReturn:
+        """Record and raise that this principal may submit no graph to anybody."""
+        rule = "submission.none"
+        self.audit.record(_event("refuse", context, None, rule, False))
+        raise PolicyDenied(
+            f"{self.identity.principal} may not submit tasks under policy {self.policy.name!r}",
+            rule=rule,
+            fix="Ask the operator for 'submission: code' in the context towards the scheduler;"
+            " it lets you run code there.",
+        )
+
+    def link(self, handshake: Handshake) -> Link:
+        """Return the link of a completed handshake; library calls find it by its peer."""
+        if not handshake.complete:
+            raise AuthenticationError("the handshake is not complete")
+        link = Link(session=handshake.session(), policy=self.policy, audit=self.audit)
+        with self._lock:
+            self._links[link.peer] = link
+        return link
+
+    def _linked(self, principal: str) -> Link:
+        with self._lock:
+            link = self._links.get(principal)
+        if link is None:
+            raise ConfigError(
+                f"there is no session with {principal!r} yet",
+                rule="channel.no-session",
+                fix="Complete a handshake with that peer first.",
+            )
+        return link
+
+    def seal(self, obj: Any, context: Context) -> list[Any]:
+        """Serialize *obj* as policy allows in *context* and seal it for the recipient.
+
+        :raises PolicyDenied: if policy lets it leave by no family that can carry it.
+        :raises ConfigError: if there is no session with the recipient.
+        """
+        return self._linked(context.recipient).seal(obj, context)
+
+    def admit(self, frames: Sequence[Any], context: Context) -> Admitted:
+        """Verify *frames* and decide them; nothing is deserialized yet."""
+        link = self._linked(context.sender)
+        return link.admit_message(link.verify(frames), context)
+
+    def load(self, admitted: Admitted) -> Any:
+        """Rebuild the object of an admitted message."""
+        return self._linked(admitted.context.sender).load(admitted)[0]
+
+    def open(self, frames: Sequence[Any], context: Context) -> Any:
+        """Verify, decide and load one message: :meth:`admit`, then :meth:`load`."""
+        return self.load(self.admit(frames, context))
+
+
+def _willing(family: str, families: Sequence[str]) -> bool:
+    """Tell whether a caller's list covers *family*; Dask's ``pickle`` includes cloudpickle."""
+    if family in _FLOOR or family in families:
+        return True
+    return family == "cloudpickle" and "pickle" in families
+
+
+def _library_header(data: bytes) -> tuple[dict[str, Any], str, str | None]:
+    try:
+        header, kind, operation = msgpack.unpackb(
+            data, use_list=True, strict_map_key=True, max_buffer_size=len(data)
+        )
+    except (ValueError, TypeError, msgpack.UnpackException):
+        raise PayloadError("the message's header is malformed", rule="payload.header") from None
+    if (
+        not isinstance(header, dict)
+        or not isinstance(kind, str)
+        or not isinstance(operation, str | None)
+    ):
+        raise PayloadError("the message's header is malformed", rule="payload.header")
+    return header, kind, operation
+
+
+def _event(
+    event: str,
+    context: Context,
+    payload: Payload | None,
+    rule: str,
+    permitted: bool,
+    *,
+    where: str = "",
+) -> dict[str, Any]:
+    return {
+        "event": event,
+        "sender": context.sender,
+        "recipient": context.recipient,
+        "kind": context.kind.value,
+        "operation": context.operation or "",
+        "family": payload.family if payload is not None else "",
+        "author": payload.author if payload is not None else "",
+        "where": where or (payload.where if payload is not None else ""),
+        "bytes": payload.nbytes if payload is not None else 0,
+        "rule": rule,
+        "permitted": permitted,
+    }

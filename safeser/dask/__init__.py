@@ -1,0 +1,52 @@
+"""safeser for Dask: the comm backend, the client, the security object and local clusters.
+
+The one rule: nothing outside this package imports distributed, and nothing in it hands Dask bytes
+or objects that did not come through :mod:`safeser.channel`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from safeser.errors import ConfigError
+
+if TYPE_CHECKING:
+    from safeser.dask.comm import Backend
+
+__all__ = ["backend", "require_distributed"]
+
+
+def require_distributed() -> None:
+    """Raise :class:`ConfigError` unless a supported distributed is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from safeser.operations import SUPPORTED_DISTRIBUTED
+
+    try:
+        installed = version("distributed")
+    except PackageNotFoundError:
+        raise ConfigError(
+            "safeser.Client and safeser.Security need Dask, which is not installed",
+            rule="config.extra",
+            fix="Run: pip install 'safeser[dask]'.",
+        ) from None
+    if installed not in SUPPORTED_DISTRIBUTED:
+        raise ConfigError(
+            f"distributed {installed} is not supported: its operations were not compared with"
+            " safeser's table",
+            rule="config.distributed-version",
+            fix=f"Install distributed {' or '.join(SUPPORTED_DISTRIBUTED)}.",
+        )
+
+
+def backend() -> Backend:
+    """Return the comm backend for ``safeser://`` and close every other scheme in this process.
+
+    distributed calls it through the entry point ``distributed.comm.backends: safeser``.
+    """
+    require_distributed()
+    from safeser.dask.comm import Backend
+    from safeser.dask.schemes import seal_other_schemes
+
+    seal_other_schemes()
+    return Backend()

@@ -1,0 +1,136 @@
+"""``safeser.Client``: Dask's client, for which ``deserializers=['dask', 'msgpack']`` is true.
+
+The one rule: it narrows. What policy allows this principal is the upper bound; arguments here take
+away from it, and no argument widens it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from distributed import Client as _DaskClient
+
+from safeser.channel import Channel
+from safeser.dask.local import LocalCluster
+from safeser.dask.security import Security
+from safeser.dask.settings import channel_for
+from safeser.errors import ConfigError
+from safeser.values import UNKNOWN, Context, Kind
+
+__all__ = ["Client"]
+
+_SCHEME = "safeser://"
+
+
+class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
+    """Connect to a cluster on ``safeser://``, or start one when no address is given.
+
+    :param address: ``safeser://host:port``, a :class:`safeser.dask.local.LocalCluster`, or None to
+        start a local cluster of processes with identities made for it and the default policy.
+    :param security: a :class:`safeser.Security`; default: Dask's configuration.
+    :param policy: with no address, the policy of the new cluster (a path or a ready policy's name).
+    :param serializers: families to send with; narrows what policy allows.
+    :param deserializers: families to open; narrows what policy allows, on every path into this
+        process: replies, streams, errors and events.
+    :raises ConfigError: before anything is started, if an argument would go around safeser.
+    :raises AuthenticationError: at once, if the cluster and this process do not accept each other.
+    """
+
+    def __init__(
+        self,
+        address: Any = None,
+        *args: Any,
+        security: Security | None = None,
+        policy: str | None = None,
+        serializers: Sequence[str] | None = None,
+        deserializers: Sequence[str] | None = None,
+        processes: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if not processes:
+            raise ConfigError(
+                "processes=False would pass objects between threads by reference, without policy,"
+                " envelope or log",
+                rule="config.processes",
+                fix="Leave it out: safeser.Client() starts processes.",
+            )
+        if security is not None and not isinstance(security, Security):
+            raise ConfigError(
+                "security must be a safeser.Security", fix="It carries the identity's path."
+            )
+        owned = None
+        if address is None:
+            asynchronous = bool(kwargs.get("asynchronous"))
+            options = {k: kwargs.pop(k) for k in tuple(kwargs) if k in _CLUSTER_OPTIONS}
+            address = owned = LocalCluster(
+                policy=policy or "default", asynchronous=asynchronous, **options
+            )
+        elif policy is not None:
+            raise ConfigError(
+                "policy= is for a new local cluster; this process's policy for an existing one"
+                " comes from safeser.Security(policy=...) or DASK_SAFESER__POLICY",
+                rule="config.policy",
+            )
+        _refuse_other_scheme(address)
+        chosen = security or getattr(address, "security", None) or Security()
+        if not isinstance(chosen, Security):
+            raise ConfigError("this cluster does not run on safeser://", rule="config.scheme")
+        chosen = chosen.narrowed(deserializers)
+        try:
+            # Everything that can be wrong with keys and policy is said here, in one line, before
+            # Dask starts to connect.
+            channel_for("client", chosen.overrides("client"))
+            super().__init__(
+                address,
+                *args,
+                security=chosen,
+                serializers=list(serializers) if serializers is not None else None,
+                deserializers=list(deserializers) if deserializers is not None else None,
+                **kwargs,
+            )
+        except BaseException:
+            if owned is not None:
+                owned.close()
+            raise
+        self._owned = owned
+
+    @property
+    def safeser(self) -> Channel:
+        """This process's side of the door: identity, policy and log."""
+        return channel_for("client", self.security.overrides("client"))
+
+    def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        self._check_submission()
+        return super()._graph_to_futures(expr, keys, *args, **kwargs)
+
+    def _check_submission(self) -> None:
+        """Refuse a graph where it is submitted, not on a future that somebody waits for."""
+        channel = self.safeser
+        for peer in sorted(channel.policy.counterparts(channel.identity.principal)):
+            context = Context(channel.identity.principal, peer, Kind.TASK, "update-graph")
+            if channel.policy.permits_operation(context).permitted:
+                return
+        context = Context(channel.identity.principal, UNKNOWN, Kind.TASK, "update-graph")
+        channel.refuse_submission(context)
+
+    async def _close(self, *args: Any, **kwargs: Any) -> None:
+        await super()._close(*args, **kwargs)
+        owned, self._owned = getattr(self, "_owned", None), None
+        if owned is not None:
+            result = owned.close()
+            if result is not None and hasattr(result, "__await__"):
+                await result
+
+
+_CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "memory_limit", "scheduler_port", "host")
+
+
+def _refuse_other_scheme(address: Any) -> None:
+    if isinstance(address, str) and not address.startswith(_SCHEME):
+        scheme = address.partition("://")[0] if "://" in address else "no scheme"
+        raise ConfigError(
+            f"safeser.Client connects to {_SCHEME} addresses, not to {scheme[:32]}",
+            rule="config.scheme",
+            fix="Start the scheduler with: dask scheduler --protocol safeser.",
+        )

@@ -1,0 +1,315 @@
+"""Dask's messages as frames and back: structure only, nothing is imported, decided or built here.
+
+The one rule: what a message says is plain msgpack plus references to payloads; a reference names a
+row of the payload table, and a row is a family header and its frames. No decoding hook imports
+anything, and the markers of Dask's own codec (``__Pickled__``, ``__Enum__`` ...) are refused: an
+honest peer on ``safeser://`` never sends them.
+
+Layout of the verified frames: frame 0 is the message, frame 1 the payload table (present only if
+there are payloads), then each payload's frames in the order of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from safeser.errors import PayloadError
+from safeser.values import Limits
+
+__all__ = ["Encoder", "Parsed", "PayloadRow", "Reference", "parse", "paths", "substitute"]
+
+_EXT_OPAQUE = 1  # a payload that a relay passes on unopened, as Dask's Serialized
+_EXT_EAGER = 2  # a payload that every recipient opens, as Dask's ToPickle
+_EXT_SET = 3
+
+#: Keys by which Dask's own codec smuggles instructions into plain dictionaries.
+_MARKERS = {
+    "__Pickled__": "marker.pickled",
+    "__Serialized__": "marker.serialized",
+    "__Enum__": "marker.enum",
+    "__Set__": "marker.set",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Stands in a parsed message where a payload will be."""
+
+    index: int
+    eager: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRow:
+    """One row of the payload table: a family's header, its frames, and who wrote it.
+
+    :param author: principal that a relay names; None where the sender itself wrote it.
+    :param failed: the sender could not or may not send the value; the payload says why.
+    """
+
+    header: Mapping[str, Any] = field(repr=False)
+    frames: tuple[Any, ...] = field(repr=False)
+    author: str | None = None
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A verified message, parsed and not yet decided: *body* holds references, not objects."""
+
+    body: Any
+    rows: tuple[PayloadRow, ...]
+
+
+class Encoder:
+    """Packs one message, element by element, and collects its payload table.
+
+    :param default: turns a leaf that msgpack does not know into a payload row, or raises. It is
+        called with the leaf and returns ``(row, eager)``.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[PayloadRow] = []
+        self._parts: list[bytes] = []
+        self._listed = False
+
+    def add(self, element: Any, default: Callable[[Any], tuple[PayloadRow, bool]]) -> None:
+        """Pack *element*; if anything in it is refused, nothing of it is kept."""
+        rows = self._rows
+        mark = len(rows)
+
+        def encode(leaf: Any) -> msgpack.ExtType:
+            if isinstance(leaf, set | frozenset):
+                packed = msgpack.packb(list(leaf), default=encode, use_bin_type=True)
+                return msgpack.ExtType(_EXT_SET, packed)
+            row, eager = default(leaf)
+            rows.append(row)
+            code = _EXT_EAGER if eager else _EXT_OPAQUE
+            return msgpack.ExtType(code, (len(rows) - 1).to_bytes(4, "big"))
+
+        try:
+            self._parts.append(msgpack.packb(element, default=encode, use_bin_type=True))
+        except BaseException as error:
+            del rows[mark:]
+            if isinstance(error, ValueError | RecursionError | OverflowError):
+                raise PayloadError(
+                    "the message is nested too deeply or too large to send",
+                    rule="payload.unsendable",
+                ) from error
+            raise
+
+    def frames(self, *, listed: bool) -> list[Any]:
+        """Return the message's frames; *listed* says whether it is a batch of elements."""
+        body = b"".join(self._parts)
+        if listed:
+            body = msgpack.Packer().pack_array_header(len(self._parts)) + body
+        if not self._rows:
+            return [body]
+        table = [
+            [row.header, len(row.frames), row.author, row.failed] for row in self._rows
+        ]
+        frames: list[Any] = [body, msgpack.packb(table, use_bin_type=True)]
+        for row in self._rows:
+            frames.extend(row.frames)
+        return frames
+
+
+def parse(frames: Sequence[Any], limits: Limits) -> Parsed:
+    """Parse verified *frames* into structure.
+
+    Lists come back as tuples, as Dask's handlers expect. Every row of the table is referred to
+    exactly once and every frame belongs to exactly one row.
+
+    :raises PayloadError: for anything else.
+    """
+    if not frames:
+        raise PayloadError("the message has no frames", rule="payload.empty")
+    reader = _Reader(limits)
+    body = reader.read(frames[0])
+    rows: tuple[PayloadRow, ...] = ()
+    if len(frames) > 1:
+        rows = _table(frames[1], frames[2:], limits)
+    if sorted(reader.references) != list(range(len(rows))):
+        raise PayloadError(
+            "the message does not use each of its payloads exactly once",
+            rule="payload.table",
+        )
+    return Parsed(body, rows)
+
+
+class _Reader:
+    """Reads one msgpack value, counting what it costs."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._left = limits.max_refs
+        self.references: list[int] = []
+
+    def read(self, data: Any) -> Any:
+        try:
+            value = self._unpack(data)
+        except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:
+            if isinstance(error, PayloadError):
+                raise
+            raise PayloadError(
+                "the message is not well-formed msgpack", rule="payload.msgpack"
+            ) from None
+        _check_depth(value, self._limits.max_depth)
+        return value
+
+    def _unpack(self, data: Any) -> Any:
+        return msgpack.unpackb(
+            data,
+            use_list=False,
+            raw=False,
+            strict_map_key=False,
+            object_pairs_hook=self._pairs,
+            list_hook=self._list,
+            ext_hook=self._ext,
+            max_buffer_size=len(data) or 1,
+        )
+
+    def _charge(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise PayloadError(
+                f"the message has more than {self._limits.max_refs} elements",
+                rule="limit.max_refs",
+                fix="Raise limits.max_refs in the policy, or send less at once.",
+            )
+
+    def _list(self, items: Any) -> Any:
+        self._charge(1 + len(items))
+        return items
+
+    def _pairs(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        self._charge(1 + 2 * len(pairs))
+        value = {}
+        for key, item in pairs:
+            if key.__class__ is str and key in _MARKERS:
+                raise PayloadError(
+                    f"{key} is an instruction to Dask's own decoder, not data",
+                    rule=_MARKERS[key],
+                    fix="No honest peer sends it; rename the key if it is your own data.",
+                )
+            try:
+                value[key] = item
+            except TypeError:
+                raise PayloadError(
+                    "a dictionary's key is not hashable", rule="payload.key"
+                ) from None
+        if len(value) != len(pairs):
+            raise PayloadError("a dictionary repeats a key", rule="payload.duplicate-key")
+        return value
+
+    def _ext(self, code: int, data: Any) -> Any:
+        if code in (_EXT_OPAQUE, _EXT_EAGER):
+            if len(data) != 4:
+                raise PayloadError("a payload reference is malformed", rule="payload.table")
+            index = int.from_bytes(data, "big")
+            self.references.append(index)
+            return Reference(index, code == _EXT_EAGER)
+        if code == _EXT_SET:
+            items = self._unpack(data)
+            if not isinstance(items, tuple):
+                raise PayloadError("a set is malformed", rule="payload.msgpack")
+            try:
+                return set(items)
+            except TypeError:
+                raise PayloadError("a set's member is not hashable", rule="payload.key") from None
+        raise PayloadError(f"msgpack extension {code} is not known here", rule="payload.ext")
+
+
+def _check_depth(value: Any, limit: int) -> None:
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [item for container in level for item in _children(container)]
+        if not level:
+            return
+    raise PayloadError(
+        f"the message is nested more than {limit} deep",
+        rule="limit.max_depth",
+        fix="Raise limits.max_depth in the policy, or send flatter data.",
+    )
+
+
+_LEAVES = (str, bytes, int, float, bool, type(None))
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if value.__class__ in _LEAVES:
+        return ()
+    if isinstance(value, dict):
+        return [item for pair in value.items() for item in pair if item.__class__ not in _LEAVES]
+    if isinstance(value, tuple | set):
+        return [item for item in value if item.__class__ not in _LEAVES]
+    return ()
+
+
+def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow, ...]:
+    reader = _Reader(limits)
+    entries = reader.read(data)
+    if reader.references or not isinstance(entries, tuple):
+        raise PayloadError("the payload table is malformed", rule="payload.table")
+    rows, start = [], 0
+    for entry in entries:
+        match entry:
+            case (dict() as header, int() as count, str() | None as author, bool() as failed) if (
+                not isinstance(count, bool) and 0 <= count <= len(frames) - start
+            ):
+                rows.append(
+                    PayloadRow(header, tuple(frames[start : start + count]), author, failed)
+                )
+                start += count
+            case _:
+                raise PayloadError("the payload table is malformed", rule="payload.table")
+    if start != len(frames):
+        raise PayloadError(
+            "the message carries frames that belong to no payload", rule="payload.table"
+        )
+    return tuple(rows)
+
+
+def paths(value: Any, prefix: str = "") -> list[tuple[str, Reference]]:
+    """Return each reference in *value* with its path, in order; keys are shortened for people."""
+    if isinstance(value, Reference):
+        return [(prefix, value)]
+    found: list[tuple[str, Reference]] = []
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if item.__class__ not in _LEAVES:
+                found += paths(item, f"{prefix}.{_step(key)}" if prefix else _step(key))
+            if key.__class__ not in _LEAVES:
+                found += paths(key, f"{prefix}.(key)")
+    elif isinstance(value, tuple | set):
+        for position, item in enumerate(value):
+            if item.__class__ not in _LEAVES:
+                found += paths(item, f"{prefix}[{position}]")
+    return found
+
+
+def _step(key: Any) -> str:
+    text = key if isinstance(key, str) else repr(key)
+    return "".join(c for c in text[:64] if c.isprintable())
+
+
+def substitute(value: Any, objects: Mapping[int, Any]) -> Any:
+    """Return *value* with each reference replaced by ``objects[index]``."""
+    if isinstance(value, Reference):
+        return objects[value.index]
+    if isinstance(value, dict):
+        return {
+            (k if k.__class__ in _LEAVES else substitute(k, objects)): (
+                v if v.__class__ in _LEAVES else substitute(v, objects)
+            )
+            for k, v in value.items()
+        }
+    if isinstance(value, tuple):
+        return tuple(v if v.__class__ in _LEAVES else substitute(v, objects) for v in value)
+    if isinstance(value, set):
+        return {v if v.__class__ in _LEAVES else substitute(v, objects) for v in value}
+    return value

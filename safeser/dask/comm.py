@@ -1,0 +1,407 @@
+"""The comm backend for ``safeser://``: sockets, handshake, and one conversation per connection.
+
+The one rule: bytes from a socket reach Dask only through :class:`Conversation`, which stands behind
+the one door. Whatever cannot prove who it is, is closed before Dask's own handshake begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from distributed.comm.core import CommClosedError
+from distributed.comm.tcp import (
+    MAX_BUFFER_SIZE,
+    TCP,
+    BaseTCPBackend,
+    BaseTCPConnector,
+    BaseTCPListener,
+    convert_stream_closed_error,
+    get_stream_address,
+    read_bytes_rw,
+)
+from distributed.comm.utils import OFFLOAD_THRESHOLD
+from distributed.utils import offload
+from tornado.iostream import IOStream, StreamClosedError
+
+from safeser.channel import Link
+from safeser.dask.conversation import SKIP, Conversation
+from safeser.dask.roles import Roles, served_by
+from safeser.envelope import PRELUDE_SIZE, Handshake, Sealed, Verified
+from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, SafeserError
+from safeser.operations import Server
+
+__all__ = ["Backend", "SafeserComm"]
+
+logger = logging.getLogger("safeser.dask")
+
+PREFIX = "safeser://"
+
+#: An unauthenticated peer has this long to prove who it is; a handshake takes two round trips.
+HANDSHAKE_SECONDS = 10.0
+
+#: Unauthenticated connections that one listener keeps open; the oldest goes when one more comes,
+#: so that connections which stall cannot keep honest ones out.
+MAX_UNAUTHENTICATED = 256
+
+#: The first sealed message from the responder: the initiator's key was accepted.
+_ACCEPTED = b"accepted"
+
+#: A body up to this size is read in one piece; a larger one frame by frame, so that each large
+#: buffer owns its memory and arrays need no copy.
+_ONE_READ = 1 << 18
+
+_TABLE_ENTRY = 8
+
+
+class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
+    """One connection whose peer has proved who it is."""
+
+    def __init__(
+        self,
+        stream: IOStream,
+        local_addr: str,
+        peer_addr: str,
+        deserialize: bool = True,
+        *,
+        link: Link,
+        server: Server | None,
+        deserializers: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(stream, local_addr, peer_addr, deserialize)
+        self.link = link
+        self._deserializers = deserializers
+        self.conversation = Conversation(
+            link, server=server, opens=deserialize, deserializers=deserializers
+        )
+        self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
+
+    def handshake_info(self) -> dict[str, Any]:
+        # The envelope's MAC covers frames as they are; compression would only add a bomb to check.
+        info: dict[str, Any] = {**super().handshake_info(), "compression": None}
+        server = self.conversation.server
+        if server is not None:
+            info["safeser-server"] = server.value
+        return info
+
+    async def read(self, deserializers: Sequence[str] | None = None) -> Any:
+        """Return the next message that policy lets through; refusals are answered here."""
+        while True:
+            verified = await self._receive()
+            message = await self._understand(verified, deserializers)
+            for answer in self.conversation.take_answers():
+                await self._send(answer)
+            if message is not SKIP:
+                return message
+
+    async def _understand(
+        self, verified: Verified, deserializers: Sequence[str] | None
+    ) -> Any:
+        size = sum(frame.nbytes for frame in verified.frames)
+        if self.allow_offload and OFFLOAD_THRESHOLD and size > OFFLOAD_THRESHOLD:
+            return await offload(self.conversation.receive, verified, deserializers)
+        return self.conversation.receive(verified, deserializers)
+
+    async def _receive(self) -> Verified:
+        stream = self.stream
+        if stream is None:
+            raise CommClosedError("the connection is closed")
+        session = self.link.session
+        try:
+            prelude = session.prelude(await stream.read_bytes(PRELUDE_SIZE))
+            start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
+            if prelude.body_length <= _ONE_READ:
+                data = await read_bytes_rw(stream, start + prelude.body_length)
+                header, table, body = _cut(memoryview(data).cast("B"), prelude.header_length, start)
+                lengths = session.lengths(prelude, table)
+                frames, at = [], 0
+                for length in lengths:
+                    frames.append(body[at : at + length])
+                    at += length
+            else:
+                head = memoryview(await stream.read_bytes(start))
+                header, table, _ = _cut(head, prelude.header_length, start)
+                frames = [
+                    memoryview(await read_bytes_rw(stream, length)).cast("B")
+                    for length in session.lengths(prelude, table)
+                ]
+            return session.verify(Sealed(prelude, header, tuple(frames)))
+        except StreamClosedError as error:
+            self.stream = None
+            self._closed = True
+            convert_stream_closed_error(self, error)
+            raise  # unreachable: the line above always raises
+        except EnvelopeError as error:
+            # The session is over: what follows on this connection cannot be trusted to begin
+            # where a message begins. Dask handles a closed connection; it knows no other failure.
+            logger.warning("Closing the connection from %s: %s", self.link.peer, error)
+            self.link.note_refusal(self.conversation.inbound_context(), error)
+            self.abort()
+            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from error
+        except BaseException:
+            # What was already read is unknown, so this connection cannot be read again.
+            self.abort()
+            raise
+
+    async def write(
+        self,
+        msg: Any,
+        serializers: Sequence[str] | None = None,
+        on_error: str = "message",
+    ) -> int:
+        """Seal and enqueue *msg*; return the number of bytes.
+
+        :raises PolicyDenied: if policy does not let this message leave.
+        """
+        del on_error  # the conversation knows what a refusal becomes: an error, a reply, a field
+        if self.stream is None:
+            raise CommClosedError("the connection is closed")
+        frames = await self._encode(msg, serializers)
+        return await self._send(frames)
+
+    async def _encode(self, msg: Any, serializers: Sequence[str] | None) -> list[Any]:
+        if self.allow_offload and OFFLOAD_THRESHOLD and self.conversation.may_be_large(msg):
+            frames: list[Any] = await offload(self.conversation.send, msg, serializers)
+            return frames
+        return self.conversation.send(msg, serializers)
+
+    async def _send(self, frames: Sequence[Any]) -> int:
+        stream = self.stream
+        if stream is None or stream.closed():
+            raise CommClosedError("the connection is closed")
+        # Sealing and enqueueing happen without an await between them: the sequence number is the
+        # order on the wire.
+        try:
+            buffers = self.link.session.seal(b"", frames)
+        except EnvelopeError as error:
+            self.abort()
+            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from error
+        total = sum(memoryview(buffer).nbytes for buffer in buffers)
+        try:
+            if total <= _ONE_READ:
+                _forget(stream.write(b"".join(buffers)))
+            else:
+                for buffer in buffers:
+                    if memoryview(buffer).nbytes:
+                        _forget(stream.write(memoryview(buffer).cast("B")))
+        except StreamClosedError as error:
+            self.stream = None
+            self._closed = True
+            convert_stream_closed_error(self, error)
+        except BaseException:
+            self.abort()
+            raise
+        return total
+
+
+def _forget(future: Any) -> None:
+    """Take the exception of a write that nobody awaits; the read side reports the closed stream."""
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _cut(data: memoryview, header: int, start: int) -> tuple[memoryview, memoryview, memoryview]:
+    return data[:header], data[header:start], data[start:]
+
+
+async def _shake_hands(stream: IOStream, handshake: Handshake) -> None:
+    """Run *handshake* over *stream*; raise AuthenticationError or StreamClosedError."""
+    if handshake.outgoing:
+        _forget(stream.write(handshake.outgoing))
+    while not handshake.complete:
+        answer = handshake.feed(await stream.read_bytes(handshake.wanted))
+        if answer:
+            _forget(stream.write(answer))
+
+
+class _Connector(BaseTCPConnector):  # type: ignore[misc]
+    prefix = PREFIX
+    comm_class = SafeserComm
+    encrypted = False
+
+    def __init__(self, roles: Roles) -> None:
+        self._roles = roles
+
+    async def connect(
+        self,
+        address: str,
+        deserialize: bool = True,
+        *,
+        safeser: Mapping[str, Any] | None = None,
+        **connection_args: Any,
+    ) -> SafeserComm:
+        self._check_encryption(address, connection_args)
+        given = safeser or {}
+        channel = self._roles.connecting(given)
+        try:
+            stream = await self._open(address)
+        except StreamClosedError as error:
+            convert_stream_closed_error(self, error)
+            raise
+        handshake = channel.handshake(initiator=True, expected_peer=given.get("expected_peer"))
+        try:
+            try:
+                await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
+            except StreamClosedError as error:
+                convert_stream_closed_error(self, error)
+            comm = SafeserComm(
+                stream,
+                PREFIX + get_stream_address(stream),
+                PREFIX + address,
+                deserialize,
+                link=channel.link(handshake),
+                server=None,
+                deserializers=given.get("deserializers"),
+            )
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, AuthenticationError):
+                raise AuthenticationError(_not_accepted(address, channel)) from error
+            raise
+        await self._confirm(comm, address, channel)
+        return comm
+
+    async def _open(self, address: str) -> IOStream:
+        from distributed.comm.addressing import parse_host_port
+
+        ip, port = parse_host_port(address)
+        stream = await self.client.connect(ip, port, max_buffer_size=MAX_BUFFER_SIZE)
+        if stream.closed() and stream.error:
+            raise StreamClosedError(stream.error)
+        return stream
+
+    async def _confirm(self, comm: SafeserComm, address: str, channel: Any) -> None:
+        """Wait for the responder's word: without it a refusal looks like a network fault.
+
+        Dask retries network faults, for ever in a worker; a refused key must end that at once.
+        """
+        try:
+            verified = await asyncio.wait_for(comm._receive(), HANDSHAKE_SECONDS)
+        except (CommClosedError, TimeoutError) as error:
+            comm.abort()
+            raise AuthenticationError(_not_accepted(address, channel)) from error
+        if verified.frames and bytes(verified.frames[0]) != _ACCEPTED:
+            comm.abort()
+            raise AuthenticationError(_not_accepted(address, channel))
+
+
+def _not_accepted(address: str, channel: Any) -> str:
+    identity = channel.identity
+    return (
+        f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
+        " accept each other. Check that it speaks safeser://, and that rosters and policies of both"
+        " sides list both keys"
+    )
+
+
+class _Listener(BaseTCPListener):  # type: ignore[misc]
+    prefix = PREFIX
+    comm_class = SafeserComm
+    encrypted = False
+
+    def __init__(
+        self,
+        address: str,
+        comm_handler: Callable[[Any], Any],
+        deserialize: bool = True,
+        *,
+        roles: Roles,
+        safeser: Mapping[str, Any] | None = None,
+        **connection_args: Any,
+    ) -> None:
+        super().__init__(address, comm_handler, deserialize, **connection_args)
+        if not self.ip:
+            # Without a stated host Dask would bind every interface.
+            self.ip = "127.0.0.1"
+        self._server = served_by(comm_handler)
+        self._channel = roles.listening(self._server, safeser or {})
+        self._pending: OrderedDict[IOStream, None] = OrderedDict()
+
+    def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:
+        return {}
+
+    async def _handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        from distributed.comm.addressing import unparse_host_port
+
+        peer = self.prefix + unparse_host_port(*address[:2])
+        link = await self._authenticate(stream, peer)
+        if link is None:
+            return
+        if self.tcp_server is None:  # stopped while the peer was proving itself
+            stream.close()
+            return
+        try:
+            comm = SafeserComm(
+                stream,
+                self.prefix + get_stream_address(stream),
+                peer,
+                self.deserialize,
+                link=link,
+                server=self._server,
+            )
+            comm.allow_offload = self.allow_offload
+            await comm._send([_ACCEPTED])
+            await self.on_connection(comm)
+        except CommClosedError:
+            logger.info("Connection from %s closed before Dask's handshake ended", peer)
+            return
+        except SafeserError as error:
+            logger.warning("Refused %s (%s) during Dask's handshake: %s", link.peer, peer, error)
+            comm.abort()
+            return
+        await self.comm_handler(comm)
+
+    async def _authenticate(self, stream: IOStream, peer: str) -> Link | None:
+        while len(self._pending) >= MAX_UNAUTHENTICATED:
+            oldest, _ = self._pending.popitem(last=False)
+            oldest.close()
+        self._pending[stream] = None
+        handshake = self._channel.handshake(initiator=False)
+        try:
+            await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
+            return self._channel.link(handshake)
+        except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:
+            detail = getattr(error, "detail", "") or type(error).__name__
+            logger.warning("Closed %s: it did not authenticate (%s)", peer, detail)
+            self._channel.audit.count(
+                sender="unknown",
+                recipient=self._channel.identity.principal,
+                operation="handshake",
+                rule="authentication",
+                permitted=False,
+            )
+            stream.close()
+            return None
+        finally:
+            self._pending.pop(stream, None)
+
+    def abort_handshaking_comms(self) -> None:
+        for stream in list(self._pending):
+            stream.close()
+        super().abort_handshaking_comms()
+
+
+class Backend(BaseTCPBackend):  # type: ignore[misc]
+    """What ``distributed`` finds for the scheme ``safeser``."""
+
+    def __init__(self) -> None:
+        self._roles = Roles()
+
+    def get_connector(self) -> _Connector:
+        return _Connector(self._roles)
+
+    def get_listener(
+        self,
+        loc: str,
+        handle_comm: Callable[[Any], Any],
+        deserialize: bool,
+        **connection_args: Any,
+    ) -> _Listener:
+        try:
+            return _Listener(loc, handle_comm, deserialize, roles=self._roles, **connection_args)
+        except ConfigError as error:
+            self._roles.stop_command_line(error)
+            raise

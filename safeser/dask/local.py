@@ -1,0 +1,159 @@
+"""A local cluster of processes on ``safeser://`` with identities made for it.
+
+The one rule: nothing is shared by reference. The scheduler and the nannies live in this process, the
+workers in processes of their own, and every link between them is authenticated, decided and
+recorded as on a cluster of many hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from distributed import LocalCluster as _DaskLocalCluster
+
+from safeser.audit import AuditKey
+from safeser.dask.security import Security
+from safeser.dask.settings import close_channels_in
+from safeser.errors import ConfigError
+from safeser.keys import Identity, Roster
+
+__all__ = ["LocalCluster", "make_identities", "up"]
+
+#: The principals of policy ``default``: one key for each role of a personal cluster.
+_PRINCIPALS = ("scheduler", "worker", "nanny", "client")
+
+
+def make_identities(directory: Path, principals: Iterable[str]) -> dict[str, Path]:
+    """Make one identity for each of *principals*, their roster and a log key in *directory*.
+
+    :param directory: made with mode 0700 if missing; must be empty otherwise.
+    :returns: the private key's path for each principal.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise ConfigError(
+            f"{directory} is not empty; keys are made only in an empty folder",
+            rule="config.keys",
+            fix="Name another folder, or remove that one yourself.",
+        )
+    directory.chmod(0o700)
+    roster = Roster()
+    paths = {}
+    for principal in principals:
+        identity = Identity.generate(principal)
+        paths[principal] = directory / f"{principal}.key"
+        identity.save(paths[principal])
+        roster = roster.with_entry(principal, identity.public)
+    roster.save(directory / "roster")
+    AuditKey.generate().save(directory / "audit.key")
+    return paths
+
+
+class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ships no types
+    """Scheduler, nannies and worker processes on loopback, under one policy.
+
+    :param policy: a path, or the name of a ready policy with the principals scheduler, worker,
+        nanny and client.
+    :param directory: where keys and logs go; kept. Default: a temporary folder that is removed when
+        the cluster closes.
+    :param dashboard_address: default: loopback, any free port.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: str = "default",
+        directory: str | os.PathLike[str] | None = None,
+        dashboard_address: str | None = "127.0.0.1:0",
+        host: str = "127.0.0.1",
+        processes: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if not processes:
+            raise ConfigError(
+                "processes=False would pass objects between threads by reference, without policy,"
+                " envelope or log",
+                rule="config.processes",
+                fix="Leave it out.",
+            )
+        for name in ("protocol", "security"):
+            if name in kwargs:
+                raise ConfigError(f"{name} is chosen by safeser.dask.local.LocalCluster")
+        temporary = directory is None
+        base = Path(tempfile.mkdtemp(prefix="safeser-") if temporary else os.fspath(directory or ""))
+        self.directory = base
+        keys, logs = base / "keys", base / "audit"
+        try:
+            paths = make_identities(keys, _PRINCIPALS)
+            security = Security(
+                policy=str(policy),
+                audit=str(logs),
+                roster=str(keys / "roster"),
+                audit_key=str(keys / "audit.key"),
+                roles={role: {"identity": str(path)} for role, path in paths.items()},
+                expected_scheduler="scheduler",
+            )
+            super().__init__(
+                host=host,
+                protocol="safeser://",
+                processes=True,
+                security=security,
+                dashboard_address=dashboard_address,
+                **kwargs,
+            )
+        except BaseException:
+            _clean_up(base, temporary)
+            raise
+        self._cleaner = weakref.finalize(self, _clean_up, base, temporary)
+
+    async def _close(self) -> None:
+        await super()._close()
+        cleaner = getattr(self, "_cleaner", None)
+        if cleaner is not None:
+            cleaner()
+
+
+def _clean_up(base: Path, temporary: bool) -> None:
+    close_channels_in(base)
+    if temporary:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def up(
+    *,
+    directory: Path,
+    policy: str = "default",
+    n_workers: int | None = None,
+    port: int = 8786,
+    announce: Callable[[LocalCluster], None],
+) -> None:
+    """Run a local cluster until the process is told to stop: ``safeser up``.
+
+    :param announce: called once with the running cluster, to print how to connect to it.
+    """
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop.set()
+
+    previous = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with LocalCluster(
+            policy=policy, directory=directory, n_workers=n_workers, scheduler_port=port
+        ) as cluster:
+            announce(cluster)
+            while not stop.wait(1.0):
+                pass
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,81 @@
+"""The other comm backends, closed: a process on ``safeser://`` speaks no other scheme.
+
+The one rule: an address in a message chooses the transport in Dask, so every transport that has no
+envelope must be unable to connect or listen. Measured: a worker whose own links were all signed was
+told to gather from ``tcp://`` and ran the pickle that came back.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any, NoReturn
+
+from distributed.comm import registry
+
+from safeser.errors import ConfigError
+
+__all__ = ["seal_other_schemes"]
+
+_KNOWN = ("tcp", "tls", "ws", "wss", "inproc", "ucx", "ucxx")
+_OWN = "safeser"
+
+
+class _Sealed(registry.Backend):  # type: ignore[misc]  # distributed ships no types
+    """A backend that refuses whatever it is asked."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+
+    def _refuse(self) -> NoReturn:
+        raise ConfigError(
+            f"{self._scheme}:// is closed: this process speaks safeser:// only",
+            rule="scheme.sealed",
+            fix="Use a safeser:// address, or another process for the other cluster.",
+        )
+
+    def get_connector(self) -> Any:
+        self._refuse()
+
+    def get_listener(
+        self, loc: Any, handle_comm: Any, deserialize: Any, **connection_args: Any
+    ) -> Any:
+        self._refuse()
+
+    def get_address_host(self, loc: Any) -> Any:
+        self._refuse()
+
+    def resolve_address(self, loc: Any) -> Any:
+        self._refuse()
+
+    def get_local_address_for(self, loc: Any) -> Any:
+        self._refuse()
+
+
+class _Backends(dict[str, Any]):
+    """The registry of backends, closed to late comers."""
+
+    def __setitem__(self, scheme: str, backend: Any) -> None:
+        if scheme != _OWN:
+            raise ConfigError(
+                f"the comm backend {str(scheme)[:32]!r} registers too late: this process speaks"
+                " safeser:// only",
+                rule="scheme.sealed",
+            )
+        super().__setitem__(scheme, backend)
+
+    def setdefault(self, scheme: str, backend: Any = None) -> Any:
+        self[scheme] = backend
+        return backend
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for scheme, backend in dict(*args, **kwargs).items():
+            self[scheme] = backend
+
+
+def seal_other_schemes() -> None:
+    """Close every scheme but ``safeser`` in this process; calling it again changes nothing."""
+    if isinstance(registry.backends, _Backends):
+        return
+    named = {entry.name for entry in entry_points(group="distributed.comm.backends")}
+    schemes = {*_KNOWN, *named, *registry.backends} - {_OWN}
+    registry.backends = _Backends({scheme: _Sealed(scheme) for scheme in schemes})

@@ -1,0 +1,156 @@
+"""Which principal a process is, under which policy, with which log: paths from Dask's configuration.
+
+The one rule: configuration carries paths and names, never key bytes, because deployment tools put
+it on command lines and into logs. A path that does not work out stops the process before a socket
+is opened.
+
+Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
+
+    safeser:
+      identity: ~/keys/worker.key   # this process's private key
+      policy: /etc/safeser/team.yaml  # a file, or the name of a ready policy
+      audit: /var/log/safeser       # folder for this process's log
+      roster: null                  # default: 'roster' beside the identity
+      audit-key: null               # default: 'audit.key' beside the identity
+      worker: {identity: ...}       # what differs for one role: scheduler, worker, nanny, client
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import dask
+
+from safeser.audit import AuditLog
+from safeser.channel import Channel
+from safeser.errors import ConfigError
+from safeser.keys import Identity, Roster
+from safeser.operations import Server
+from safeser.policy import Policy
+
+__all__ = ["ROLES", "Settings", "channel_for", "close_channels_in", "settings_for"]
+
+ROLES = tuple(server.value for server in Server)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where one role finds what it needs; paths only."""
+
+    identity: str | None = None
+    policy: str | None = None
+    audit: str | None = None
+    roster: str | None = None
+    audit_key: str | None = None
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if value is not None and (not isinstance(value, str) or "\n" in value):
+                raise ConfigError(
+                    f"safeser.{entry.name.replace('_', '-')} must be a path",
+                    rule="config.settings",
+                    fix="Name a file; never put a key itself into configuration.",
+                )
+
+    def updated(self, values: Mapping[str, Any]) -> Settings:
+        """Return these settings with *values*, as Dask's configuration spells them, on top."""
+        known = {entry.name for entry in fields(self)}
+        named = {str(key).replace("-", "_"): value for key, value in values.items()}
+        unknown = sorted(set(named) - known)
+        if unknown:
+            raise ConfigError(
+                f"unknown setting safeser.{unknown[0].replace('_', '-')}",
+                rule="config.settings",
+                fix=f"Known are {', '.join(sorted(known))}.",
+            )
+        return replace(self, **{key: value for key, value in named.items() if value is not None})
+
+
+def settings_for(role: str, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Return what Dask's configuration, then *overrides*, say for *role*."""
+    section = dask.config.get("safeser", {}) or {}
+    if not isinstance(section, Mapping):
+        raise ConfigError("the configuration section 'safeser' must be a mapping")
+    shared = {key: value for key, value in section.items() if key not in ROLES}
+    own = section.get(role) or {}
+    if not isinstance(own, Mapping):
+        raise ConfigError(f"the configuration section 'safeser.{role}' must be a mapping")
+    return Settings().updated(shared).updated(own).updated(overrides or {})
+
+
+_channels: dict[Settings, Channel] = {}
+_lock = threading.Lock()
+_pid = os.getpid()
+
+
+def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channel:
+    """Return this process's channel in *role*: made once, then shared.
+
+    :raises ConfigError: naming the setting, file and remedy, if anything is missing or wrong.
+    """
+    global _pid  # noqa: PLW0603 - a forked child must not share its parent's channels
+    settings = settings_for(role, overrides)
+    with _lock:
+        if os.getpid() != _pid:
+            _channels.clear()
+            _pid = os.getpid()
+        channel = _channels.get(settings)
+        if channel is None:
+            channel = _channels[settings] = _open(role, settings)
+        return channel
+
+
+def close_channels_in(directory: Path) -> None:
+    """Forget the channels whose keys lie below *directory*, and close their logs."""
+    with _lock:
+        inside = [
+            settings
+            for settings in _channels
+            if settings.identity is not None
+            and Path(settings.identity).expanduser().is_relative_to(directory)
+        ]
+        channels = [_channels.pop(settings) for settings in inside]
+    for channel in channels:
+        if isinstance(channel.audit, AuditLog):
+            channel.audit.close()
+
+
+def _open(role: str, settings: Settings) -> Channel:
+    if settings.identity is None:
+        raise ConfigError(
+            f"this {role} has no identity: safeser.identity is not set",
+            rule="config.identity",
+            fix="Run 'safeser keys init DIR' and set DASK_SAFESER__IDENTITY to a key file in it.",
+        )
+    if settings.audit is None:
+        raise ConfigError(
+            f"this {role} has no audit log: safeser.audit is not set",
+            rule="config.audit",
+            fix="Set DASK_SAFESER__AUDIT to a folder; decisions must be recorded.",
+        )
+    identity_path = Path(settings.identity).expanduser()
+    identity = Identity.load(identity_path)
+    policy = Policy.load(settings.policy or "default")
+    beside = identity_path.parent
+    roster_path = Path(settings.roster).expanduser() if settings.roster else beside / "roster"
+    roster = None
+    if settings.roster is not None or roster_path.exists():
+        roster = Roster.load(roster_path)
+    audit_key = Path(settings.audit_key).expanduser() if settings.audit_key else beside / "audit.key"
+    audit = AuditLog.open(
+        Path(settings.audit).expanduser(),
+        key=audit_key,
+        principal=identity.principal,
+        policy=(policy.name, policy.revision, policy.sha256),
+    )
+    try:
+        return Channel(identity=identity, policy=policy, audit=audit, roster=roster)
+    except BaseException:
+        audit.close()
+        raise

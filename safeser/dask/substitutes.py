@@ -1,0 +1,53 @@
+"""What Dask handles in place of a refused stream element, so that nobody waits for ever.
+
+The one rule: a substitute is made here from plain text, and it fails exactly the task or future
+that the refused element was about.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from dask._task_spec import Task
+
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.operations import Server
+
+__all__ = ["for_element", "refused_task"]
+
+#: The longest text of a refusal that a substitute carries.
+_TEXT = 2000
+
+
+def refused_task(text: str, rule: str) -> NoReturn:
+    """Run on a worker in place of a task that policy refused there; raises the refusal."""
+    raise PolicyDenied(text, rule=rule)
+
+
+def for_element(
+    server: Server | None, element: dict[str, Any], error: SafeserError
+) -> dict[str, Any] | None:
+    """Return an element that fails what *element* was about, or None to leave it out."""
+    name, key = element.get("op"), element.get("key")
+    if not isinstance(key, str | tuple | bytes | int):
+        return None
+    if server is Server.WORKER and name == "compute-task":
+        task = Task(key, refused_task, str(error)[:_TEXT], error.rule)
+        plain = {k: v for k, v in element.items() if k != "run_spec" and _is_plain(v)}
+        return {**plain, "run_spec": task}
+    if server is Server.SCHEDULER and name == "task-finished":
+        # The result is there; only the name of its type was refused.
+        return {k: v for k, v in element.items() if _is_plain(v)} | {"type": None}
+    if server is Server.CLIENT and name == "task-erred":
+        return {"op": name, "key": key, "exception": error, "traceback": None}
+    if server is Server.CLIENT and name == "key-in-memory":
+        return {"op": name, "key": key, "type": None}
+    return None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_is_plain(k) and _is_plain(v) for k, v in value.items())
+    if isinstance(value, tuple | set):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, str | bytes | int | float | bool | None)

@@ -1,0 +1,254 @@
+"""Fields that Dask pickles or unpickles by itself, carried as data instead.
+
+The one rule: outgoing, a pickle that this very process made becomes plain data; incoming, Dask's own
+unpicklers get objects, text, or bytes that safeser emitted here and now, never a peer's bytes.
+
+Where Dask does it (distributed 2026.8.0): ``type`` of a finished task, exceptions and tracebacks
+of errors, ``warn`` events, results of ``Client.run`` that failed.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from distributed.protocol.serialize import Serialize, Serialized
+
+from safeser import pickles
+from safeser.errors import PayloadError, SafeserError
+from safeser.families.errors import ExceptionData, RemoteError, encode, from_data, to_data
+from safeser.operations import Server
+
+__all__ = [
+    "PICKLE_HEADER",
+    "Failure",
+    "Relayed",
+    "failure_of",
+    "from_dask_pickle",
+    "incoming_element",
+    "incoming_reply",
+    "outgoing",
+    "serialize_failure",
+    "to_dask_pickle",
+]
+
+_WARN = "warn"
+
+#: As much of a traceback as family ``error`` carries.
+_TRACEBACK = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception on its way out, as data."""
+
+    data: ExceptionData
+
+
+class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types
+    """A payload that this process passes on unopened, with the principal who wrote it."""
+
+    def __init__(self, header: Any, frames: Any, *, author: str, failed: bool = False) -> None:
+        super().__init__(header, frames)
+        self.author = author
+        self.failed = failed
+
+    def __repr__(self) -> str:
+        return f"<Relayed: {self.header.get('serializer')} by {self.author}>"
+
+
+# --- outgoing ----------------------------------------------------------------------------------
+
+
+def outgoing(message: Any) -> Any:
+    """Return *message* with the pickles that Dask put into its fields turned into data."""
+    if not isinstance(message, dict):
+        return message
+    changed: dict[str, Any] = {}
+    if message.get("exception") is not None:
+        changed["exception"] = _failure(message["exception"], message)
+        changed["traceback"] = None
+    if message.get("op") == "task-finished":
+        # The name travels beside the pickle anyway.
+        changed["type"] = message.get("typename")
+    elif message.get("op") == "log-event" and message.get("topic") == _WARN:
+        changed["msg"] = _plain_warning(message.get("msg"))
+    return {**message, **changed} if changed else message
+
+
+def _failure(value: Any, message: Mapping[str, Any]) -> Any:
+    """Return the exception that *value* holds as data; what a peer wrote passes unchanged."""
+    if isinstance(value, Relayed | Failure):
+        return value
+    traceback = message.get("traceback_text")
+    traceback = traceback if isinstance(traceback, str) else ""
+    if isinstance(value, Serialize):
+        value = value.data
+    if isinstance(value, Serialized):
+        value = bytes(value.frames[0]) if len(value.frames) == 1 else b""
+    if isinstance(value, BaseException):
+        return Failure(_with_traceback(to_data(value), traceback))
+    if isinstance(value, bytes | bytearray):
+        # Pickled by this process; read as data all the same, so that it never matters who did.
+        return Failure(_from_pickle(bytes(value), message, traceback))
+    return Failure(to_data(Exception(str(message.get("exception_text", value)))))
+
+
+def _from_pickle(data: bytes, message: Mapping[str, Any], traceback: str) -> ExceptionData:
+    try:
+        record = pickles.exception_record(data)
+    except SafeserError:
+        text = message.get("exception_text")
+        return ExceptionData(
+            type="builtins:Exception",
+            message=text if isinstance(text, str) else "an error that could not be read",
+            traceback=traceback,
+        )
+    return _with_traceback(_data(record), traceback)
+
+
+def _with_traceback(data: ExceptionData, text: str) -> ExceptionData:
+    """Return *data* with the traceback that Dask formatted where the failure happened."""
+    return replace(data, traceback=text[-_TRACEBACK:]) if text else data
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return *error* as a leaf of an outgoing message; its traceback stays in this process."""
+    return Failure(replace(to_data(error), traceback=""))
+
+
+def serialize_failure(failure: Failure) -> tuple[dict[str, Any], list[Any]]:
+    """Return the header and frames of family ``error`` for *failure*."""
+    return {"serializer": "error"}, [encode(failure.data)]
+
+
+# --- pickles that Dask itself makes and opens ----------------------------------------------------
+
+#: The header of a field that holds nothing but the bytes of one pickle.
+PICKLE_HEADER: dict[str, Any] = {"serializer": "pickle", "writeable": []}
+
+
+def from_dask_pickle(header: Any, frames: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Return our header for a payload that this process serialized with Dask's own functions.
+
+    :raises PayloadError: for any family but pickle; Dask's typed headers hold a pickled class.
+    """
+    match header:
+        case {"serializer": "pickle", "writeable": writeable}:
+            flags = [bool(flag) for flag in writeable]
+            return {"serializer": "pickle", "writeable": flags}, list(frames)
+    raise PayloadError(
+        "a payload that Dask serialized by itself cannot be sent on safeser://",
+        rule="payload.dask-serialized",
+        fix="Send the object, or to_serialize(object).",
+    )
+
+
+def to_dask_pickle(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the header under which Dask's scheduler opens a granted graph."""
+    return {"serializer": "pickle", "writeable": tuple(header["writeable"])}
+
+
+def _plain_warning(event: Any) -> Any:
+    """Turn a worker's pickled warning into its text and the name of its category."""
+    if not isinstance(event, dict):
+        return event
+    plain = dict(event)
+    for name in ("message", "category"):
+        value = event.get(name)
+        if isinstance(value, bytes):
+            plain[name] = _text_of(value)
+    return plain
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        named = pickles.global_of(data)
+        if named is not None:
+            return named
+        value = pickles.loads(data, profile="data")
+    except SafeserError:
+        return "a message that could not be read"
+    return value if isinstance(value, str) else str(value)
+
+
+# --- incoming ----------------------------------------------------------------------------------
+
+
+def incoming_element(server: Server, name: str, element: dict[str, Any]) -> dict[str, Any]:
+    """Return a decided stream element as the handler of *name* on *server* may have it.
+
+    :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
+    """
+    element = _without_raw_errors(element)
+    if server is Server.CLIENT:
+        # A status that says error makes Dask's client raise inside its report loop, which ends
+        # the loop and hangs every future.
+        element.pop("status", None)
+        if name == "key-in-memory":
+            element["type"] = _type_pickle(element.get("type"))
+        elif name == "event" and element.get("topic") == _WARN:
+            element["event"] = _warning_event(element.get("event"))
+    elif name == "task-finished" and not isinstance(element.get("type"), str | None):
+        raise PayloadError(
+            "the type of a result must be a name", rule="raw.type", where="type"
+        )
+    return element
+
+
+def incoming_reply(operation: str, reply: Any) -> Any:
+    """Return a decided reply as the code that asked for *operation* may have it."""
+    if not isinstance(reply, dict):
+        return reply
+    reply = _without_raw_errors(reply)
+    if operation == "broadcast":
+        # Client.run unpickles each bytes value as an exception.
+        for address, answer in reply.items():
+            if isinstance(answer, bytes):
+                failure = from_data(_from_pickle(answer, {}, ""))
+                reply[address] = pickles.dumps_exception(failure)
+            elif isinstance(answer, dict):
+                reply[address] = _without_raw_errors(answer)
+    return reply
+
+
+def _without_raw_errors(message: dict[str, Any]) -> dict[str, Any]:
+    """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
+    message = dict(message)
+    error = message.get("exception")
+    if error is not None and not isinstance(error, BaseException | Relayed | str):
+        message["exception"] = RemoteError(
+            "the error arrived as raw bytes and was refused", remote_type="builtins:Exception"
+        )
+    if "traceback" in message:
+        message["traceback"] = None
+    return message
+
+
+def _type_pickle(name: Any) -> bytes | None:
+    """Return bytes, made here, that Dask's client unpickles to a class of that name."""
+    if not isinstance(name, str):
+        return None
+    return pickles.type_pickle(name)
+
+
+def _warning_event(event: Any) -> Any:
+    match event:
+        case (stamp, {"message": str() as text, **rest}):
+            category = _category(rest.get("category"))
+            plain = {"message": pickles.dumps(text), "category": pickles.dumps(category)}
+            return (stamp, plain)
+        case (stamp, str() as text):
+            return (stamp, text)
+    raise PayloadError("a warning must be text", rule="raw.warn", where="event")
+
+
+def _category(name: Any) -> type[Warning]:
+    """Return the builtin warning class of that exact name, else UserWarning."""
+    module, _, cls = str(name).partition(":")
+    found = getattr(builtins, cls, None) if module == "builtins" and cls.isidentifier() else None
+    if isinstance(found, type) and issubclass(found, Warning):
+        return found
+    return UserWarning
