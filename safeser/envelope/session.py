@@ -94,15 +94,16 @@ class _Direction(KeepsSecrets):
 
     def __init__(self, split_key: bytes, direction: str, session_id: bytes) -> None:
         self.keys: MessageKeys | None = MessageKeys(
-            hmac_key=_expand(split_key, direction, "HMAC-SHA256", session_id),
-            gmac_key=_expand(split_key, direction, "AES-256-GMAC", session_id),
+            hmac_key=expand(split_key, direction, "HMAC-SHA256", session_id),
+            gmac_key=expand(split_key, direction, "AES-256-GMAC", session_id),
         )
         self.sequence = 0
         self.total = 0
         self.busy = False
 
 
-def _expand(split_key: bytes, direction: str, purpose: str, session_id: bytes) -> bytes:
+def expand(split_key: bytes, direction: str, purpose: str, session_id: bytes) -> bytes:
+    """Return the key of one purpose. A split key is input to this and to nothing else."""
     info = _LABEL.format(direction=direction, purpose=purpose).encode("ascii") + session_id
     return HKDFExpand(algorithm=hashes.SHA256(), length=32, info=info).derive(split_key)
 

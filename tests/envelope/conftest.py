@@ -1,0 +1,123 @@
+"""Two sessions back to back in memory, and a reader that does what a connection would do."""
+
+from __future__ import annotations
+
+import hashlib
+import runpy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safeser.envelope import Claims, Handshake, Sealed, Session, Verified
+from safeser.keys import Identity, PrivateKey
+from safeser.values import Limits
+
+POLICY = ("production", 7, "ab" * 32)
+
+
+class Truncated(Exception):
+    """The stream ended inside a message: a reader would wait, then close."""
+
+
+class World:
+    """Principals with fixed keys, and the verbs that tests need."""
+
+    Truncated = Truncated
+    policy = POLICY
+
+    def __init__(self) -> None:
+        self.alice = self.identity("alice")
+        self.bob = self.identity("bob")
+        self.mallory = self.identity("mallory")
+        self.roster = {one.public: one.principal for one in (self.alice, self.bob)}
+
+    def key(self, name: str) -> PrivateKey:
+        return PrivateKey.from_bytes(hashlib.sha256(name.encode()).digest())
+
+    def identity(self, principal: str, name: str = "") -> Identity:
+        return Identity(principal, self.key(name or principal))
+
+    def initiator(self, identity: Identity | None = None, **options: Any) -> Handshake:
+        options = {"principal_of": self.roster.get, "policy": POLICY, **options}
+        return Handshake(initiator=True, identity=identity or self.alice, **options)
+
+    def responder(self, identity: Identity | None = None, **options: Any) -> Handshake:
+        options = {"principal_of": self.roster.get, "policy": POLICY, **options}
+        return Handshake(initiator=False, identity=identity or self.bob, **options)
+
+    def shake(self, initiator: Handshake, responder: Handshake) -> tuple[Session, Session]:
+        """Carry bytes between the two until neither wants more."""
+        to_responder, to_initiator = initiator.outgoing, responder.outgoing
+        while initiator.wanted or responder.wanted:
+            size = responder.wanted
+            if size and len(to_responder) >= size:
+                to_initiator += responder.feed(to_responder[:size])
+                to_responder = to_responder[size:]
+                continue
+            size = initiator.wanted
+            to_responder += initiator.feed(to_initiator[:size])
+            to_initiator = to_initiator[size:]
+        assert not to_responder
+        assert not to_initiator
+        return initiator.session(), responder.session()
+
+    def pair(self, **options: Any) -> tuple[Session, Session]:
+        return self.shake(self.initiator(**options), self.responder(**options))
+
+    def sessions(
+        self,
+        number: int = 0,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> tuple[Session, Session]:
+        """Return both ends of session *number* without the cost of a handshake."""
+
+        def side(local: Identity, peer: Identity, *, initiator: bool) -> Session:
+            seed = hashlib.sha512(str(number).encode()).digest()
+            return Session(
+                initiator=initiator,
+                split=(seed[:32], seed[32:]),
+                session_id=hashlib.sha256(seed).digest(),
+                local=local.principal,
+                peer=peer.principal,
+                peer_key=peer.public,
+                peer_claims=Claims(peer.principal, None, *POLICY),
+                limits=limits or Limits(),
+                clock=clock,
+            )
+
+        return (
+            side(self.alice, self.bob, initiator=True),
+            side(self.bob, self.alice, initiator=False),
+        )
+
+    def sealed(self, session: Session, header: bytes, frames: Sequence[Any]) -> bytes:
+        return b"".join(session.seal(header, frames))
+
+    def read(self, session: Session, data: bytes) -> Verified:
+        """Read one message as a connection does, and nothing after it."""
+
+        def take(size: int) -> bytes:
+            nonlocal data
+            if len(data) < size:
+                raise Truncated
+            part, data = data[:size], data[size:]
+            return part
+
+        prelude = session.prelude(take(64))
+        header = take(prelude.header_length)
+        lengths = session.lengths(prelude, take(prelude.table_length))
+        return session.verify(Sealed(prelude, header, [take(length) for length in lengths]))
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(scope="session")
+def generator() -> dict[str, Any]:
+    path = Path(__file__).parents[1] / "vectors" / "generate_envelope_v1.py"
+    return runpy.run_path(str(path))
