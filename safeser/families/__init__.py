@@ -1,0 +1,36 @@
+"""Serialization families: how objects become headers and frames, and how they come back.
+
+The one rule: an object is rebuilt by code that safeser or its host registered, from values that were
+checked first; a name or a byte that a peer wrote never chooses what runs.
+"""
+
+from __future__ import annotations
+
+from safeser.families import arrays, frames, stdlib
+from safeser.families.errors import ExceptionData, RemoteError
+from safeser.families.plain import Unencodable
+from safeser.families.receiving import check, claimed, covers, derive, deserialize
+from safeser.families.registry import Parts, Registry, Typed, registry
+from safeser.families.sending import serialize
+from safeser.families.tree import Node
+
+__all__ = [
+    "ExceptionData",
+    "Node",
+    "Parts",
+    "Registry",
+    "RemoteError",
+    "Typed",
+    "Unencodable",
+    "check",
+    "claimed",
+    "covers",
+    "derive",
+    "deserialize",
+    "registry",
+    "serialize",
+]
+
+stdlib.register()
+arrays.register()
+registry.register_lazy("pandas", frames.NAMES, frames.load)

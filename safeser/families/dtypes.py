@@ -1,0 +1,231 @@
+"""NumPy dtypes as descriptions of our own, and dtypes from descriptions that were checked.
+
+The one rule: no dtype that can hold a pointer is ever built from a description, at any depth, and
+no text of a peer reaches ``numpy.dtype`` unless it is a letter and a number from tables here.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from safeser.errors import PayloadError
+from safeser.families.plain import Unencodable, label
+
+__all__ = ["build", "check_shape", "describe", "strict_fields"]
+
+# Letter to the item sizes that some platform gives it; the letter alone keeps C long and C long
+# long apart where they are equally wide, the kind and size stand in where the letter's width differs.
+_LETTERS: dict[str, tuple[str, frozenset[int]]] = {
+    "?": ("b", frozenset({1})),
+    **{letter: ("i", frozenset({1, 2, 4, 8})) for letter in "bhilqp"},
+    **{letter: ("u", frozenset({1, 2, 4, 8})) for letter in "BHILQP"},
+    "e": ("f", frozenset({2})),
+    "f": ("f", frozenset({4})),
+    "d": ("f", frozenset({8})),
+    "g": ("f", frozenset({8, 12, 16})),
+    "F": ("c", frozenset({8})),
+    "D": ("c", frozenset({16})),
+    "G": ("c", frozenset({16, 24, 32})),
+}
+_TEXTS = ("S", "U", "V")
+_TIMES = ("M", "m")
+_UNITS = frozenset("Y M W D h m s ms us ns ps fs as generic".split())
+
+_MAX_ITEMSIZE = (1 << 31) - 1  # a C int inside NumPy
+_MAX_DIMENSIONS = 64  # NumPy 2's own bound, 32 before it
+_MAX_FIELDS = 4096  # each costs a description and a dtype; no honest record comes near
+_MAX_NESTING = 16  # NumPy recurses over nested records in C
+_NATIVE = "<" if sys.byteorder == "little" else ">"
+
+
+def describe(dtype: np.dtype[Any], *, where: str = "") -> Any:
+    """Return the description of *dtype*; raises Unencodable where some of it would be lost.
+
+    :param where: name of the field that has it, for the error.
+    """
+    of_field = f" of field {where}" if where else ""
+    if dtype.metadata:
+        raise Unencodable(dtype, f"the dtype{of_field} carries metadata")
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return {"base": describe(base, where=where), "shape": list(shape)}
+    if dtype.names is not None:
+        return _describe_fields(dtype)
+    order = _NATIVE if dtype.byteorder == "=" else dtype.byteorder
+    if dtype.kind in _TIMES:
+        unit, step = np.datetime_data(dtype)
+        return [dtype.kind, dtype.itemsize, order, unit, step]
+    known = dtype.char in _LETTERS or dtype.char in _TEXTS
+    if not known or dtype.hasobject or (dtype.char == "V" and dtype.type is not np.void):
+        raise Unencodable(dtype, f"the dtype{of_field} is not a plain NumPy one")
+    return [dtype.char, dtype.itemsize, order]
+
+
+def _describe_fields(dtype: np.dtype[Any]) -> dict[str, Any]:
+    if dtype.type is not np.void:
+        raise Unencodable(dtype, "a record dtype with a scalar type of its own is not kept")
+    fields = []
+    spans = []
+    assert dtype.names is not None
+    assert dtype.fields is not None
+    for name in dtype.names:
+        inner, offset, *title = dtype.fields[name]
+        if title and type(title[0]) is not str:
+            raise Unencodable(dtype, "a field's title is not text")
+        fields.append([name, describe(inner, where=label(name)), offset, *title])
+        spans.append((offset, inner.itemsize))
+    if _overlap(spans):
+        raise Unencodable(dtype, "its fields overlap")
+    return {"fields": fields, "size": dtype.itemsize, "align": dtype.isalignedstruct}
+
+
+def _overlap(spans: list[tuple[int, int]]) -> bool:
+    end = 0
+    for offset, size in sorted(span for span in spans if span[1]):
+        if offset < end:
+            return True
+        end = offset + size
+    return False
+
+
+def _refuse(message: str) -> NoReturn:
+    raise PayloadError(f"a dtype is refused: {message}", rule="families.dtype")
+
+
+def build(description: Any) -> np.dtype[Any]:
+    """Return the dtype that *description* stands for; anything unusual is a PayloadError."""
+    return _build(description, _MAX_NESTING, [_MAX_FIELDS])
+
+
+def _build(description: Any, room: int, fields: list[int]) -> np.dtype[Any]:
+    if room <= 0:
+        _refuse("it is nested too deep")
+    if isinstance(description, dict):
+        if description.keys() == {"base", "shape"}:
+            return _subarray(description, room, fields)
+        if description.keys() == {"fields", "size", "align"}:
+            return _record(description, room, fields)
+    elif isinstance(description, (list, tuple)) and len(description) in (3, 5):
+        return _single(list(description))
+    _refuse("it is not described as safeser does")
+
+
+def _single(description: list[Any]) -> np.dtype[Any]:
+    letter, size, order, *rest = description
+    if type(letter) is not str or type(size) is not int or order not in ("<", ">", "|"):
+        _refuse("letter, size or byte order is wrong")
+    if not 0 <= size <= _MAX_ITEMSIZE:
+        _refuse("its size is out of range")
+    if letter in _TIMES:
+        return _time(letter, size, order, rest)
+    if rest:
+        _refuse("only dates and durations have units")
+    if letter in _TEXTS:
+        if letter == "U" and size % 4:
+            _refuse("the size of its text is not a multiple of four")
+        count = size // 4 if letter == "U" else size
+        return np.dtype(f"{order}{letter}{count}")
+    if letter not in _LETTERS or size not in _LETTERS[letter][1]:
+        _refuse("it is not one of the plain dtypes that safeser knows; objects never are")
+    built = np.dtype(letter)
+    if built.itemsize != size:
+        try:
+            built = np.dtype(f"{_LETTERS[letter][0]}{size}")
+        except TypeError:
+            _refuse("numbers of its size do not exist on this platform")
+    return built if order == "|" else built.newbyteorder("<" if order == "<" else ">")
+
+
+def _time(letter: str, size: int, order: str, rest: list[Any]) -> np.dtype[Any]:
+    if size != 8 or len(rest) != 2 or order == "|":
+        _refuse("a date or duration has eight bytes, a unit and a step")
+    unit, step = rest
+    if type(unit) is not str or unit not in _UNITS:
+        _refuse("its unit is unknown")
+    if type(step) is not int or not 1 <= step < 1 << 31 or (unit == "generic" and step != 1):
+        _refuse("its step is out of range")
+    return np.dtype(f"{order}{letter}8" if unit == "generic" else f"{order}{letter}8[{step}{unit}]")
+
+
+def check_shape(shape: Any) -> tuple[int, ...]:
+    """Return *shape* as a tuple of lengths that NumPy could have; their product is not judged."""
+    if not isinstance(shape, (list, tuple)) or len(shape) > _MAX_DIMENSIONS:
+        raise PayloadError("a shape is not a short list", rule="families.shape")
+    for length in shape:
+        if type(length) is not int or not 0 <= length < 1 << 62:
+            raise PayloadError("a shape holds something else than lengths", rule="families.shape")
+    return tuple(shape)
+
+
+def _subarray(description: Mapping[str, Any], room: int, fields: list[int]) -> np.dtype[Any]:
+    shape = check_shape(description["shape"])
+    base = _build(description["base"], room - 1, fields)
+    if not shape or base.subdtype is not None:
+        _refuse("a sub-array has a shape, and no sub-array inside it")
+    if len(shape) > 32 or math.prod(shape) * max(base.itemsize, 1) > _MAX_ITEMSIZE:
+        _refuse("its sub-array is out of range")
+    if any(length > _MAX_ITEMSIZE for length in shape):
+        _refuse("its sub-array is out of range")
+    return np.dtype((base, shape))
+
+
+def _record(description: Mapping[str, Any], room: int, fields: list[int]) -> np.dtype[Any]:
+    listed, size, align = description["fields"], description["size"], description["align"]
+    if type(size) is not int or not 0 <= size <= _MAX_ITEMSIZE or type(align) is not bool:
+        _refuse("its size or alignment is out of range")
+    if not isinstance(listed, (list, tuple)):
+        _refuse("its fields are not a list")
+    fields[0] -= len(listed)
+    if fields[0] < 0:
+        _refuse(f"it has more than {_MAX_FIELDS} fields")
+    names: list[str] = []
+    formats, offsets, titles, spans = [], [], [], []
+    for entry in listed:
+        name, inner, offset, title = _field(entry, room, fields)
+        if offset + inner.itemsize > size:
+            _refuse("a field ends outside of it")
+        names.append(name)
+        formats.append(inner)
+        offsets.append(offset)
+        titles.append(title)
+        spans.append((offset, inner.itemsize))
+    keys = [*names, *(title for title in titles if title is not None)]
+    if len(set(keys)) != len(keys):
+        _refuse("two of its fields have one name")
+    if _overlap(spans):
+        _refuse("its fields overlap")
+    form: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
+    if any(title is not None for title in titles):
+        form["titles"] = titles
+    try:
+        built = np.dtype(form, align=align)
+    except (ValueError, TypeError, OverflowError):
+        _refuse("its fields do not fit together")
+    if built.itemsize != size or built.hasobject:
+        _refuse("its fields do not fit together")
+    return built
+
+
+def _field(entry: Any, room: int, fields: list[int]) -> tuple[str, np.dtype[Any], int, str | None]:
+    if not isinstance(entry, (list, tuple)) or len(entry) not in (3, 4):
+        _refuse("a field is not described by name, dtype and offset")
+    name, inner, offset, *title = entry
+    if type(name) is not str or any(type(text) is not str for text in title):
+        _refuse("a field's name or title is not text")
+    if type(offset) is not int or not 0 <= offset <= _MAX_ITEMSIZE:
+        _refuse("a field's offset is out of range")
+    return name, _build(inner, room - 1, fields), offset, title[0] if title else None
+
+
+def strict_fields(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the parts of *array* whose bytes may be wrong: flags and text, at every depth."""
+    if array.dtype.names is not None:
+        for name in array.dtype.names:
+            yield from strict_fields(array[name])
+    elif array.dtype.kind in "bU":
+        yield array

@@ -1,0 +1,32 @@
+"""pandas types of family ``dask``: the names, listed without importing pandas.
+
+The one rule: pandas is imported when an object or a header of a type that is listed here needs it,
+and for nothing else.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NAMES", "load"]
+
+NAMES = (
+    "pandas:DataFrame",
+    "pandas:Series",
+    "pandas:Index",
+    "pandas:RangeIndex",
+    "pandas:MultiIndex",
+    "pandas:array",
+    "pandas:Timestamp",
+    "pandas:Timedelta",
+    "pandas:Period",
+    "pandas:Interval",
+    "pandas:NA",
+    "pandas:NaT",
+)
+
+
+def load() -> None:
+    """Import pandas and register its types; ModuleNotFoundError if it is not installed."""
+    from safeser.families import pandas_frames, pandas_scalars
+
+    pandas_scalars.register()
+    pandas_frames.register()

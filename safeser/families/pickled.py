@@ -1,0 +1,56 @@
+"""Families ``pickle`` and ``cloudpickle``: a thin frame around safeser.pickles.
+
+The one rule: what a pickle is follows from its content, and no byte of it is read but by
+safeser.pickles under the profiles of one grant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safeser.families.tree import Node
+from safeser.values import Grant, Limits
+
+__all__ = ["decode", "encode", "family_of"]
+
+
+def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
+    """Return *x* pickled, its buffers as frames of their own; raises what pickling raises."""
+    buffers: list[memoryview] = []
+
+    def keep(buffer: Any) -> None:
+        buffers.append(buffer.raw())
+
+    from safeser import pickles
+
+    data = pickles.dumps(x, buffer_callback=keep, code=family == "cloudpickle")
+    writeable = [not buffer.readonly for buffer in buffers]
+    return {"serializer": family, "writeable": writeable}, [data, *buffers]
+
+
+def family_of(node: Node, limits: Limits) -> str:
+    """Return ``"pickle"`` or ``"cloudpickle"``, from the globals that the pickle needs."""
+    from safeser import pickles
+
+    family: str = pickles.family_of(node.frames[0], limits=limits)
+    return family
+
+
+def decode(node: Node, grant: Grant, limits: Limits) -> Any:
+    """Load a pickle whose family *grant* lists, within its profiles."""
+    from safeser import pickles
+
+    data = node.frames[0]
+    buffers = [
+        _with_flag(buffer, writeable)
+        for buffer, writeable in zip(node.frames[1:], node.meta["writeable"], strict=True)
+    ]
+    if family_of(node, limits) == "cloudpickle":
+        return pickles.load_code(data, buffers=buffers)
+    return pickles.loads(data, buffers=buffers, profile=grant.profiles, limits=limits)
+
+
+def _with_flag(buffer: memoryview, writeable: bool) -> memoryview:
+    if writeable and buffer.readonly:
+        return memoryview(bytearray(buffer))
+    return buffer if writeable else buffer.toreadonly()

@@ -1,0 +1,407 @@
+"""Plain values as one frame of strict msgpack that keeps every exact type.
+
+The one rule: a frame is decoded by this parser alone, which charges every count against the bytes
+and limits that are left before it takes memory, so a small frame cannot make a large object.
+
+Lists, tuples, sets and frozensets are msgpack arrays; all but the list open with an empty extension
+that names them. Integers beyond 64 bits and text with lone surrogates have extensions of their own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from safeser.errors import PayloadError
+from safeser.values import Limits
+
+__all__ = [
+    "DEPTH_CEILING",
+    "Unencodable",
+    "check_keys",
+    "decode",
+    "decode_counted",
+    "encode",
+    "label",
+]
+
+#: Whatever a policy's max_depth says, deeper nesting would meet CPython's own recursion limit when
+#: the object is used: compared, copied, printed or freed.
+DEPTH_CEILING = 200
+
+#: Keys that share one hash. Tuples and large integers hash without a secret, so a peer can make a
+#: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
+_MAX_SAME_HASH = 64
+
+_TUPLE, _SET, _FROZENSET, _BIGINT, _SURROGATES = 1, 2, 3, 4, 5
+_MARKED: dict[int, type] = {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}
+_MARK_OF = {kind: code for code, kind in _MARKED.items()}
+
+_DOUBLE = struct.Struct(">Bd")
+
+
+class Unencodable(Exception):
+    """Some object in here cannot be sent this way; says which and why. Never leaves this package."""
+
+    def __init__(self, value: object, reason: str = "") -> None:
+        super().__init__(reason)
+        self.value = value
+        self.reason = reason
+        self.path: list[str] = []
+
+    @property
+    def where(self) -> str:
+        return "".join(reversed(self.path))
+
+
+def encode(value: object, *, limits: Limits = Limits(), largest: int | None = None) -> bytes:
+    """Return *value* as msgpack, or raise :class:`Unencodable` for what is not exactly plain.
+
+    :param largest: bytes longer than this are not plain: they deserve a frame of their own.
+    """
+    writer = _Writer(limits, largest)
+    writer.put(value, min(limits.max_depth, DEPTH_CEILING))
+    return bytes(writer.out)
+
+
+class _Writer:
+    __slots__ = ("largest", "limits", "out", "refs")
+
+    def __init__(self, limits: Limits, largest: int | None) -> None:
+        self.out = bytearray()
+        self.limits = limits
+        self.refs = limits.max_refs
+        self.largest = limits.max_array if largest is None else largest
+
+    def put(self, value: Any, room: int) -> None:
+        put = _PUT.get(type(value))
+        if put is None:
+            raise Unencodable(value)
+        put(self, value, room)
+
+    def head(self, fixed: int, fixed_max: int, codes: Sequence[int], count: int) -> None:
+        """Write the shortest msgpack header for *count* bytes or elements."""
+        if count <= fixed_max:
+            self.out.append(fixed | count)
+        elif count < 1 << 8 and codes[0]:
+            self.out += bytes((codes[0], count))
+        elif count < 1 << 16:
+            self.out += struct.pack(">BH", codes[1], count)
+        elif count < 1 << 32:
+            self.out += struct.pack(">BI", codes[2], count)
+        else:
+            raise Unencodable(None, "it is longer than msgpack can say")
+
+    def ext(self, code: int, body: bytes) -> None:
+        self.head(0, -1, (0xC7, 0xC8, 0xC9), len(body))
+        self.out.append(code)
+        self.out += body
+
+    def none(self, value: None, room: int) -> None:
+        self.out.append(0xC0)
+
+    def bool(self, value: Any, room: int) -> None:
+        self.out.append(0xC3 if value else 0xC2)
+
+    def int(self, value: int, room: int) -> None:
+        if -32 <= value < 128:
+            self.out.append(value & 0xFF)
+        elif -(1 << 63) <= value < 1 << 63:
+            self.out += struct.pack(">Bq", 0xD3, value)
+        elif 0 < value < 1 << 64:
+            self.out += struct.pack(">BQ", 0xCF, value)
+        else:
+            size = value.bit_length() // 8 + 1
+            self.ext(_BIGINT, value.to_bytes(size, "big", signed=True))
+
+    def float(self, value: Any, room: int) -> None:
+        self.out += _DOUBLE.pack(0xCB, value)
+
+    def str(self, value: Any, room: int) -> None:
+        try:
+            body = value.encode()
+        except UnicodeEncodeError:
+            self.ext(_SURROGATES, value.encode("utf-8", "surrogatepass"))
+            return
+        self.head(0xA0, 31, (0xD9, 0xDA, 0xDB), len(body))
+        self.out += body
+
+    def bytes(self, value: Any, room: int) -> None:
+        if len(value) > self.largest:
+            raise Unencodable(value, "it is too large to stand inside one msgpack frame")
+        self.head(0, -1, (0xC4, 0xC5, 0xC6), len(value))
+        self.out += value
+
+    def enter(self, value: Any, count: Any, room: Any) -> None:
+        if room <= 0:
+            raise Unencodable(value, f"it is nested more than {self.limits.max_depth} deep")
+        self.refs -= count
+        if self.refs < 0:
+            raise Unencodable(value, f"it holds more than {self.limits.max_refs} elements")
+
+    def array(self, value: Any, room: Any) -> None:
+        self.enter(value, len(value), room)
+        mark = _MARK_OF.get(type(value))
+        self.head(0x90, 15, (0, 0xDC, 0xDD), len(value) + (mark is not None))
+        if mark is not None:
+            self.out += bytes((0xC7, 0, mark))
+        for position, item in enumerate(value):
+            if mark in (_SET, _FROZENSET):
+                _refuse_nan(item)
+            try:
+                self.put(item, room - 1)
+            except Unencodable as error:
+                error.path.append(f"[{position}]")
+                raise
+
+    def map(self, value: Any, room: Any) -> None:
+        self.enter(value, 2 * len(value), room)
+        self.head(0x80, 15, (0, 0xDE, 0xDF), len(value))
+        for key, item in value.items():
+            _refuse_nan(key)
+            try:
+                self.put(key, room - 1)
+                self.put(item, room - 1)
+            except Unencodable as error:
+                error.path.append(f"[{label(key)}]")
+                raise
+
+
+def _refuse_nan(key: object) -> None:
+    if type(key) is float and key != key:  # noqa: PLR0124 - only NaN differs from itself
+        raise Unencodable(key, "NaN as a key or member cannot be told from its duplicate")
+
+
+def label(key: object) -> str:
+    """Return *key* as it may stand in an error: short, printable, only for the plainest types."""
+    if type(key) is int and abs(key) < 1 << 64:
+        return str(key)
+    if type(key) is str:
+        short = key if len(key) <= 40 else key[:40] + "..."
+        return repr("".join(char if char.isprintable() else "?" for char in short))
+    return f"a {type(key).__name__[:40]}"
+
+
+_PUT: dict[type, Callable[[_Writer, Any, int], None]] = {
+    type(None): _Writer.none,
+    bool: _Writer.bool,
+    int: _Writer.int,
+    float: _Writer.float,
+    str: _Writer.str,
+    bytes: _Writer.bytes,
+    list: _Writer.array,
+    tuple: _Writer.array,
+    set: _Writer.array,
+    frozenset: _Writer.array,
+    dict: _Writer.map,
+}
+
+_SCALARS = {
+    code: struct.Struct(form)
+    for code, form in (
+        (0xCA, ">f"),
+        (0xCB, ">d"),
+        (0xCC, ">B"),
+        (0xCD, ">H"),
+        (0xCE, ">I"),
+        (0xCF, ">Q"),
+        (0xD0, ">b"),
+        (0xD1, ">h"),
+        (0xD2, ">i"),
+        (0xD3, ">q"),
+    )
+}
+_SINGLE = {0xC0: None, 0xC2: False, 0xC3: True}
+
+# First byte to what it opens and how many bytes its length takes.
+_STR, _BIN, _EXT, _ARRAY, _MAP = "text", "bytes", "extension", "array", "map"
+_SIZED = {
+    0xC4: (_BIN, 1),
+    0xC5: (_BIN, 2),
+    0xC6: (_BIN, 4),
+    0xC7: (_EXT, 1),
+    0xC8: (_EXT, 2),
+    0xC9: (_EXT, 4),
+    0xD9: (_STR, 1),
+    0xDA: (_STR, 2),
+    0xDB: (_STR, 4),
+    0xDC: (_ARRAY, 2),
+    0xDD: (_ARRAY, 4),
+    0xDE: (_MAP, 2),
+    0xDF: (_MAP, 4),
+}
+
+
+def decode(data: bytes | bytearray | memoryview, *, limits: Limits = Limits()) -> Any:
+    """Return the one value that *data* holds; anything else is a :class:`PayloadError`."""
+    return decode_counted(data, limits=limits, room=limits.max_refs)[0]
+
+
+def decode_counted(
+    data: bytes | bytearray | memoryview, *, limits: Limits, room: int
+) -> tuple[Any, int]:
+    """Return the value that *data* holds and what is left of *room* values for other frames."""
+    if len(data) > limits.max_array:
+        _refuse("a msgpack frame is larger than max_array", "families.too-large", 0)
+    reader = _Reader(data if type(data) is bytes else bytes(data), limits, room)
+    return reader.value(), reader.refs
+
+
+def _refuse(message: str, rule: str, position: int) -> NoReturn:
+    raise PayloadError(message, rule=rule, where=f"byte {position}")
+
+
+class _Reader:
+    __slots__ = ("data", "depth", "pos", "refs")
+
+    def __init__(self, data: bytes, limits: Limits, room: int) -> None:
+        self.data = data
+        self.pos = 0
+        self.refs = room
+        self.depth = min(limits.max_depth, DEPTH_CEILING)
+
+    def value(self) -> Any:
+        """Read one value, containers on a stack of our own: depth costs no interpreter frames."""
+        open_: list[tuple[type, int, list[Any]]] = []
+        while True:
+            item, opened = self.token()
+            if opened is not None:
+                kind, count = opened
+                if len(open_) >= self.depth:
+                    _refuse("msgpack is nested too deep", "families.depth", self.pos)
+                open_.append((kind, count, []))
+            while True:
+                if opened is None:
+                    if not open_:
+                        return self.last(item)
+                    open_[-1][2].append(item)
+                kind, count, items = open_[-1]
+                if len(items) < count:
+                    break
+                open_.pop()
+                item, opened = self.close(kind, items), None
+
+    def last(self, item: Any) -> Any:
+        if self.pos != len(self.data):
+            _refuse("bytes follow the value in a msgpack frame", "families.trailing", self.pos)
+        return item
+
+    def token(self) -> tuple[Any, tuple[type, int] | None]:
+        """Read one scalar, or what opens a container and how many values it holds."""
+        code = self.take(1)[0]
+        if code < 0x80:
+            return code, None
+        if code >= 0xE0:
+            return code - 256, None
+        if code < 0x90:
+            return None, self.opens(_MAP, code & 15)
+        if code < 0xA0:
+            return None, self.opens(_ARRAY, code & 15)
+        if code < 0xC0:
+            return self.text(code & 31), None
+        if code in _SINGLE:
+            return _SINGLE[code], None
+        scalar = _SCALARS.get(code)
+        if scalar is not None:
+            return scalar.unpack(self.take(scalar.size))[0], None
+        sized = _SIZED.get(code)
+        if sized is None:
+            _refuse("unknown msgpack type", "families.msgpack", self.pos)
+        what, width = sized
+        size = int.from_bytes(self.take(width), "big")
+        if what is _STR:
+            return self.text(size), None
+        if what is _BIN:
+            return self.take(size), None
+        if what is _EXT:
+            return self.extension(self.take(1)[0], size), None
+        return None, self.opens(what, size)
+
+    def take(self, size: int) -> bytes:
+        end = self.pos + size
+        if end > len(self.data):
+            _refuse("a msgpack frame ends too early", "families.truncated", self.pos)
+        piece = self.data[self.pos : end]
+        self.pos = end
+        return piece
+
+    def text(self, size: int) -> str:
+        try:
+            return self.take(size).decode()
+        except UnicodeDecodeError:
+            _refuse("text in a msgpack frame is not UTF-8", "families.utf8", self.pos)
+
+    def extension(self, code: int, size: int) -> int | str:
+        body = self.take(size)
+        if code == _BIGINT:
+            number = int.from_bytes(body, "big", signed=True)
+            if -(1 << 63) <= number < 1 << 64:
+                _refuse("a large integer is not large", "families.msgpack", self.pos)
+            return number
+        if code == _SURROGATES:
+            try:
+                return body.decode("utf-8", "surrogatepass")
+            except UnicodeDecodeError:
+                _refuse("text in a msgpack frame is not UTF-8", "families.utf8", self.pos)
+        _refuse("unknown or misplaced msgpack extension", "families.extension", self.pos)
+
+    def opens(self, what: str, count: int) -> tuple[type, int]:
+        """Charge a container's values before any is read: each takes a byte at the very least."""
+        kind: type = list
+        if what is _MAP:
+            kind, count = dict, 2 * count
+        elif count and self.data[self.pos : self.pos + 2] == b"\xc7\x00":
+            mark = self.take(3)[2]
+            if mark not in _MARKED:
+                _refuse("unknown msgpack extension", "families.extension", self.pos)
+            kind, count = _MARKED[mark], count - 1
+        if count > len(self.data) - self.pos:
+            _refuse("a msgpack container is longer than its frame", "families.count", self.pos)
+        self.refs -= count
+        if self.refs < 0:
+            _refuse("a msgpack frame holds more than max_refs values", "families.refs", self.pos)
+        return kind, count
+
+    def close(self, kind: type, items: list[Any]) -> Any:
+        if kind is list:
+            return items
+        if kind is tuple:
+            return tuple(items)
+        where = f"byte {self.pos}"
+        if kind is dict:
+            keys = items[0::2]
+            check_keys(keys, where=where)
+            return dict(zip(keys, items[1::2], strict=True))
+        check_keys(items, where=where)
+        return kind(items)
+
+
+#: Keys whose hash has a secret or too few colliding values to matter.
+_QUICK: frozenset[type] = frozenset({str, bytes, bool, type(None)})
+
+
+def check_keys(keys: Sequence[Hashable], *, where: str = "") -> None:
+    """Refuse *keys* that are unhashable, NaN, equal to each other, or made to collide."""
+    try:
+        if not set(map(type, keys)) <= _QUICK:
+            _check_hashes(keys, where)
+        distinct = len(set(keys))
+    except TypeError:
+        raise PayloadError("a key cannot be hashed", rule="families.key", where=where) from None
+    if distinct != len(keys):
+        raise PayloadError("a key occurs twice", rule="families.duplicate-key", where=where)
+
+
+def _check_hashes(keys: Iterable[Hashable], where: str) -> None:
+    seen: dict[int, int] = {}
+    for key in keys:
+        if isinstance(key, float) and key != key:  # noqa: PLR0124 - only NaN differs from itself
+            raise PayloadError("NaN cannot be a key", rule="families.nan-key", where=where)
+        # -1 hashes to -2, so the hash itself is a fair key of a dict: it is a 61-bit integer.
+        number = hash(key)
+        seen[number] = seen.get(number, 0) + 1
+        if seen[number] > _MAX_SAME_HASH:
+            raise PayloadError(
+                "too many keys were made to share one hash", rule="families.hash-flood", where=where
+            )

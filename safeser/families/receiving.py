@@ -1,0 +1,152 @@
+"""Headers and frames to objects: derive the family, check everything, only then build.
+
+The one rule: every node of a payload is judged and checked before the first of them is built, and
+what may be built is bounded by one grant at every depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.families import errors, pickled, plain
+from safeser.families.registry import registry
+from safeser.families.tree import Node, parse, strongest
+from safeser.values import Grant, Limits
+
+__all__ = ["check", "claimed", "covers", "derive", "deserialize"]
+
+#: Typed values hold plain ones, and failures are weaker than either: whoever may receive dask may
+#: receive these inside it. No other family brings another with it.
+_COVERED_BY_DASK = ("msgpack", "error")
+
+
+def covers(granted: Sequence[str], family: str) -> bool:
+    """Whether a grant of *granted* lets *family* pass."""
+    return family in granted or (family in _COVERED_BY_DASK and "dask" in granted)
+
+
+def claimed(header: Mapping[str, Any], *, limits: Limits = Limits()) -> str:
+    """Return the strongest family that *header* claims, at any depth, without reading frames."""
+    nodes = parse(header, None, limits=limits)
+    return strongest(node.serializer for node in nodes if node.serializer != "collection")
+
+
+def derive(
+    header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = Limits()
+) -> str:
+    """Return the strongest family that the content needs; a pickle's claim is not believed."""
+    return strongest(_family(node, limits) for node in parse(header, frames, limits=limits))
+
+
+def check(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = Limits()) -> None:
+    """Refuse what does not describe exactly one object of listed types; builds nothing."""
+    nodes = parse(header, frames, limits=limits)
+    for node in nodes:
+        _family(node, limits)
+    _check(nodes, limits)
+
+
+def deserialize(
+    header: Mapping[str, Any],
+    frames: Sequence[Any],
+    grant: Grant,
+    *,
+    limits: Limits = Limits(),
+) -> Any:
+    """Return the object, if *grant* lets each family in it pass and all of it checks.
+
+    :raises PolicyDenied: for a family, anywhere inside, that *grant* does not list.
+    :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
+    """
+    nodes = parse(header, frames, limits=limits)
+    for node in nodes:
+        family = _family(node, limits)
+        if not covers(grant.families, family):
+            raise PolicyDenied(
+                f"a value of family {family} came where context {grant.context!r} grants"
+                f" {', '.join(grant.families) or 'none'}",
+                rule="context.family",
+                where=node.where,
+                fix=f"Add {family} to the deserializers of that context, if its sender is trusted"
+                " with it.",
+            )
+    _check(nodes, limits)
+    for node in reversed(nodes):
+        node.value = _build(node, grant, limits)
+    return nodes[0].value
+
+
+def _family(node: Node, limits: Limits) -> str:
+    if node.serializer in ("pickle", "cloudpickle"):
+        return pickled.family_of(node, limits)
+    return "msgpack" if node.serializer == "collection" else node.serializer
+
+
+def _check(nodes: Sequence[Node], limits: Limits) -> None:
+    """Check *nodes*, children first, so that a parent may rely on what they yield."""
+    room = limits.max_refs - len(nodes)
+    for node in reversed(nodes):
+        if node.serializer == "msgpack":
+            frame = node.frames[0]
+            node.value, room = plain.decode_counted(frame, limits=limits, room=room)
+            node.yields = f"builtins:{type(node.value).__name__}"
+        elif node.serializer == "error":
+            node.value = errors.decode(node.frames[0], limits=limits)
+        elif node.serializer == "collection":
+            _check_collection(node)
+        elif node.serializer == "dask":
+            registry.named(node.type, where=node.where).check(node, limits)
+
+
+def _check_collection(node: Node) -> None:
+    if node.type != "dict":
+        return
+    if not node.children:
+        node.refuse("a dict without its keys", "families.child-count")
+    keys = node.children[0]
+    if keys.yields != "builtins:tuple":
+        node.refuse("its keys are not a tuple", "families.header")
+    count = len(keys.value) if keys.serializer == "msgpack" else len(keys.children)
+    if count != len(node.children) - 1:
+        node.refuse("it has another number of keys than of values", "families.child-count")
+
+
+def _build(node: Node, grant: Grant, limits: Limits) -> Any:
+    if node.serializer == "msgpack":
+        return node.value
+    if node.serializer == "error":
+        return errors.from_data(node.value)
+    if node.serializer in ("pickle", "cloudpickle"):
+        return pickled.decode(node, grant, limits)
+    values = [child.value for child in node.children]
+    for child in node.children:
+        child.value = None
+    if node.serializer == "collection":
+        return _collect(node, values)
+    try:
+        return registry.named(node.type, where=node.where).decode(node, values)
+    except SafeserError:
+        raise
+    # Whatever a listed constructor raises about a peer's values means that they are not such an
+    # object; its text may hold the values and stays out of the error.
+    except Exception as error:
+        raise PayloadError(
+            f"a value of type {node.type} cannot be built ({type(error).__name__})",
+            rule="families.build",
+            where=node.where,
+        ) from None
+
+
+def _collect(node: Node, values: list[Any]) -> Any:
+    if node.type == "list":
+        return values
+    if node.type == "tuple":
+        return tuple(values)
+    if node.type == "dict":
+        keys = values[0]
+        plain.check_keys(keys, where=node.where)
+        return dict(zip(keys, values[1:], strict=True))
+    plain.check_keys(values, where=node.where)
+    return set(values) if node.type == "set" else frozenset(values)

@@ -1,0 +1,158 @@
+"""Types that family ``dask`` can carry: exact names that we wrote, never classes that a peer names.
+
+The one rule: a name that is not listed is refused before anything is imported, and what is listed
+once cannot be replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from safeser.errors import ConfigError, PayloadError
+from safeser.families.tree import Node
+from safeser.values import Limits
+
+__all__ = ["Parts", "Registry", "Typed", "registry"]
+
+_NAME = re.compile(r"[A-Za-z_][\w.]{0,63}:[A-Za-z_][\w.]{0,63}\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an encoder makes of an object.
+
+    :param meta: description of the object itself, plain msgpack values under names.
+    :param frames: buffers that it hands over without copying them.
+    :param children: objects inside it, each with the label that errors show, as ``"['x']"``.
+    """
+
+    meta: dict[str, Any]
+    frames: Sequence[Any] = ()
+    children: Sequence[tuple[str, object]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """How objects of exactly one listed type are sent, checked and built.
+
+    :param name: ``module:qualname`` as it travels; written here, never taken from a peer.
+    :param classes: classes whose direct instances it encodes; subclasses only if *subclasses*.
+    :param encode: object to :class:`Parts`; raises Unencodable for what would be altered.
+    :param check: refuses a node that does not describe such an object; builds nothing.
+    :param decode: checked node and its children's values to the object.
+    """
+
+    name: str
+    classes: tuple[type, ...]
+    encode: Callable[[Any, Limits], Parts]
+    check: Callable[[Node, Limits], None]
+    decode: Callable[[Node, list[Any]], Any]
+    subclasses: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise ConfigError(
+                "a registered type must be named as module:qualname", rule="families.register"
+            )
+
+
+@dataclass(slots=True)
+class Registry:
+    """Listed types of this process, by name for reading and by class for writing."""
+
+    _by_name: dict[str, Typed] = field(default_factory=dict)
+    _by_class: dict[type, Typed] = field(default_factory=dict)
+    _lazy: dict[str, tuple[frozenset[str], Callable[[], None]]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def register(self, typed: Typed) -> None:
+        """List *typed*; a name or class that is listed already stays as it is, loudly."""
+        with self._lock:
+            if typed.name in self._by_name or any(c in self._by_class for c in typed.classes):
+                raise ConfigError(
+                    f"{typed.name} or its class is registered already",
+                    rule="families.register",
+                    fix="A registered type cannot be replaced; give yours a name of its own.",
+                )
+            self._by_name[typed.name] = typed
+            for cls in typed.classes:
+                self._by_class[cls] = typed
+
+    def register_typed(
+        self,
+        name: str,
+        cls: type,
+        *,
+        encode: Callable[[Any, Limits], Parts],
+        check: Callable[[Node, Limits], None],
+        decode: Callable[[Node, list[Any]], Any],
+    ) -> None:
+        """List one class under *name*: shorthand for :meth:`register`."""
+        self.register(Typed(name, (cls,), encode, check, decode))
+
+    def register_lazy(self, package: str, names: Sequence[str], load: Callable[[], None]) -> None:
+        """List *names*, whose serializers *load* registers when one is first needed.
+
+        :param package: top-level package whose classes they are; imported by *load* alone.
+        """
+        with self._lock:
+            if package in self._lazy:
+                raise ConfigError(f"{package} is registered already", rule="families.register")
+            self._lazy[package] = (frozenset(names), load)
+
+    def for_object(self, value: object) -> Typed | None:
+        """Return the serializer for direct instances of *value*'s class, or None."""
+        cls = type(value)
+        found = self._by_class.get(cls)
+        if found is None:
+            package = str(getattr(cls, "__module__", "")).partition(".")[0]
+            if package in self._lazy and self._load(package):
+                found = self._by_class.get(cls)
+        if found is None:
+            for base in cls.__mro__[1:]:
+                candidate = self._by_class.get(base)
+                if candidate is not None and candidate.subclasses:
+                    return candidate
+        return found
+
+    def named(self, name: str, *, where: str = "") -> Typed:
+        """Return the serializer listed as *name*, or refuse it before anything is imported."""
+        found = self._by_name.get(name)
+        if found is not None:
+            return found
+        for package, (names, _) in list(self._lazy.items()):
+            if name in names:
+                if self._load(package):
+                    return self._by_name[name]
+                raise PayloadError(
+                    f"values of type {name} need {package}, which is not installed here",
+                    rule="families.not-installed",
+                    where=where,
+                    fix=f"Install {package}, or have the sender convert the value.",
+                )
+        raise PayloadError(
+            f"no type {name} is registered here",
+            rule="families.type",
+            where=where,
+            fix="Register the type on this side too, under the same name.",
+        )
+
+    def _load(self, package: str) -> bool:
+        """Run the loader of *package* once; False if the package is not installed."""
+        with self._lock:
+            names, load = self._lazy[package]
+            if names <= self._by_name.keys():
+                return True
+            try:
+                load()
+            except ModuleNotFoundError:
+                return False
+            return True
+
+
+#: The process's own registry: safeser's types are in it as soon as safeser.families is imported.
+registry = Registry()

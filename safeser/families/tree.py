@@ -1,0 +1,235 @@
+"""The tree that a header and its frames describe, before anything in it is believed.
+
+The one rule: each frame belongs to exactly one node, and whoever judges, checks or builds walks
+these nodes and nothing else; there is no second reading of a header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from safeser.errors import PayloadError
+from safeser.families.plain import DEPTH_CEILING
+from safeser.values import FAMILIES, Limits
+
+__all__ = ["Node", "parse", "strongest"]
+
+#: No honest type name comes near; one that does is not repeated in an error.
+_MAX_NAME = 128
+
+_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    # serializer: (required keys, optional keys), besides "serializer" itself
+    "msgpack": (frozenset(), frozenset()),
+    "error": (frozenset(), frozenset()),
+    "pickle": (frozenset({"writeable"}), frozenset()),
+    "cloudpickle": (frozenset({"writeable"}), frozenset()),
+    "dask": (frozenset({"type", "sub-header"}), frozenset({"sub-headers", "frame-lengths"})),
+    "collection": (frozenset({"type", "sub-headers", "frame-lengths"}), frozenset()),
+}
+
+#: Keys by which Dask's own headers carry a pickled class, or the name of one to unpickle.
+_PICKLED_TYPES = ("type-serialized", "is-collection")
+
+_PICKLES = ("pickle", "cloudpickle")
+_COLLECTIONS = ("list", "tuple", "set", "frozenset", "dict")
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One value of the tree: its serializer, what its header says, its own frames, its children.
+
+    :param yields: name of the type that it builds, as far as a parent may rely on it; else "".
+    :param value: what was decoded while checking, for families whose check is their decoding.
+    """
+
+    serializer: str
+    type: str
+    meta: dict[str, Any]
+    frames: tuple[memoryview, ...]
+    parent: Node | None
+    position: int
+    depth: int
+    children: list[Node] = field(default_factory=list)
+    yields: str = ""
+    value: Any = None
+
+    @property
+    def where(self) -> str:
+        steps: list[str] = []
+        node = self
+        while node.parent is not None:
+            steps.append(f"sub-headers[{node.position}]")
+            node = node.parent
+        return ".".join(reversed(steps))
+
+    def refuse(self, message: str, rule: str) -> NoReturn:
+        """Raise the :class:`PayloadError` that names this node."""
+        named = f" of {self.type}" if self.type else ""
+        raise PayloadError(f"the header{named} is refused: {message}", rule=rule, where=self.where)
+
+    def expect(self, *keys: str, frames: int = 0, children: int | None = 0) -> tuple[Any, ...]:
+        """Return the values of exactly *keys*, or refuse; also counts frames and children."""
+        if self.meta.keys() != set(keys):
+            self.refuse(f"its keys must be exactly {', '.join(keys) or 'none'}", "families.header")
+        if len(self.frames) != frames:
+            self.refuse(
+                f"it comes with {len(self.frames)} frames, not {frames}", "families.frame-count"
+            )
+        if children is not None and len(self.children) != children:
+            self.refuse(
+                f"it holds {len(self.children)} values, not {children}", "families.child-count"
+            )
+        return tuple(self.meta[key] for key in keys)
+
+
+def strongest(families: Iterable[str]) -> str:
+    """Return the most powerful of *families*; of none at all, ``"msgpack"``."""
+    return max(families, key=FAMILIES.index, default="msgpack")
+
+
+def parse(
+    header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Limits
+) -> list[Node]:
+    """Return the nodes of *header* over *frames*, each parent before its children.
+
+    :param frames: the payload's buffers, or None to read the header alone.
+    """
+    views = None if frames is None else _views(frames, limits)
+    nodes: list[Node] = []
+    depth_limit = min(limits.max_depth, DEPTH_CEILING)
+    todo: list[tuple[Any, int, int | None, Node | None, int]] = [
+        (header, 0, None if views is None else len(views), None, 0)
+    ]
+    while todo:
+        claimed, start, count, parent, position = todo.pop()
+        node = Node("", "", {}, (), parent, position, parent.depth + 1 if parent else 0)
+        if node.depth > depth_limit:
+            node.refuse("values are nested too deep", "families.depth")
+        lengths = _read(node, claimed, limits.max_refs - len(nodes) - len(todo) - 1)
+        own = _own_frames(node, count, lengths)
+        if views is not None:
+            node.frames = tuple(views[start : start + own])
+        nodes.append(node)
+        if parent is not None:
+            parent.children.append(node)
+        start += own
+        nested = []
+        for index, length in enumerate(lengths):
+            nested.append((claimed["sub-headers"][index], start, length, node, index))
+            start += length
+        todo.extend(reversed(nested))
+    return nodes
+
+
+def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
+    if len(frames) > limits.max_frames:
+        raise PayloadError("a payload has more than max_frames frames", rule="families.too-large")
+    views = []
+    total = 0
+    for index, frame in enumerate(frames):
+        try:
+            view = memoryview(frame).cast("B")
+        except TypeError:
+            raise PayloadError(
+                "a frame is not one run of bytes", rule="families.frame", where=f"frame {index}"
+            ) from None
+        total += view.nbytes
+        if view.nbytes > limits.max_array or total > limits.max_bytes:
+            raise PayloadError(
+                "frames are larger than max_array or max_bytes",
+                rule="families.too-large",
+                where=f"frame {index}",
+            )
+        views.append(view)
+    return views
+
+
+def _read(node: Node, claimed: Any, room: int) -> list[int]:
+    """Fill *node* from the header that claims to describe it; return its children's lengths."""
+    if not isinstance(claimed, dict):
+        node.refuse("it is not a dictionary", "families.header")
+    for key in _PICKLED_TYPES:
+        if key in claimed:
+            node.refuse(
+                f"'{key}' would name a class by pickle; types are names from safeser's registry",
+                "families.type-serialized",
+            )
+    serializer = claimed.get("serializer")
+    if not isinstance(serializer, str) or serializer not in _KEYS:
+        node.refuse("it names no serializer that safeser has", "families.serializer")
+    required, optional = _KEYS[serializer]
+    keys = claimed.keys() - {"serializer"}
+    if not required <= keys or not keys <= required | optional:
+        node.refuse(f"its keys are not those of serializer {serializer}", "families.header")
+    node.serializer = serializer
+    if "type" in keys:
+        node.type = _type_name(node, claimed["type"])
+    if serializer == "dask":
+        node.yields = node.type
+        node.meta = _meta(node, claimed["sub-header"])
+    elif serializer == "collection":
+        node.yields = f"builtins:{node.type}"
+    elif "writeable" in keys:
+        node.meta = {"writeable": claimed["writeable"]}
+    if "sub-headers" in keys or "frame-lengths" in keys:
+        return _lengths(node, claimed, room)
+    return []
+
+
+def _type_name(node: Node, name: Any) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        node.refuse("its type is not a name", "families.header")
+    if node.serializer == "collection" and name not in _COLLECTIONS:
+        node.refuse("it is not a collection that safeser knows", "families.collection")
+    return name
+
+
+def _meta(node: Node, meta: Any) -> dict[str, Any]:
+    if not isinstance(meta, dict) or not all(isinstance(key, str) for key in meta):
+        node.refuse("its sub-header is not a dictionary of names", "families.header")
+    return meta
+
+
+def _lengths(node: Node, claimed: dict[str, Any], room: int) -> list[int]:
+    headers, lengths = claimed.get("sub-headers"), claimed.get("frame-lengths")
+    if not isinstance(headers, (list, tuple)) or not isinstance(lengths, (list, tuple)):
+        node.refuse("sub-headers and frame-lengths must be lists", "families.header")
+    if len(headers) != len(lengths):
+        node.refuse("sub-headers and frame-lengths differ in length", "families.header")
+    if len(headers) > room:
+        node.refuse("it holds more values than max_refs", "families.refs")
+    if not all(type(length) is int and length >= 0 for length in lengths):
+        node.refuse("frame-lengths must be counts", "families.header")
+    return list(lengths)
+
+
+def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
+    """Return how many frames are the node's own; all of *count* must be accounted for."""
+    if count is None:  # the frames are not at hand: only what they would have to be is known
+        count = sum(lengths) + (node.serializer not in ("dask", "collection"))
+        count += len(_writeable(node))
+    own = count - sum(lengths)
+    if own < 0:
+        node.refuse("it claims more frames than there are", "families.frame-count")
+    if node.serializer == "collection" and own != 0:
+        node.refuse("it leaves frames unused", "families.frame-count")
+    if node.serializer in ("msgpack", "error") and own != 1:
+        node.refuse(f"it comes with {own} frames, not 1", "families.frame-count")
+    if node.serializer in _PICKLES and own != 1 + len(_writeable(node)):
+        node.refuse(
+            f"it comes with {own} frames and describes {1 + len(_writeable(node))}",
+            "families.frame-count",
+        )
+    return own
+
+
+def _writeable(node: Node) -> Sequence[bool]:
+    if node.serializer not in _PICKLES:
+        return ()
+    flags = node.meta["writeable"]
+    if not isinstance(flags, (list, tuple)) or not all(type(flag) is bool for flag in flags):
+        node.refuse("writeable must be a list of flags", "families.header")
+    return flags
+
