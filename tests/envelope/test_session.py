@@ -1,0 +1,395 @@
+"""Attacks on a live session: whatever is not the next message, whole, from the peer, ends it."""
+
+from __future__ import annotations
+
+import array
+import copy
+import json
+import mmap
+import pickle
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.envelope import MAX_SECONDS, MAX_SESSION_BYTES, Sealed, Verified
+from safeser.errors import EnvelopeError
+from safeser.values import Limits
+
+EDGES = [0, 1, 15, 16, 17, 4095, 4096, 4097, 9000]
+frames_strategy = st.lists(
+    st.one_of(
+        st.binary(max_size=40),
+        st.sampled_from(EDGES).map(lambda size: bytes([size % 251]) * size),
+    ),
+    max_size=6,
+)
+
+
+def refused(world, session, data, *rules):
+    """Reading *data* must fail by one of *rules*, and nothing must work afterwards."""
+    with pytest.raises(EnvelopeError) as caught:
+        world.read(session, data)
+    assert caught.value.rule in rules
+    assert session.ended
+    for attempt in (
+        lambda: session.seal(b"", []),
+        lambda: session.prelude(bytes(64)),
+        lambda: world.read(session, data),
+    ):
+        with pytest.raises(EnvelopeError) as after:
+            attempt()
+        assert after.value.rule == "envelope.ended"
+
+
+@given(st.binary(max_size=50), frames_strategy)
+def test_what_is_sealed_is_what_is_verified(world, header, frames):
+    a, b = world.sessions()
+    for session, other in ((a, b), (b, a), (a, b)):
+        verified = world.read(other, world.sealed(session, header, frames))
+        assert verified.header == header
+        assert list(map(bytes, verified.frames)) == frames
+        assert verified.sender == session.local
+        assert verified.recipient == other.local
+        assert verified.session_id == a.id
+    assert verified.sequence == 2
+
+
+@given(st.binary(max_size=8), frames_strategy, st.data())
+def test_a_changed_bit_anywhere(world, header, frames, data):
+    a, b = world.sessions()
+    wire = bytearray(world.sealed(a, header, frames))
+    position = data.draw(st.integers(0, len(wire) * 8 - 1))
+    wire[position // 8] ^= 1 << position % 8
+    with pytest.raises((EnvelopeError, world.Truncated)):
+        world.read(b, bytes(wire))
+    assert not b._receiving.sequence
+
+
+def test_every_changed_bit(world):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"head", [b"first", b"", b"second"])
+    for position in range(len(wire) * 8):
+        _, b = world.sessions()
+        changed = bytearray(wire)
+        changed[position // 8] ^= 1 << position % 8
+        with pytest.raises((EnvelopeError, world.Truncated)) as caught:
+            world.read(b, bytes(changed))
+        # Longer lengths make a reader wait for bytes that don't come; all else ends the session.
+        assert b.ended or caught.type is world.Truncated
+
+
+@pytest.mark.parametrize("frames", [[], [b"first", b"second"], [b"x" * 4096]])
+def test_truncation_at_each_byte(world, frames):
+    a, _ = world.sessions()
+    wire = world.sealed(a, b"head", frames)
+    for size in range(0, len(wire), 1 if len(wire) < 500 else 97):
+        _, b = world.sessions()
+        with pytest.raises(world.Truncated):
+            world.read(b, wire[:size])
+        assert not b.ended
+
+
+def test_replay(world):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"h", [b"f"])
+    world.read(b, wire)
+    refused(world, b, wire, "envelope.sequence")
+
+
+def test_replay_of_an_older_message(world):
+    a, b = world.sessions()
+    wires = [world.sealed(a, b"h", [b"f"]) for _ in range(5)]
+    for wire in wires:
+        world.read(b, wire)
+    refused(world, b, wires[1], "envelope.sequence")
+
+
+def test_a_dropped_message(world):
+    a, b = world.sessions()
+    world.sealed(a, b"lost", [])
+    refused(world, b, world.sealed(a, b"next", []), "envelope.sequence")
+
+
+def test_reordered_messages(world):
+    a, b = world.sessions()
+    first, second = world.sealed(a, b"1", []), world.sealed(a, b"2", [])
+    refused(world, b, second, "envelope.sequence")
+    _, b = world.sessions()
+    # ... also when the sequence numbers are written anew.
+    refused(world, b, second[:8] + first[8:16] + second[16:], "envelope.mac")
+
+
+def test_reflection(world):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"h", [b"f", b"x" * 5000])
+    refused(world, a, wire, "envelope.mac")
+    world.read(b, wire)
+
+
+def test_another_session_of_the_same_principals(world):
+    one, two = world.pair(), world.pair()
+    assert one[0].id != two[0].id
+    refused(world, two[1], world.sealed(one[0], b"h", [b"f"]), "envelope.mac")
+
+
+@pytest.mark.parametrize("size", [5, 4096])
+def test_frames_spliced_between_messages(world, size):
+    a, b = world.sessions()
+    wires = [
+        world.sealed(a, b"h", [bytes([value]) * size, bytes([value + 1]) * size])
+        for value in (1, 7)
+    ]
+    refused(world, b, wires[0][:-size] + wires[1][-size:], "envelope.mac")
+
+
+@pytest.mark.parametrize("size", [5, 4096])
+def test_frames_swapped_inside_a_message(world, size):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"h", [b"1" * size, b"2" * size])
+    swapped = wire[: -2 * size] + wire[-size:] + wire[-2 * size : -size]
+    refused(world, b, swapped, "envelope.mac")
+
+
+def test_bytes_moved_between_header_and_frames(world):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"headfi", [b"rst"])
+    fields = struct.pack("<4sBBHQIIQ", b"SSm1", 1, 1, 0, 1, 4, 1, 5)
+    moved = fields + wire[32:64] + b"head" + struct.pack("<Q", 5) + b"first"
+    refused(world, b, moved, "envelope.mac")
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=5), st.binary(min_size=20, max_size=20))
+def test_bytes_moved_between_frames(world, cuts, content):
+    def cut(sizes):
+        frames, rest = [], content
+        for size in sizes:
+            frames.append(rest[:size])
+            rest = rest[size:]
+        return [*frames, rest]
+
+    frames, moved = cut(cuts), cut(cuts[::-1])
+    a, b = world.sessions()
+    wire = world.sealed(a, b"", frames)
+    table = struct.pack(f"<{len(moved)}Q", *map(len, moved))
+    data = wire[:64] + table + content
+    if frames == moved:
+        world.read(b, data)
+    else:
+        refused(world, b, data, "envelope.mac")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_an_error_or_wait(world, data):
+    _, b = world.sessions()
+    with pytest.raises((EnvelopeError, world.Truncated)):
+        world.read(b, data)
+
+
+@given(st.binary(max_size=64), st.binary(max_size=40))
+def test_any_bytes_after_a_good_start(world, prelude, table):
+    a, b = world.sessions()
+    good = b.prelude(a.seal(b"", [b"abc", b"d"])[0][:64])
+    with pytest.raises(EnvelopeError):
+        b.prelude(prelude)
+    a, b = world.sessions()
+    good = b.prelude(a.seal(b"", [b"abc", b"d"])[0][:64])
+    if table != struct.pack("<QQ", 3, 1):
+        try:
+            assert sum(b.lengths(good, table)) == 4
+        except EnvelopeError:
+            assert b.ended
+
+
+def test_lengths_cost_nothing_before_they_are_checked(world):
+    worst = struct.pack("<4sBBHQIIQ", b"SSm1", 1, 1, 0, 1, 2**32 - 1, 2**32 - 1, 2**64 - 1)
+    tracemalloc.start()
+    try:
+        _, b = world.sessions()
+        refused(world, b, worst + bytes(32), "envelope.limits")
+        _, b = world.sessions()
+        largest = struct.pack("<4sBBHQIIQ", b"SSm1", 1, 1, 0, 1, 1 << 20, 100_000, 2 << 30)
+        b.prelude(largest + bytes(32))
+        assert tracemalloc.get_traced_memory()[1] < 64 << 10
+    finally:
+        tracemalloc.stop()
+
+
+def test_limits_bind_both_sides(world):
+    tight = Limits(max_bytes=10, max_frames=2, max_header=3)
+    for header, frames in [(b"1234", []), (b"", [b""] * 3), (b"", [b"123456"] * 2)]:
+        a, b = world.sessions(limits=tight)
+        with pytest.raises(EnvelopeError) as caught:
+            a.seal(header, frames)
+        assert caught.value.rule == "envelope.limits"
+        # Nothing was sent, so the session goes on with the next number.
+        assert world.read(b, world.sealed(a, b"123", [b"12345"] * 2)).sequence == 1
+        loose, _ = world.sessions()
+        _, b = world.sessions(limits=tight)
+        refused(world, b, world.sealed(loose, header, frames), "envelope.limits")
+
+
+def test_a_frame_over_a_gibibyte_is_refused(world):
+    a, _ = world.sessions(limits=Limits(max_bytes=4 << 30))
+    zeros = mmap.mmap(-1, (1 << 30) + 1)  # pages that nobody touches
+    with pytest.raises(EnvelopeError, match="split it") as caught:
+        a.seal(b"", [memoryview(zeros), b""])
+    assert caught.value.rule == "envelope.limits"
+    assert a.seal(b"", [])
+
+
+def test_sealed_must_be_what_the_prelude_says(world):
+    for header, frames in [
+        (b"hea", [b"ab", b"c"]),
+        (b"head", [b"ab"]),
+        (b"head", [b"ab", b"cd"]),
+    ]:
+        a, b = world.sessions()
+        prelude = b.prelude(a.seal(b"head", [b"ab", b"c"])[0][:64])
+        with pytest.raises(EnvelopeError) as caught:
+            b.verify(Sealed(prelude, header, frames))
+        assert caught.value.rule == "envelope.format"
+        assert b.ended
+
+
+def test_a_prelude_read_twice_verifies_once(world):
+    a, b = world.sessions()
+    wire = world.sealed(a, b"h", [])
+    one, two = b.prelude(wire[:64]), b.prelude(wire[:64])
+    b.verify(Sealed(one, b"h", []))
+    with pytest.raises(EnvelopeError) as caught:
+        b.verify(Sealed(two, b"h", []))
+    assert caught.value.rule == "envelope.sequence"
+
+
+def test_any_contiguous_buffer_is_a_frame(world):
+    grid = np.arange(2000, dtype="<u4").reshape(40, 50)
+    frames = [
+        bytearray(b"ab"),
+        memoryview(array.array("d", [1.0, 2.0])),
+        memoryview(grid),
+        memoryview(np.zeros((3, 0))),
+        memoryview(b"scalar").cast("B", [2, 3]),
+    ]
+    a, b = world.sessions()
+    buffers = a.seal(bytearray(b"h"), frames)
+    assert [len(buffer) for buffer in buffers[1:]] == [2, 16, 8000, 0, 6]
+    assert buffers[3].obj is grid
+    verified = world.read(b, b"".join(buffers))
+    assert bytes(verified.frames[2]) == grid.tobytes()
+    with pytest.raises(EnvelopeError, match="contiguous"):
+        a.seal(b"", [memoryview(grid[:, ::2])])
+
+
+def test_frames_are_not_copied(world):
+    a, b = world.sessions()
+    frame = bytearray(8 << 20)
+    tracemalloc.start()
+    try:
+        start, body = a.seal(b"h", [frame])
+        prelude = b.prelude(start[:64])
+        verified = b.verify(Sealed(prelude, start[64:65], [body]))
+        assert tracemalloc.get_traced_memory()[1] < 64 << 10
+    finally:
+        tracemalloc.stop()
+    assert verified.frames[0].obj is frame
+
+
+def test_the_header_is_copied_before_it_is_verified(world):
+    a, b = world.sessions()
+    start = a.seal(b"head", [])[0]
+    header = bytearray(b"head")
+    verified = b.verify(Sealed(b.prelude(start[:64]), header, []))
+    header[:] = b"evil"
+    assert verified.header == b"head"
+
+
+def test_a_session_ends_after_a_day(world):
+    now = [0.0]
+    a, b = world.sessions(clock=lambda: now[0])
+    assert a.ends_at == MAX_SECONDS
+    now[0] = MAX_SECONDS - 0.001
+    wires = [world.sealed(a, b"h", []) for _ in range(2)]
+    prelude = b.prelude(wires[0][:64])
+    now[0] = MAX_SECONDS
+    for attempt in (
+        lambda: a.seal(b"h", []),
+        lambda: b.verify(Sealed(prelude, b"h", [])),
+        lambda: b.prelude(wires[0][:64]),
+        lambda: b.lengths(prelude, b""),
+    ):
+        with pytest.raises(EnvelopeError, match="time is up") as caught:
+            attempt()
+        assert caught.value.rule == "envelope.ended"
+
+
+def test_a_session_ends_after_its_bytes(world):
+    a, b = world.sessions()
+    a._sending.total = b._receiving.total = MAX_SESSION_BYTES - 66
+    world.read(b, world.sealed(a, b"h", []))
+    wire = world.sealed(world.sessions()[0], b"", [])
+    with pytest.raises(EnvelopeError, match="all that one session may"):
+        a.seal(b"", [])
+    b._receiving.sequence = 0
+    with pytest.raises(EnvelopeError, match="all that one session may"):
+        world.read(b, wire)
+
+
+def test_an_ended_session_forgets_its_keys(world):
+    a, _ = world.sessions()
+    a.end("alice's key was retired")
+    a.end()
+    assert a.ended == "alice's key was retired"
+    assert a._sending.keys is a._receiving.keys is None
+    with pytest.raises(EnvelopeError, match="retired"):
+        a.seal(b"", [])
+
+
+def test_an_interrupted_seal_uses_no_sequence_twice(world, monkeypatch):
+    a, b = world.sessions()
+
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("safeser.envelope.session.pack_fields", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        a.seal(b"", [])
+    monkeypatch.undo()
+    with pytest.raises(EnvelopeError) as caught:
+        a.seal(b"", [])
+    assert caught.value.rule == "envelope.busy"
+    # The other direction does not suffer.
+    assert world.read(a, world.sealed(b, b"h", [])).header == b"h"
+
+
+def test_only_verify_makes_verified(world):
+    a, b = world.sessions()
+    verified = world.read(b, world.sealed(a, b"header", [b"frame"]))
+    with pytest.raises(TypeError):
+        Verified()
+    with pytest.raises(TypeError):
+        Verified(b"header", (), "alice", "bob", b"", 1)
+    with pytest.raises(AttributeError):
+        verified.sender = "mallory"
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError):
+            attempt(verified)
+    assert "header" not in repr(verified)
+    assert "alice -> bob" in repr(verified)
+
+
+def test_sessions_show_and_share_no_secret(world):
+    a, _ = world.sessions()
+    assert repr(a) == f"Session(alice with bob, id {a.id.hex()[:16]})"
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy, json.dumps):
+        with pytest.raises(TypeError):
+            attempt(a)
+    with pytest.raises(TypeError):
+        a.__getstate__()
+    with pytest.raises(AttributeError):
+        a.peer = "mallory"
+    a.end("it was closed")
+    assert "ended: it was closed" in repr(a)
