@@ -37,7 +37,7 @@ _Step = Callable[[bytes], bytes]
 class Handshake(KeepsSecrets):
     """One side of one handshake.
 
-    Write :meth:`outgoing` first. Then, until :attr:`complete`: read exactly :attr:`wanted` bytes,
+    Write :attr:`outgoing` first. Then, until :attr:`complete`: read exactly :attr:`wanted` bytes,
     :meth:`feed` them, and write what that returns.
 
     :param initiator: whether this side opened the connection.
@@ -92,6 +92,7 @@ class Handshake(KeepsSecrets):
             return [(_MESSAGE_2, self._read_message_2), start]
         return [(_MESSAGE_3, self._read_message_3), (_MESSAGE_1, self._read_message_1), start]
 
+    @property
     def outgoing(self) -> bytes:
         """The first bytes to write; a responder has none."""
         return self._outgoing

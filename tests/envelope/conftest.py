@@ -49,7 +49,7 @@ class World:
 
     def shake(self, initiator: Handshake, responder: Handshake) -> tuple[Session, Session]:
         """Carry bytes between the two until neither wants more."""
-        to_responder, to_initiator = initiator.outgoing(), responder.outgoing()
+        to_responder, to_initiator = initiator.outgoing, responder.outgoing
         while initiator.wanted or responder.wanted:
             size = responder.wanted
             if size and len(to_responder) >= size:

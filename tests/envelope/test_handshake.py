@@ -65,11 +65,11 @@ def test_both_sides_agree(world):
 
 def test_a_stranger_costs_a_fixed_number_of_bytes(world):
     initiator, responder = world.initiator(), world.responder()
-    assert (len(initiator.outgoing()), responder.outgoing()) == (44, b"")
+    assert (len(initiator.outgoing), responder.outgoing) == (44, b"")
     assert responder.wanted == 12
-    assert responder.feed(initiator.outgoing()[:12]) == b""
+    assert responder.feed(initiator.outgoing[:12]) == b""
     assert responder.wanted == 32
-    answer = responder.feed(initiator.outgoing()[12:])
+    answer = responder.feed(initiator.outgoing[12:])
     assert len(answer) == 428
     assert initiator.wanted == 12
     initiator.feed(answer[:12])
@@ -119,8 +119,8 @@ def test_an_unlisted_key(world):
 
 def test_an_unlisted_responder(world):
     initiator, responder = world.initiator(), world.responder(world.mallory)
-    responder.feed(initiator.outgoing()[:12])
-    answer = responder.feed(initiator.outgoing()[12:])
+    responder.feed(initiator.outgoing[:12])
+    answer = responder.feed(initiator.outgoing[12:])
     assert world.mallory.public.text in refused(initiator, answer[:12], answer[12:])
 
 
@@ -157,15 +157,15 @@ def test_claims_that_are_none(world, payload):
 def test_a_responder_that_lies(world, principal, peer):
     initiator = world.initiator()
     state = HandshakeState(initiator=False, prologue=PREAMBLE, static=world.bob)
-    state.read_message(initiator.outgoing()[12:])
+    state.read_message(initiator.outgoing[12:])
     answer = state.write_message(Claims(principal, peer, *world.policy).encode())
     refused(initiator, PREAMBLE, answer)
 
 
 def test_the_initiator_reaches_whom_it_meant(world):
     initiator, responder = world.initiator(expected_peer="carol"), world.responder()
-    responder.feed(initiator.outgoing()[:12])
-    answer = responder.feed(initiator.outgoing()[12:])
+    responder.feed(initiator.outgoing[:12])
+    answer = responder.feed(initiator.outgoing[12:])
     assert "reached bob, not carol" in refused(initiator, answer[:12], answer[12:])
 
 
@@ -176,9 +176,9 @@ def test_a_relayed_initiator_does_not_reach_another_responder(world):
     alice = world.initiator(principal_of=roster.get)
     bob, mallory = world.responder(), world.responder(world.mallory)
     for responder in (bob, mallory):
-        responder.feed(alice.outgoing()[:12])
-    answer = mallory.feed(alice.outgoing()[12:])
-    bob.feed(alice.outgoing()[12:])
+        responder.feed(alice.outgoing[:12])
+    answer = mallory.feed(alice.outgoing[12:])
+    bob.feed(alice.outgoing[12:])
     alice.feed(answer[:12])
     refused(bob, alice.feed(answer[12:]))
 
@@ -195,15 +195,15 @@ def test_processes_that_share_a_key_may_talk(world):
 
 def test_a_mirror_is_not_a_peer(world):
     initiator = world.initiator()
-    first = initiator.outgoing()
+    first = initiator.outgoing
     assert "our own" in refused(initiator, first[:12], first[12:].ljust(416, b"\0"))
 
 
 def test_two_initiators_or_two_responders_get_nowhere(world):
     one, two = world.initiator(), world.initiator()
-    one.feed(two.outgoing()[:12])
-    refused(one, two.outgoing()[12:])
-    assert world.responder().outgoing() == b""
+    one.feed(two.outgoing[:12])
+    refused(one, two.outgoing[12:])
+    assert world.responder().outgoing == b""
 
 
 LOW_ORDER = (
@@ -241,7 +241,7 @@ def test_every_flipped_byte_of_every_flight(world):
         {"generate": lambda: world.key("ephemeral b")},
     )
     initiator, responder = world.initiator(**fixed[0]), world.responder(**fixed[1])
-    first = initiator.outgoing()
+    first = initiator.outgoing
     responder.feed(first[:12])
     second = responder.feed(first[12:])
     initiator.feed(second[:12])
@@ -277,8 +277,8 @@ def test_sizes_are_exact(world):
 
 def test_the_reader_may_hand_over_any_buffer(world):
     initiator, responder = world.initiator(), world.responder()
-    responder.feed(memoryview(initiator.outgoing())[:12])
-    answer = bytearray(responder.feed(bytearray(initiator.outgoing()[12:])))
+    responder.feed(memoryview(initiator.outgoing)[:12])
+    answer = bytearray(responder.feed(bytearray(initiator.outgoing[12:])))
     initiator.feed(answer[:12])
     responder.feed(initiator.feed(memoryview(answer)[12:]))
     assert responder.complete
@@ -289,8 +289,8 @@ def test_a_roster_that_fails_ends_the_handshake_with_its_own_error(world):
         raise OSError("the roster's disk is gone")
 
     initiator, responder = world.initiator(principal_of=broken), world.responder()
-    responder.feed(initiator.outgoing()[:12])
-    answer = responder.feed(initiator.outgoing()[12:])
+    responder.feed(initiator.outgoing[:12])
+    answer = responder.feed(initiator.outgoing[12:])
     initiator.feed(answer[:12])
     with pytest.raises(OSError, match="disk"):
         initiator.feed(answer[12:])

@@ -85,7 +85,7 @@ def test_handshake():
     expected = VECTORS["handshake"]
     first, third = map(bytes.fromhex, expected["initiator sends"])
     second = bytes.fromhex(*expected["responder sends"])
-    assert initiator.outgoing() == first
+    assert initiator.outgoing == first
     responder.feed(first[:12])
     assert responder.feed(first[12:]) == second
     initiator.feed(second[:12])

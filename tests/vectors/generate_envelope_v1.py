@@ -63,7 +63,7 @@ def sides(client: Identity = CLIENT) -> tuple[Handshake, Handshake]:
 def flights() -> tuple[list[bytes], Session, Session]:
     """Run one honest handshake; return what was written, in order, and both sessions."""
     client, server = sides()
-    first = client.outgoing()
+    first = client.outgoing
     server.feed(first[:12])
     second = server.feed(first[12:])
     client.feed(second[:12])
