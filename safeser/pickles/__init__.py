@@ -1,0 +1,153 @@
+"""Restricted pickle: exact names, one reader, nothing of a peer's is ever called.
+
+The one rule: what is judged is exactly what is loaded. :func:`loads` reads the whole stream into
+inert nodes, judges every use of every global against a profile, and only then builds the object
+itself; no other unpickler reads a peer's bytes, but for granted code in :func:`load_code`.
+
+Restricted pickle reduces what bytes can reach. It is not a sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from safeser.errors import PayloadError
+from safeser.pickles.build import Builder
+from safeser.pickles.failures import (
+    ExceptionRecord,
+    FrameRecord,
+    exception_record,
+    traceback_record,
+)
+from safeser.pickles.inspection import Inspection
+from safeser.pickles.judge import Use, check_shape, deny, judge
+from safeser.pickles.machine import read
+from safeser.pickles.nodes import Call, GlobalRef
+from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
+from safeser.pickles.stock import dumps, load_code
+from safeser.values import Limits
+
+__all__ = [
+    "DATA_PROFILES",
+    "Entry",
+    "ExceptionRecord",
+    "FrameRecord",
+    "Inspection",
+    "Profile",
+    "Use",
+    "dumps",
+    "exception_record",
+    "family_of",
+    "global_of",
+    "inspect",
+    "load_code",
+    "loads",
+    "traceback_record",
+]
+
+_DEFAULTS = Limits()
+# One bare global takes a few dozen bytes; dask's type fields are read on every finished task.
+_MAX_NAME_PICKLE = 4096
+_NAME_LIMITS = Limits(max_bytes=_MAX_NAME_PICKLE, max_refs=64)
+
+
+def loads(
+    data: bytes | bytearray | memoryview,
+    *,
+    buffers: Sequence[Any] = (),
+    profile: str | Sequence[str] | Profile = "data",
+    limits: Limits = _DEFAULTS,
+) -> Any:
+    """Return the object that the pickle *data* describes, built through *profile* alone.
+
+    :param buffers: out-of-band buffers in order; the object may keep and share them.
+    :param profile: the name of a profile, several names, or a :class:`Profile`.
+    :raises PolicyDenied: a global is used that the profile does not list for that use.
+    :raises PayloadError: the pickle is malformed, over budget, or its values are unsound.
+    """
+    listed = Profile.of(profile)
+    given = list(buffers)
+    program = read(_whole(data, limits), buffers=len(given), limits=limits)
+    for use in judge(program, listed):
+        if use.problem:
+            raise deny(use, listed)
+    check_shape(program, limits)
+    return Builder(program, listed, buffers=given, limits=limits).build()
+
+
+def inspect(
+    data: bytes | bytearray | memoryview,
+    *,
+    buffers: Sequence[Any] | None = None,
+    profile: str | Sequence[str] | Profile = "data",
+    limits: Limits = _DEFAULTS,
+) -> Inspection:
+    """Return what the pickle *data* says and which profiles would load it; import nothing.
+
+    :param buffers: out-of-band buffers where they are at hand; their number is checked then.
+    """
+    listed = Profile.of(profile)
+    count = None if buffers is None else len(buffers)
+    program = read(_whole(data, limits), buffers=count, limits=limits)
+    uses = judge(program, listed)
+    verdicts = {listed.name: _first_problem(uses)}
+    for name in DATA_PROFILES:
+        verdicts.setdefault(name, _first_problem(judge(program, Profile.named(name))))
+    return Inspection(program, listed.name, tuple(uses), verdicts)
+
+
+def family_of(
+    data: bytes | bytearray | memoryview,
+    *,
+    profiles: str | Sequence[str] | Profile = DATA_PROFILES,
+    limits: Limits = _DEFAULTS,
+) -> str:
+    """Return ``"pickle"`` if *profiles* list every use of a global, else ``"cloudpickle"``.
+
+    Derived from the content and never from what a header claims.
+    """
+    program = read(_whole(data, limits), buffers=None, limits=limits)
+    if any(use.problem for use in judge(program, Profile.of(profiles))):
+        return "cloudpickle"
+    check_shape(program, limits)
+    return "pickle"
+
+
+def global_of(data: bytes | bytearray | memoryview) -> str | None:
+    """Return the ``module:qualname`` of a pickle that is one bare global, else None.
+
+    ``type(None)``, which has no global of its own, is ``"builtins:NoneType"``. Malformed bytes
+    give None as well: the caller has no use for the difference.
+    """
+    try:
+        root = read(_whole(data, _NAME_LIMITS), buffers=0, limits=_NAME_LIMITS).root
+    except PayloadError:
+        return None
+    if isinstance(root, GlobalRef):
+        return root.name
+    none_type = (
+        isinstance(root, Call)
+        and not root.new
+        and isinstance(root.callee, GlobalRef)
+        and root.callee.name == "builtins:type"
+        and root.args.items == [None]
+    )
+    return "builtins:NoneType" if none_type else None
+
+
+def _first_problem(uses: Sequence[Use]) -> str:
+    for use in uses:
+        if use.problem:
+            return f"{use.name} is {use.role}: {use.problem}"
+    return ""
+
+
+def _whole(data: bytes | bytearray | memoryview, limits: Limits) -> bytes:
+    """Return *data* as bytes; a copy only where it isn't, and only within bounds."""
+    if type(data) is bytes:
+        return data
+    view = memoryview(data)
+    if view.nbytes > limits.max_bytes:
+        raise PayloadError("the pickle is larger than allowed", rule="pickle.max-bytes")
+    return view.tobytes()

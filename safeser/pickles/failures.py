@@ -1,0 +1,237 @@
+"""Reading a pickled exception as data: what failed and where, without importing or calling it.
+
+The one rule: nothing that a peer's exception says is believed further than text. tblib's own
+rebuilding runs ``exec`` on unpickled frames and calls a function of the peer's choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from safeser.pickles.machine import read
+from safeser.pickles.names import shown
+from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, ListOf, TupleOf
+from safeser.values import Limits
+
+__all__ = ["ExceptionRecord", "FrameRecord", "exception_record", "traceback_record"]
+
+# What a reader can use; dask cuts error text at 10,000 characters of its own accord.
+_MAX_TEXT = 10_000
+_MAX_ARGS = 100
+_MAX_NOTES = 100
+_MAX_CHAIN = 16
+_MAX_FRAMES = 200
+_MAX_NEST = 4
+_MAX_BITS = 1024
+
+_WITH_ATTRS = "tblib.pickling_support:unpickle_exception_with_attrs"
+_PLAIN = "tblib.pickling_support:unpickle_exception"
+_TRACEBACK = "tblib.pickling_support:unpickle_traceback"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRecord:
+    """One line of a traceback, as the sender tells it."""
+
+    filename: str
+    function: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionRecord:
+    """An exception as data, every part of it bounded.
+
+    :param name: ``module:qualname`` of the class, or ``""`` where the pickle doesn't say.
+    :param args: arguments, where they are plain: texts, bytes, numbers, None, tuples of them.
+        Others are replaced by a short description in angle brackets.
+    :param notes: what ``add_note`` added.
+    :param cause: what ``raise ... from`` named.
+    :param context: what was being handled.
+    :param complete: False where something could not be read or was cut.
+    """
+
+    name: str = ""
+    args: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
+    cause: ExceptionRecord | None = None
+    context: ExceptionRecord | None = None
+    suppress_context: bool = False
+    frames: tuple[FrameRecord, ...] = ()
+    complete: bool = True
+
+    @property
+    def text(self) -> str:
+        """What ``str()`` of such an exception normally is."""
+        if not self.args:
+            return ""
+        return _text_of(self.args[0]) if len(self.args) == 1 else str(self.args)
+
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def exception_record(data: bytes, *, limits: Limits | None = None) -> ExceptionRecord:
+    """Return what the pickled exception *data* says.
+
+    An exception that is made in an unknown way gives a record with ``complete=False`` and what is
+    known. Bytes that are no pickle at all raise :class:`~safeser.errors.PayloadError`.
+    """
+    root = read(data, buffers=None, limits=limits or Limits()).root
+    if isinstance(root, Call):
+        return _Reader().chain(root)
+    return ExceptionRecord(args=(_plain(root, 0),), complete=False)
+
+
+def traceback_record(data: bytes, *, limits: Limits | None = None) -> tuple[FrameRecord, ...]:
+    """Return the lines of the pickled traceback *data*, outermost first; none if it is not one."""
+    return _frames(read(data, buffers=None, limits=limits or Limits()).root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    name: str
+    args: Any
+    cause: Any = None
+    context: Any = None
+    suppress: Any = False
+    notes: Any = None
+    traceback: Any = None
+    known: bool = True
+
+
+class _Reader:
+    """Reads one exception and those it names, each once, however they refer to each other."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def chain(self, root: Call) -> ExceptionRecord:
+        """Return the record of *root*, its causes and contexts inside it, innermost made first."""
+        order: list[tuple[Call, _Parts]] = []
+        pending = [root]
+        while pending and len(order) < _MAX_CHAIN:
+            call = pending.pop()
+            if call.index in self.seen:
+                continue
+            self.seen.add(call.index)
+            parts = _parts(call)
+            order.append((call, parts))
+            pending += [p for p in (parts.context, parts.cause) if isinstance(p, Call)]
+        made: dict[int, ExceptionRecord] = {}
+        for call, parts in reversed(order):
+            made[call.index] = _record(parts, made)
+        return made[root.index]
+
+
+def _record(parts: _Parts, made: dict[int, ExceptionRecord]) -> ExceptionRecord:
+    cause, context = _linked(parts.cause, made), _linked(parts.context, made)
+    items = parts.args.items if isinstance(parts.args, TupleOf | ListOf) else []
+    lost = (parts.cause is not None and cause is None) or (
+        parts.context is not None and context is None
+    )
+    return ExceptionRecord(
+        name=parts.name,
+        args=tuple(_plain(item, 0) for item in items[:_MAX_ARGS]),
+        notes=_notes(parts.notes),
+        cause=cause,
+        context=context,
+        suppress_context=parts.suppress is True,
+        frames=_frames(parts.traceback),
+        complete=parts.known and not lost and bool(parts.name) and len(items) <= _MAX_ARGS,
+    )
+
+
+def _linked(node: Any, made: dict[int, ExceptionRecord]) -> ExceptionRecord | None:
+    return made.get(node.index) if isinstance(node, Call) else None
+
+
+def _parts(call: Call) -> _Parts:
+    args = [*call.args.items, *([None] * 8)]
+    maker = call.callee.name if isinstance(call.callee, GlobalRef) else ""
+    if maker == _WITH_ATTRS:
+        attributes = _fields(args[1])
+        given = attributes.get("args", args[7])
+        return _Parts(_class_name(args[0]), given, args[2], args[4], args[5], args[6], args[3])
+    if maker == _PLAIN:
+        return _Parts(_class_name(args[0]), args[1], args[2], args[4], args[5], args[6], args[3])
+    # BaseException.__reduce__: the class itself, its arguments, and perhaps __dict__ as state.
+    state = {} if call.state is ABSENT else _fields(call.state)
+    named = isinstance(call.callee, GlobalRef) and maker not in _NOT_EXCEPTIONS
+    name = _class_name(call.callee)
+    return _Parts(name if named or not maker else "", call.args, notes=state.get("__notes__"))
+
+
+_NOT_EXCEPTIONS = frozenset({_TRACEBACK, "builtins:type", "builtins:getattr"})
+
+
+def _class_name(node: Any) -> str:
+    if isinstance(node, GlobalRef):
+        return shown(node.name)
+    # cloudpickle makes classes of scripts and notebooks: metaclass, name, bases, attributes, ...
+    if isinstance(node, Call) and isinstance(node.callee, GlobalRef):
+        args = node.args.items
+        if node.callee.qualname == "_make_skeleton_class" and len(args) > 3:
+            fields = _fields(args[3])
+            name, module = fields.get("__qualname__", args[1]), fields.get("__module__")
+            if isinstance(name, str):
+                return shown(f"{module if isinstance(module, str) else '__main__'}:{name}")
+    return ""
+
+
+def _fields(node: Any) -> dict[str, Any]:
+    if not isinstance(node, DictOf):
+        return {}
+    items = node.items
+    return {items[at]: items[at + 1] for at in range(0, len(items), 2) if type(items[at]) is str}
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if isinstance(value, str | bytes):
+        return value[:_MAX_TEXT]
+    if value is None or isinstance(value, int | float):
+        large = isinstance(value, int) and value.bit_length() > _MAX_BITS
+        return "<a large integer>" if large else value
+    if isinstance(value, TupleOf) and depth < _MAX_NEST and len(value.items) <= _MAX_ARGS:
+        return tuple(_plain(item, depth + 1) for item in value.items)
+    return f"<{_described(value)}>"
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, GlobalRef):
+        return shown(value.name)
+    if isinstance(value, Call) and isinstance(value.callee, GlobalRef):
+        return f"{shown(value.callee.name)} object"
+    return type(value).__name__
+
+
+def _notes(node: Any) -> tuple[str, ...]:
+    if not isinstance(node, ListOf):
+        return ()
+    return tuple(n[:_MAX_TEXT] for n in node.items[:_MAX_NOTES] if isinstance(n, str))
+
+
+def _frames(node: Any) -> tuple[FrameRecord, ...]:
+    """Read tblib's traceback: (frame, line, rest), where rest is an object with such fields."""
+    frames: list[FrameRecord] = []
+    while isinstance(node, Call) and len(frames) < _MAX_FRAMES:
+        if isinstance(node.callee, GlobalRef) and node.callee.name == _TRACEBACK:
+            frame, line, node = [*node.args.items, None, None, None][:3]
+        else:
+            fields = _fields(_dict_state(node))
+            frame, line, node = (fields.get(f"tb_{part}") for part in ("frame", "lineno", "next"))
+        code = _fields(_dict_state(_fields(_dict_state(frame)).get("f_code")))
+        filename, function = code.get("co_filename"), code.get("co_name")
+        if type(filename) is str and type(function) is str and type(line) is int:
+            frames.append(FrameRecord(_line(filename), _line(function), line))
+    return tuple(frames)
+
+
+def _dict_state(node: Any) -> Any:
+    return node.state if isinstance(node, Call) else None
+
+
+def _line(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:512])

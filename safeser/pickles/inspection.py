@@ -1,0 +1,151 @@
+"""Looking at a pickle without loading it: its tree, its globals, and what each profile says.
+
+The one rule: nothing is imported or built, and what is shown of a peer's text is short, plain and
+escaped, however large or cyclic the value is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from safeser.pickles.judge import Use
+from safeser.pickles.names import shown
+from safeser.pickles.nodes import (
+    ABSENT,
+    Buffer,
+    ByteArray,
+    Call,
+    DictOf,
+    FrozenSetOf,
+    GlobalRef,
+    ListOf,
+    Node,
+    Program,
+    SetOf,
+    TupleOf,
+)
+
+__all__ = ["Inspection"]
+
+_MAX_LINES = 2000
+_MAX_ITEMS = 100
+_MAX_INDENT = 40
+_MAX_TEXT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What one pickle says.
+
+    :param globals: every use of a global under the profile that was asked for, in stream order.
+    :param verdicts: profile to ``""`` where it would let every use pass, else the first problem.
+    """
+
+    program: Program = field(repr=False)
+    profile: str
+    globals: tuple[Use, ...]
+    verdicts: Mapping[str, str]
+
+    @property
+    def tree(self) -> Any:
+        """The root node; leaves stand for themselves."""
+        return self.program.root
+
+    @property
+    def permitted(self) -> bool:
+        """Whether the profile that was asked for lets every use pass; budgets aside."""
+        return not self.verdicts[self.profile]
+
+    def text(self) -> str:
+        """Return the tree as indented lines; shared values are shown once and then as ``&n``."""
+        return "\n".join(islice(_lines(self.tree), _MAX_LINES))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the tree's nodes as values that JSON can carry."""
+        return {
+            "protocol": self.program.protocol,
+            "bytes": self.program.size,
+            "profile": self.profile,
+            "permitted": self.permitted,
+            "verdicts": dict(self.verdicts),
+            "globals": [
+                {
+                    "name": shown(use.name),
+                    "role": use.role,
+                    "offset": use.offset,
+                    "problem": use.problem,
+                }
+                for use in self.globals
+            ],
+            "tree": self.text().splitlines(),
+        }
+
+
+def _lines(root: Any) -> Iterator[str]:
+    seen: set[int] = set()
+    pending: list[tuple[int, str, Any]] = [(0, "", root)]
+    while pending:
+        depth, label, value = pending.pop()
+        indent = "  " * min(depth, _MAX_INDENT) + label
+        if not isinstance(value, Node):
+            yield indent + _leaf(value)
+        elif value.index in seen:
+            yield f"{indent}&{value.index}"
+        else:
+            seen.add(value.index)
+            yield f"{indent}{_head(value)}  #{value.index}"
+            parts = _parts(value)
+            pending.extend((depth + 1, name, part) for name, part in reversed(parts))
+
+
+def _leaf(value: Any) -> str:
+    if isinstance(value, str | bytes):
+        cut = "" if len(value) <= _MAX_TEXT else f"... {len(value)} in all"
+        return f"{value[:_MAX_TEXT]!a}{cut}"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
+
+
+def _head(node: Node) -> str:
+    if isinstance(node, GlobalRef):
+        return f"global {shown(node.name)}"
+    if isinstance(node, Buffer):
+        return f"buffer {node.number}{' (read-only)' if node.readonly else ''}"
+    if isinstance(node, ByteArray):
+        return f"bytearray of {len(node.data)}"
+    if isinstance(node, Call):
+        callee = shown(node.callee.name) if isinstance(node.callee, GlobalRef) else "(a result)"
+        return f"{'new' if node.new else 'call'} {callee}"
+    names = {ListOf: "list", TupleOf: "tuple", SetOf: "set", FrozenSetOf: "frozenset"}
+    items: list[Any] = getattr(node, "items", [])
+    if isinstance(node, DictOf):
+        return f"dict of {len(items) // 2}"
+    return f"{names[type(node)]} of {len(items)}"
+
+
+def _parts(node: Node) -> list[tuple[str, Any]]:
+    if isinstance(node, Call):
+        parts = [] if isinstance(node.callee, GlobalRef) else [("callee ", node.callee)]
+        parts += [("", argument) for argument in node.args.items[:_MAX_ITEMS]]
+        parts += [] if node.kwargs is None else [("keywords ", node.kwargs)]
+        parts += [("item ", item) for item in node.items[:_MAX_ITEMS]]
+        parts += _pairs(node.pairs)
+        return parts if node.state is ABSENT else [*parts, ("state ", node.state)]
+    if isinstance(node, DictOf):
+        return _pairs(node.items)
+    return [("", item) for item in getattr(node, "items", [])[:_MAX_ITEMS]]
+
+
+def _pairs(items: list[Any]) -> list[tuple[str, Any]]:
+    parts = []
+    for at in range(0, min(len(items), 2 * _MAX_ITEMS), 2):
+        key, value = items[at], items[at + 1]
+        if isinstance(key, Node):
+            parts += [("key ", key), ("value ", value)]
+        else:
+            parts.append((f"{_leaf(key)}: ", value))
+    return parts

@@ -1,0 +1,215 @@
+"""Judging a program against a profile: every use of every global, before anything is built.
+
+The one rule: a use that is not listed, in that role and at that place, is denied; so is a call of
+anything but a direct global. Judging imports nothing and takes time linear in the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.pickles.names import shown
+from safeser.pickles.nodes import ABSENT, Call, GlobalRef, Node, Program, children
+from safeser.pickles.profiles import Entry, Profile
+from safeser.values import Limits
+
+__all__ = ["Use", "argument_tuples", "check_shape", "deny", "judge"]
+
+# Sharing lets a few bytes stand for a tree that no traversal finishes (a list that holds twice a
+# list that holds twice ...). Honest data repeats whole records, so it may be some times the limit.
+_SHARING = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of one global.
+
+    :param name: ``module:qualname``; ``"<result of a call>"`` where a result is called.
+    :param role: ``"called"``, ``"instantiated"``, ``"built"`` or ``"referenced"``.
+    :param offset: byte at which the stream names or uses it.
+    :param problem: why the profile denies it, or the empty string.
+    """
+
+    name: str
+    role: str
+    offset: int
+    problem: str = ""
+
+
+def judge(program: Program, profile: Profile) -> list[Use]:
+    """Return every use of a global in *program*, in the order of the stream, with its verdict."""
+    uses: list[Use] = []
+    # A name that is used in no other way may still be imported for its effect: judged as a value.
+    values = {node.index for node in program.nodes if isinstance(node, GlobalRef)}
+    for node in program.nodes:
+        if isinstance(node, Call):
+            uses.extend(_judge_call(node, profile))
+            values.difference_update(_judge_arguments(node, profile, uses))
+    values |= _names_as_values(program)
+    for index in values:
+        ref = program.nodes[index]
+        assert isinstance(ref, GlobalRef)
+        uses.append(_judge_reference(ref, profile))
+    return sorted(uses, key=lambda use: use.offset)
+
+
+def argument_tuples(program: Program) -> set[int]:
+    """Return the indexes of tuples that are nothing but the arguments of calls.
+
+    Only in these may a name stand for itself at a position that an entry lists; a tuple that is
+    also handed over as a value is judged, and built, like any other.
+    """
+    arguments = {node.args.index for node in program.nodes if isinstance(node, Call)}
+    if isinstance(program.root, Node):
+        arguments.discard(program.root.index)
+    for node in program.nodes:
+        arguments.difference_update(c.index for c in _held(node) if isinstance(c, Node))
+    return arguments
+
+
+def _names_as_values(program: Program) -> set[int]:
+    skipped = argument_tuples(program)
+    held = [program.root]
+    for node in program.nodes:
+        if node.index not in skipped:
+            held.extend(_held(node))
+    return {child.index for child in held if isinstance(child, GlobalRef)}
+
+
+def _held(node: Node) -> list[Any]:
+    held = children(node)
+    return held[1:] if isinstance(node, Call) else held
+
+
+def _judge_call(call: Call, profile: Profile) -> list[Use]:
+    role = "instantiated" if call.new else "called"
+    if not isinstance(call.callee, GlobalRef):
+        problem = "only a direct global may be called, never the result of a call"
+        return [Use("<result of a call>", role, call.offset, problem)]
+    name = call.callee.name
+    entry = profile.get(name)
+    uses = [Use(name, role, call.callee.offset, _call_problem(call, entry, role))]
+    if call.state is not ABSENT:
+        problem = "" if entry and entry.buildable else "it may not be given state (BUILD)"
+        uses.append(Use(name, "built", call.callee.offset, problem))
+    return uses
+
+
+def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
+    if entry is None:
+        return "it is not listed"
+    if entry.role not in ("callable", "class", "enum") or role not in entry.via:
+        return f"it is listed as {entry.role}, not to be {role}"
+    if call.kwargs is not None:
+        return "it may not be given keyword arguments"
+    if (call.items and entry.grows != "list") or (call.pairs and entry.grows != "dict"):
+        return "its result may not be filled"
+    return ""
+
+
+def _judge_arguments(call: Call, profile: Profile, uses: list[Use]) -> list[int]:
+    """Judge the names among the arguments of *call* by position; return the indexes dealt with."""
+    if not isinstance(call.callee, GlobalRef):
+        return []
+    entry = profile.get(call.callee.name)
+    dealt = [call.callee.index]
+    for position, argument in enumerate(call.args.items):
+        if isinstance(argument, GlobalRef):
+            allowed = entry.args.get(position, frozenset()) if entry else frozenset()
+            if argument.name in allowed:
+                uses.append(Use(argument.name, "referenced", argument.offset))
+            else:
+                uses.append(_judge_reference(argument, profile))
+            dealt.append(argument.index)
+    return dealt
+
+
+def _judge_reference(ref: GlobalRef, profile: Profile) -> Use:
+    entry = profile.get(ref.name)
+    problem = ""
+    if entry is None:
+        problem = "it is not listed"
+    elif not entry.referable:
+        problem = f"it is listed as {entry.role}, not to be referenced"
+    return Use(ref.name, "referenced", ref.offset, problem)
+
+
+def deny(use: Use, profile: Profile) -> PolicyDenied:
+    """Return the refusal of *use*, with what would allow it and what that would risk."""
+    name = shown(use.name)
+    if use.role == "referenced":
+        fix = (
+            f'Allow it with {{"{name}": reference}} if the receiver may safely be handed it;'
+            " loading never calls it, but what receives the object might."
+        )
+    else:
+        fix = (
+            "Only a profile with a reviewed entry, or family cloudpickle for a sender who is"
+            " granted code, lets a pickle do this; such a sender can run anything."
+        )
+    return PolicyDenied(
+        f"{name} is {use.role}, and profile {profile.name} does not allow that: {use.problem}",
+        rule="pickle.global",
+        where=f"byte {use.offset}",
+        fix=fix,
+    )
+
+
+def check_shape(program: Program, limits: Limits) -> None:
+    """Refuse value graphs too deep to walk, or too large once sharing is undone.
+
+    One walk in depth first order without recursion. An edge back to a node that is still open is
+    a cycle; it counts as a leaf, as it does for everything that prints or copies such a value.
+    """
+    if not isinstance(program.root, Node):
+        return
+    depth = [0] * len(program.nodes)
+    # 0: not seen, -1: open, otherwise the number of leaves and nodes in the subtree
+    weight = [0] * len(program.nodes)
+    most = limits.max_refs * _SHARING
+    roots: list[Any] = [program.root, *program.nodes]
+    for root in roots:
+        if weight[root.index] == 0:
+            _walk(root, depth, weight, most=most, deepest=limits.max_depth)
+
+
+def _walk(root: Node, depth: list[int], weight: list[int], *, most: int, deepest: int) -> None:
+    weight[root.index] = -1
+    open_nodes: list[tuple[Node, Any]] = [(root, iter(children(root)))]
+    sums = [1]
+    while open_nodes:
+        node, pending = open_nodes[-1]
+        for child in pending:
+            if not isinstance(child, Node):
+                # A long string shared a million times is large too: a unit for each KiB.
+                sums[-1] += 1 + (len(child) >> 10 if isinstance(child, str | bytes) else 0)
+                continue
+            seen = weight[child.index]
+            if seen == 0:
+                weight[child.index] = -1
+                open_nodes.append((child, iter(children(child))))
+                sums.append(1)
+                break
+            sums[-1] += max(seen, 1)
+            depth[node.index] = max(depth[node.index], depth[child.index] + 1)
+        else:
+            open_nodes.pop()
+            total = weight[node.index] = sums.pop()
+            if total > most:
+                raise PayloadError(
+                    "the pickle stands for more elements than allowed once sharing is undone",
+                    rule="pickle.sharing",
+                    where=f"byte {node.offset}",
+                )
+            if open_nodes:
+                parent = open_nodes[-1][0]
+                sums[-1] += total
+                depth[parent.index] = max(depth[parent.index], depth[node.index] + 1)
+        if len(open_nodes) > deepest + 1 or depth[node.index] > deepest:
+            raise PayloadError(
+                "the pickle nests deeper than allowed",
+                rule="pickle.max-depth",
+                where=f"byte {node.offset}",
+            )

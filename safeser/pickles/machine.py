@@ -1,0 +1,515 @@
+"""The one reader of pickle bytes: protocols 0 to 5, strictly, into inert nodes.
+
+The one rule: what a stock unpickler would do is either described by the returned program exactly,
+or the bytes are refused. Nothing is imported, called or looked up here, and every count is charged
+to a budget before memory is taken for it. Stricter than CPython on purpose: FRAMEs hold whole
+opcodes, the memo is dense and written once, PROTO stands first, one value is left at STOP and
+nothing follows it. CPython's own readers disagree with each other on each of these.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from safeser.errors import PayloadError
+from safeser.pickles.names import canonical, check_name
+from safeser.pickles.nodes import (
+    ABSENT,
+    ADD,
+    BUILD,
+    EXTEND,
+    MAKE,
+    UPDATE,
+    Buffer,
+    ByteArray,
+    Call,
+    DictOf,
+    FrozenSetOf,
+    GlobalRef,
+    ListOf,
+    Node,
+    Program,
+    SetOf,
+    Step,
+    TupleOf,
+)
+from safeser.values import Limits
+
+__all__ = ["read"]
+
+_DECIMAL = re.compile(rb"-?(?:0|[1-9][0-9]*)\Z")
+_LONG = re.compile(rb"(-?(?:0|[1-9][0-9]*))L?\Z")
+_INDEX = re.compile(rb"(?:0|[1-9][0-9]{0,9})\Z")
+_FLOAT = re.compile(rb"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,4})?|inf|nan)\Z")
+# The escapes that Python 2's repr of an ASCII string makes; anything else has no business here.
+_STRING = re.compile(
+    rb"""(?:'((?:[ !"#-&(-\[\]-~]|\\[\\'"nrt]|\\x[0-7][0-9a-f])*)'"""
+    rb"""|"((?:[ !#-\[\]-~]|\\[\\'"nrt]|\\x[0-7][0-9a-f])*)")\Z"""
+)
+_ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|.)")
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+# int() of decimal text is quadratic; CPython's own ceiling is 4,300 digits.
+_MAX_DIGITS = 4300
+# Arithmetic on what is loaded is quadratic too; 64 KiB is a number of 157,000 digits.
+_MAX_INT_BYTES = 1 << 16
+_MAX_FLOAT_TEXT = 64
+_MAX_NAME = 1024
+# One list of a million numbers costs some two million opcodes; MARKs and POPs cost nothing else.
+_OPCODES_PER_REF = 4
+
+
+def read(data: bytes, *, buffers: int | None, limits: Limits) -> Program:
+    """Return what the pickle *data* says, or raise :class:`PayloadError`.
+
+    :param buffers: number of out-of-band buffers at hand; None where that is not known.
+    """
+    if len(data) > limits.max_bytes:
+        raise PayloadError("the pickle is larger than allowed", rule="pickle.max-bytes")
+    return _Machine(data, buffers, limits).run()
+
+
+class _Machine:
+    def __init__(self, data: bytes, buffers: int | None, limits: Limits) -> None:
+        self.data = data
+        self.pos = 0
+        self.at = 0
+        self.frame_end = 0
+        self.protocol = 0
+        self.stack: list[Any] = []
+        self.marked: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+        self.nodes: list[Node] = []
+        self.steps: list[Step] = []
+        self.refs = limits.max_refs
+        self.opcodes = limits.max_refs * _OPCODES_PER_REF
+        self.buffers = buffers
+        self.next_buffer = 0
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def run(self) -> Program:
+        data, size, handlers = self.data, len(self.data), _HANDLERS
+        for _ in range(self.opcodes):
+            self.at = self.pos
+            if self.pos >= size:
+                self.refuse("truncated", "the pickle ends before STOP")
+            opcode = data[self.pos]
+            self.pos += 1
+            if opcode == _STOP:
+                return self.finish()
+            handler = handlers[opcode]
+            if handler is None:
+                self.refuse("opcode", f"opcode 0x{opcode:02x} is not one of pickle's")
+            handler(self)
+            if self.frame_end and self.pos >= self.frame_end:
+                if self.pos > self.frame_end:
+                    self.refuse("frame", "an opcode crosses the end of its frame")
+                self.frame_end = 0
+        self.refuse("opcodes", "the pickle has more opcodes than allowed")
+
+    def finish(self) -> Program:
+        if self.pos != len(self.data):
+            self.refuse("trailing", "there is data after STOP")
+        if self.frame_end not in (0, self.pos):
+            self.refuse("frame", "a frame is longer than the pickle")
+        if self.marked or len(self.stack) != 1:
+            self.refuse("stack", "STOP must find exactly one value and no mark")
+        return Program(self.stack[0], self.nodes, self.steps, len(self.data), self.protocol)
+
+    def refuse(self, rule: str, message: str) -> NoReturn:
+        raise PayloadError(message, rule=f"pickle.{rule}", where=f"byte {self.at}")
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def take(self, count: int) -> bytes:
+        end = self.pos + count
+        if end > len(self.data):
+            self.refuse("truncated", "an opcode's argument is cut off")
+        taken = self.data[self.pos : end]
+        self.pos = end
+        return taken
+
+    def take_sized(self, width: int) -> bytes:
+        return self.take(int.from_bytes(self.take(width), "little"))
+
+    def take_line(self, most: int) -> bytes:
+        end = self.data.find(b"\n", self.pos, self.pos + most + 1)
+        if end < 0:
+            self.refuse("truncated", "a line of text has no end, or is too long")
+        line = self.data[self.pos : end]
+        self.pos = end + 1
+        return line
+
+    def decode(self, raw: bytes, codec: str, errors: str = "strict") -> str:
+        try:
+            return raw.decode(codec, errors)
+        except ValueError:
+            self.refuse("text", "a string does not decode")
+
+    # -- budgets and the stack -----------------------------------------------------------------
+
+    def charge(self, count: int) -> None:
+        self.refs -= count
+        if self.refs < 0:
+            self.refuse("max-refs", "the pickle holds more elements than allowed")
+
+    def pop(self) -> Any:
+        if not self.stack:
+            self.refuse("stack", "an opcode finds nothing to work on")
+        return self.stack.pop()
+
+    def pop_mark(self) -> list[Any]:
+        if not self.marked:
+            self.refuse("stack", "an opcode finds no mark")
+        items = self.stack
+        self.stack = self.marked.pop()
+        self.charge(len(items))
+        return items
+
+    def top(self) -> Any:
+        if not self.stack:
+            self.refuse("stack", "an opcode finds nothing to work on")
+        return self.stack[-1]
+
+    def push(self, node: Node) -> None:
+        # A container costs some 200 bytes while it is judged: two elements' worth.
+        self.charge(2)
+        node.index = len(self.nodes)
+        node.offset = self.at
+        self.nodes.append(node)
+        self.steps.append((MAKE, node, 0, 0))
+        self.stack.append(node)
+
+    # -- names and calls -----------------------------------------------------------------------
+
+    def push_global(self, module: str, qualname: str) -> None:
+        if self.protocol < 3:
+            module, qualname = canonical(module, qualname)
+        check_name(module, qualname, dotted=self.protocol >= 4, where=f"byte {self.at}")
+        self.push(GlobalRef(module, qualname))
+
+    def do_global(self) -> None:
+        module = self.decode(self.take_line(_MAX_NAME), "utf-8")
+        self.push_global(module, self.decode(self.take_line(_MAX_NAME), "utf-8"))
+
+    def do_stack_global(self) -> None:
+        qualname, module = self.pop(), self.pop()
+        if type(module) is not str or type(qualname) is not str:
+            self.refuse("name", "a global is not named by two strings")
+        self.push_global(module, qualname)
+
+    def push_call(self, callee: Any, args: Any, *, new: bool, kwargs: Any = None) -> None:
+        if not isinstance(callee, GlobalRef | Call):
+            self.refuse("callee", "something is called that is not a global")
+        if type(args) is not TupleOf:
+            self.refuse("arguments", "arguments are not a tuple")
+        self.push(Call(callee, args, new=new, kwargs=kwargs))
+
+    def do_reduce(self) -> None:
+        args, callee = self.pop(), self.pop()
+        self.push_call(callee, args, new=False)
+
+    def do_newobj(self) -> None:
+        args, callee = self.pop(), self.pop()
+        self.push_call(callee, args, new=True)
+
+    def do_newobj_ex(self) -> None:
+        kwargs, args, callee = self.pop(), self.pop(), self.pop()
+        if type(kwargs) is not DictOf:
+            self.refuse("arguments", "keyword arguments are not a dict")
+        self.push_call(callee, args, new=True, kwargs=kwargs)
+
+    def do_build(self) -> None:
+        state, target = self.pop(), self.top()
+        if type(target) is not Call:
+            # BUILD on a global rewrites it for the whole process; on a container it means nothing.
+            self.refuse("build-target", "BUILD applies to something that no call made")
+        if target.state is not ABSENT:
+            self.refuse("build-twice", "an object is built twice")
+        self.charge(1)
+        target.state = state
+        self.steps.append((BUILD, target, 0, 0))
+
+    def refuse_extension(self) -> NoReturn:
+        self.refuse("extension", "extension codes name objects that nobody can check")
+
+    def refuse_persistent(self) -> NoReturn:
+        self.refuse("persistent-id", "persistent ids need a convention that is not agreed here")
+
+    def refuse_old_instance(self) -> NoReturn:
+        self.refuse("old-instance", "INST and OBJ, Python 2's instances, are not accepted")
+
+    # -- containers ----------------------------------------------------------------------------
+
+    def grow(self, items: list[Any], *, pairs: bool) -> None:
+        """Hand *items* to the container on top, which must have been made in this load."""
+        target = self.top()
+        if not items:
+            return
+        if pairs and len(items) % 2:
+            self.refuse("stack", "a key has no value")
+        if type(target) is Call:
+            if target.state is not ABSENT:
+                self.refuse("build-order", "an object changes after it was built")
+            held = target.pairs if pairs else target.items
+        elif type(target) is (DictOf if pairs else ListOf):
+            held = target.items
+        else:
+            self.refuse("grow-target", "elements are added to something that cannot take them")
+        self.note(UPDATE if pairs else EXTEND, target, held, items)
+
+    def note(self, operation: int, target: Node, held: list[Any], items: list[Any]) -> None:
+        start = len(held)
+        held.extend(items)
+        self.steps.append((operation, target, start, len(held)))
+
+    def do_append(self) -> None:
+        self.charge(2)
+        self.grow([self.pop()], pairs=False)
+
+    def do_setitem(self) -> None:
+        self.charge(3)
+        value, key = self.pop(), self.pop()
+        self.grow([key, value], pairs=True)
+
+    def do_additems(self) -> None:
+        items, target = self.pop_mark(), self.top()
+        if type(target) is not SetOf:
+            self.refuse("grow-target", "elements are added to something that cannot take them")
+        self.note(ADD, target, target.items, items)
+
+    def do_dict(self) -> None:
+        items = self.pop_mark()
+        self.push(DictOf())
+        self.grow(items, pairs=True)
+
+    def do_list(self) -> None:
+        items = self.pop_mark()
+        self.push(ListOf())
+        self.grow(items, pairs=False)
+
+    def push_tuple(self, count: int) -> None:
+        self.charge(count)
+        if len(self.stack) < count:
+            self.refuse("stack", "a tuple finds too few values")
+        items = self.stack[-count:]
+        del self.stack[-count:]
+        self.push(TupleOf(items))
+
+    # -- memo, marks, frames -------------------------------------------------------------------
+
+    def put(self, index: int) -> None:
+        # Pickles number their memo upwards from 0 or, in Python 2, 1. A higher index would take
+        # memory for nothing in CPython; a second write is how scanners are shown another name.
+        if index in self.memo or index > len(self.memo) + 1:
+            self.refuse("memo", "the memo is not written once and in order")
+        self.charge(1)
+        self.memo[index] = self.top()
+
+    def get(self, index: int) -> None:
+        if index not in self.memo:
+            self.refuse("memo", "the memo has no such entry")
+        self.stack.append(self.memo[index])
+
+    def take_index(self) -> int:
+        line = self.take_line(10)
+        if not _INDEX.match(line):
+            self.refuse("memo", "a memo index is not a plain number")
+        return int(line)
+
+    def do_mark(self) -> None:
+        self.charge(1)
+        self.marked.append(self.stack)
+        self.stack = []
+
+    def do_pop(self) -> None:
+        if self.stack:
+            self.stack.pop()
+        else:
+            self.pop_mark()
+
+    def do_proto(self) -> None:
+        self.protocol = self.take(1)[0]
+        if self.at or self.protocol > 5:
+            self.refuse("protocol", "PROTO must stand first and name a protocol up to 5")
+
+    def do_frame(self) -> None:
+        size = int.from_bytes(self.take(8), "little")
+        if self.protocol < 4 or self.frame_end or not 0 < size <= len(self.data) - self.pos:
+            self.refuse("frame", "a frame is nested, empty, too long or before its time")
+        self.frame_end = self.pos + size
+
+    # -- leaves --------------------------------------------------------------------------------
+
+    def do_int(self) -> None:
+        line = self.take_line(_MAX_DIGITS)
+        if line in (b"00", b"01"):
+            self.stack.append(line == b"01")
+        elif _DECIMAL.match(line):
+            self.stack.append(int(line))
+        else:
+            self.refuse("text", "an integer is not plain decimal text")
+
+    def do_long(self) -> None:
+        match = _LONG.match(self.take_line(_MAX_DIGITS))
+        if match is None:
+            self.refuse("text", "an integer is not plain decimal text")
+        self.stack.append(int(match[1]))
+
+    def push_long(self, raw: bytes) -> None:
+        if len(raw) > _MAX_INT_BYTES:
+            self.refuse("max-int", "an integer is larger than allowed")
+        self.stack.append(int.from_bytes(raw, "little", signed=True))
+
+    def do_float(self) -> None:
+        line = self.take_line(_MAX_FLOAT_TEXT)
+        if not _FLOAT.match(line):
+            self.refuse("text", "a float is not plain decimal text")
+        self.stack.append(float(line))
+
+    def do_string(self) -> None:
+        match = _STRING.match(self.take_line(len(self.data)))
+        if match is None:
+            self.refuse("text", "a string is not plain quoted ASCII")
+        self.stack.append(_ESCAPE.sub(_unescape, match[match.lastindex or 1]).decode("ascii"))
+
+    def do_unicode(self) -> None:
+        self.stack.append(self.decode(self.take_line(len(self.data)), "raw-unicode-escape"))
+
+    def push_text(self, raw: bytes) -> None:
+        self.stack.append(self.decode(raw, "utf-8", "surrogatepass"))
+
+    # -- buffers -------------------------------------------------------------------------------
+
+    def do_next_buffer(self) -> None:
+        if self.buffers is not None and self.next_buffer >= self.buffers:
+            self.refuse("buffers", "the pickle wants more buffers than came with it")
+        self.push(Buffer(self.next_buffer, readonly=False))
+        self.next_buffer += 1
+
+    def do_readonly_buffer(self) -> None:
+        target = self.pop()
+        if type(target) is not Buffer:
+            self.refuse("buffers", "READONLY_BUFFER applies to something else than a buffer")
+        self.push(Buffer(target.number, readonly=True))
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    escape = match[1]
+    if escape[:1] == b"x":
+        return bytes([int(escape[1:], 16)])
+    return _ESCAPED.get(escape, escape)
+
+
+def _signed(machine: _Machine) -> None:
+    machine.stack.append(struct.unpack("<i", machine.take(4))[0])
+
+
+def _unsigned(width: int) -> Callable[[_Machine], None]:
+    def push(machine: _Machine) -> None:
+        machine.stack.append(int.from_bytes(machine.take(width), "little"))
+
+    return push
+
+
+def _string(width: int) -> Callable[[_Machine], None]:
+    # Python 2's byte strings; CPython decodes them as ASCII unless told otherwise.
+    def push(machine: _Machine) -> None:
+        machine.stack.append(machine.decode(machine.take_sized(width), "ascii"))
+
+    return push
+
+
+def _index(width: int) -> Callable[[_Machine], int]:
+    return lambda machine: int.from_bytes(machine.take(width), "little")
+
+
+def _constant(value: object) -> Callable[[_Machine], None]:
+    return lambda machine: machine.stack.append(value)
+
+
+_STOP = ord(".")
+
+_TABLE: dict[bytes, Callable[[_Machine], Any]] = {
+    b"\x80": _Machine.do_proto,
+    b"\x95": _Machine.do_frame,
+    # marks and the stack
+    b"(": _Machine.do_mark,
+    b"0": _Machine.do_pop,
+    b"1": _Machine.pop_mark,
+    b"2": lambda machine: machine.stack.append(machine.top()),
+    # memo
+    b"p": lambda machine: machine.put(machine.take_index()),
+    b"q": lambda machine: machine.put(_index(1)(machine)),
+    b"r": lambda machine: machine.put(_index(4)(machine)),
+    b"\x94": lambda machine: machine.put(len(machine.memo)),
+    b"g": lambda machine: machine.get(machine.take_index()),
+    b"h": lambda machine: machine.get(_index(1)(machine)),
+    b"j": lambda machine: machine.get(_index(4)(machine)),
+    # constants and numbers
+    b"N": _constant(None),
+    b"\x88": _constant(True),
+    b"\x89": _constant(False),
+    b"I": _Machine.do_int,
+    b"J": _signed,
+    b"K": _unsigned(1),
+    b"M": _unsigned(2),
+    b"L": _Machine.do_long,
+    b"\x8a": lambda machine: machine.push_long(machine.take_sized(1)),
+    b"\x8b": lambda machine: machine.push_long(machine.take_sized(4)),
+    b"F": _Machine.do_float,
+    b"G": lambda machine: machine.stack.append(struct.unpack(">d", machine.take(8))[0]),
+    # text and bytes
+    b"S": _Machine.do_string,
+    b"T": _string(4),
+    b"U": _string(1),
+    b"V": _Machine.do_unicode,
+    b"X": lambda machine: machine.push_text(machine.take_sized(4)),
+    b"\x8c": lambda machine: machine.push_text(machine.take_sized(1)),
+    b"\x8d": lambda machine: machine.push_text(machine.take_sized(8)),
+    b"B": lambda machine: machine.stack.append(machine.take_sized(4)),
+    b"C": lambda machine: machine.stack.append(machine.take_sized(1)),
+    b"\x8e": lambda machine: machine.stack.append(machine.take_sized(8)),
+    b"\x96": lambda machine: machine.push(ByteArray(machine.take_sized(8))),
+    # containers
+    b")": lambda machine: machine.push(TupleOf([])),
+    b"t": lambda machine: machine.push(TupleOf(machine.pop_mark())),
+    b"\x85": lambda machine: machine.push_tuple(1),
+    b"\x86": lambda machine: machine.push_tuple(2),
+    b"\x87": lambda machine: machine.push_tuple(3),
+    b"]": lambda machine: machine.push(ListOf()),
+    b"l": _Machine.do_list,
+    b"a": _Machine.do_append,
+    b"e": lambda machine: machine.grow(machine.pop_mark(), pairs=False),
+    b"}": lambda machine: machine.push(DictOf()),
+    b"d": _Machine.do_dict,
+    b"s": _Machine.do_setitem,
+    b"u": lambda machine: machine.grow(machine.pop_mark(), pairs=True),
+    b"\x8f": lambda machine: machine.push(SetOf()),
+    b"\x90": _Machine.do_additems,
+    b"\x91": lambda machine: machine.push(FrozenSetOf(machine.pop_mark())),
+    # globals, calls, objects
+    b"c": _Machine.do_global,
+    b"\x93": _Machine.do_stack_global,
+    b"R": _Machine.do_reduce,
+    b"\x81": _Machine.do_newobj,
+    b"\x92": _Machine.do_newobj_ex,
+    b"b": _Machine.do_build,
+    # buffers
+    b"\x97": _Machine.do_next_buffer,
+    b"\x98": _Machine.do_readonly_buffer,
+    # refused by name, so that the refusal says why
+    b"\x82": _Machine.refuse_extension,
+    b"\x83": _Machine.refuse_extension,
+    b"\x84": _Machine.refuse_extension,
+    b"P": _Machine.refuse_persistent,
+    b"Q": _Machine.refuse_persistent,
+    b"i": _Machine.refuse_old_instance,
+    b"o": _Machine.refuse_old_instance,
+}
+
+_HANDLERS = tuple(_TABLE.get(bytes([code])) for code in range(256))

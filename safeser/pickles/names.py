@@ -1,0 +1,54 @@
+"""Names of globals: their exact form, their Python 2 spelling, and how they may be shown.
+
+The one rule: a name is compared whole and exactly. No prefixes, no patterns, no attribute walks.
+"""
+
+from __future__ import annotations
+
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
+
+from safeser.errors import PayloadError
+
+__all__ = ["canonical", "check_name", "shown"]
+
+# Longer than any real name; long names cost time in error messages and logs.
+_MAX_NAME = 512
+_MAX_SHOWN = 120
+
+
+def canonical(module: str, qualname: str) -> tuple[str, str]:
+    """Return the Python 3 name that an unpickler reads for a name in a pickle below protocol 3."""
+    if (module, qualname) in NAME_MAPPING:
+        return NAME_MAPPING[module, qualname]
+    return IMPORT_MAPPING.get(module, module), qualname
+
+
+def check_name(module: str, qualname: str, *, dotted: bool, where: str) -> None:
+    """Refuse what cannot be the name of a global.
+
+    Importers cut module names at a NUL, and an empty or odd component means something else to
+    every reader, so each component must be an identifier.
+
+    :param dotted: nested names exist since protocol 4; below it CPython reads the dot literally.
+    """
+    sound = (
+        len(module) + len(qualname) <= _MAX_NAME
+        and _is_path(module)
+        and (_is_path(qualname) if dotted else qualname.isidentifier())
+    )
+    if not sound:
+        raise PayloadError(
+            f"{shown(f'{module}:{qualname}')} cannot be the name of a global",
+            rule="pickle.name",
+            where=where,
+        )
+
+
+def _is_path(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def shown(name: str) -> str:
+    """Return *name* as plain, short, printable ASCII for messages and records."""
+    cut = name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "..."
+    return "".join(char if " " <= char <= "~" else "?" for char in cut)

@@ -1,0 +1,179 @@
+"""What a pickle says, as inert values: nothing in here can import, call or hold a live object.
+
+The one rule: a node is made by the machine alone, in the order in which the stream makes it, so a
+list of steps over nodes says everything that an unpickler would do, and does none of it.
+Leaves (None, bool, int, float, str, bytes) stand for themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+__all__ = [
+    "ABSENT",
+    "ADD",
+    "BUILD",
+    "EXTEND",
+    "MAKE",
+    "UPDATE",
+    "Buffer",
+    "ByteArray",
+    "Call",
+    "DictOf",
+    "FrozenSetOf",
+    "GlobalRef",
+    "ListOf",
+    "Node",
+    "Program",
+    "SetOf",
+    "Step",
+    "TupleOf",
+    "children",
+]
+
+
+class _Absent:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+#: No state was given to BUILD; None would be a state.
+ABSENT: Final = _Absent()
+
+# What a step does with its node.
+MAKE, EXTEND, UPDATE, ADD, BUILD = range(5)
+
+
+class Node:
+    """Base of everything in a tree that isn't a leaf. Compared by identity, as memo entries are."""
+
+    __slots__ = ("index", "offset")
+
+    index: int
+    offset: int
+
+
+class ListOf(Node):
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+
+class SetOf(Node):
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+
+class TupleOf(Node):
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+
+class FrozenSetOf(Node):
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+
+class DictOf(Node):
+    """A dict; *items* is flat: key, value, key, value, in the order of the stream."""
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+
+class ByteArray(Node):
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class Buffer(Node):
+    """The *number*-th out-of-band buffer."""
+
+    __slots__ = ("number", "readonly")
+
+    def __init__(self, number: int, *, readonly: bool) -> None:
+        self.number = number
+        self.readonly = readonly
+
+
+class GlobalRef(Node):
+    """A name, and only that; ``module`` and ``qualname`` are well-formed, not looked up."""
+
+    __slots__ = ("module", "qualname")
+
+    def __init__(self, module: str, qualname: str) -> None:
+        self.module = module
+        self.qualname = qualname
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}:{self.qualname}"
+
+
+class Call(Node):
+    """A call by REDUCE, or an instantiation (*new*) by NEWOBJ and NEWOBJ_EX, and what followed.
+
+    :param callee: normally a :class:`GlobalRef`; anything else is never allowed, only shown.
+    :param items: what APPEND(S) handed to the result.
+    :param pairs: what SETITEM(S) handed to it, flat.
+    :param state: what BUILD handed to it, or :data:`ABSENT`.
+    """
+
+    __slots__ = ("args", "callee", "items", "kwargs", "new", "pairs", "state")
+
+    def __init__(self, callee: Any, args: TupleOf, *, new: bool, kwargs: Any = None) -> None:
+        self.callee = callee
+        self.args = args
+        self.new = new
+        self.kwargs = kwargs
+        self.items: list[Any] = []
+        self.pairs: list[Any] = []
+        self.state: Any = ABSENT
+
+
+#: operation, node, first and last element that the operation adds (for EXTEND, UPDATE and ADD).
+Step = tuple[int, Node, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One whole pickle, read once: what it makes, in order, and what it returns."""
+
+    root: Any
+    nodes: list[Node] = field(repr=False)
+    steps: list[Step] = field(repr=False)
+    size: int
+    protocol: int
+
+
+_ONE_LIST = (TupleOf, ListOf, DictOf, SetOf, FrozenSetOf)
+
+
+def children(node: Node) -> list[Any]:
+    """Return what *node* holds directly, leaves included, callees and names excluded."""
+    if isinstance(node, _ONE_LIST):
+        return node.items
+    if not isinstance(node, Call):
+        return []
+    held = [node.args, *node.items, *node.pairs]
+    if node.kwargs is not None:
+        held.append(node.kwargs)
+    if node.state is not ABSENT:
+        held.append(node.state)
+    if not isinstance(node.callee, GlobalRef):
+        held.append(node.callee)
+    return held

@@ -1,0 +1,212 @@
+"""Profiles: which globals a restricted load may use, and in which role. Data, not code.
+
+The one rule: an entry is an exact ``module:qualname``, and what is done for it is a reviewed
+function that the entry names (``make``). Nothing that a pickle says adds a name or an import.
+
+Roles: ``callable`` and ``class`` are made by the entry's function, or for an operator's own class
+by the class itself; ``reference`` is the global itself, handed over and never called;
+``enum`` is a member looked up by value; ``constant`` is the global's value, which must be plain.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from safeser.errors import ConfigError, PayloadError
+from safeser.pickles.names import check_name, shown
+
+__all__ = ["DATA_PROFILES", "ROLES", "Entry", "Profile"]
+
+ROLES = ("callable", "class", "enum", "constant", "reference")
+
+#: Every profile but ``code``, in the order in which they are tried.
+DATA_PROFILES = ("data", "numpy", "exceptions", "dask-internal")
+
+_FIELDS = {"role", "make", "state", "via", "grows", "args", "hashable", "fields", "why"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One global that a profile lists.
+
+    :param name: exact ``module:qualname``.
+    :param make: reviewed function that makes the object; empty where the role needs none.
+    :param state: reviewed function that applies BUILD's state; empty where BUILD is refused.
+    :param via: ``"called"`` (REDUCE), ``"instantiated"`` (NEWOBJ), or both.
+    :param grows: ``"list"`` or ``"dict"`` where APPENDS or SETITEMS may fill the result.
+    :param args: argument positions, and the globals that may stand there as a mere name.
+    :param hashable: results may be dict keys and set members.
+    :param referable: the global itself may also be handed over as a value.
+    :param fields: of an operator's own class: attributes that BUILD may set.
+    """
+
+    name: str
+    role: str
+    make: str = ""
+    state: str = ""
+    via: tuple[str, ...] = ("called",)
+    grows: str = ""
+    args: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    hashable: bool = False
+    referable: bool = False
+    fields: frozenset[str] = frozenset()
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        module, _, qualname = self.name.partition(":")
+        try:
+            check_name(module, qualname, dotted=True, where="")
+        except PayloadError:
+            raise ConfigError(
+                f"{shown(self.name)} is not an exact module:qualname", rule="config.profile"
+            ) from None
+        if self.role in ("reference", "constant"):
+            object.__setattr__(self, "referable", True)
+        if self.role not in ROLES:
+            raise ConfigError(
+                f"the role of {shown(self.name)} must be one of {', '.join(ROLES)}",
+                rule="config.profile",
+            )
+
+    @property
+    def buildable(self) -> bool:
+        return bool(self.state or self.fields)
+
+    def merged(self, other: Entry) -> Entry:
+        """Return this entry, referable where *other* is: two profiles may list one class so."""
+        if self.role in ("reference", "constant") and other.role not in ("reference", "constant"):
+            return other.merged(self)
+        return replace(self, referable=self.referable or other.referable)
+
+    def resolve(self) -> Any:
+        """Import and return the listed global; only ever called for an entry, after judgment."""
+        module, _, qualname = self.name.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in qualname.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError):
+            raise PayloadError(
+                f"{self.name} is allowed but cannot be found here",
+                rule="pickle.unresolved",
+                fix="Install the package that has it, in the version that the sender uses.",
+            ) from None
+        return found
+
+
+class Profile:
+    """A named, immutable set of entries. Make one with :meth:`named` and :meth:`allowing`."""
+
+    __slots__ = ("_resolved", "entries", "name")
+
+    def __init__(self, name: str, entries: Iterable[Entry]) -> None:
+        self.name = name
+        self.entries: Mapping[str, Entry] = {entry.name: entry for entry in entries}
+        self._resolved: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name!r}, {len(self.entries)} globals)"
+
+    @classmethod
+    def of(cls, profile: str | Sequence[str] | Profile) -> Profile:
+        """Return *profile* itself, or what its name or names stand for."""
+        if isinstance(profile, Profile):
+            return profile
+        return _combined((profile,) if isinstance(profile, str) else tuple(profile))
+
+    @classmethod
+    def named(cls, *names: str) -> Profile:
+        """Return the profiles that ship with safeser under *names*, as one."""
+        return _combined(names)
+
+    def allowing(self, globals_: Mapping[str, str]) -> Profile:
+        """Return this profile with *globals_* (``module:qualname`` to role) added.
+
+        Names that are listed already stay as they were reviewed; at most they also become
+        referable. A ``class`` added like this may
+        be instantiated by its own constructor and built with plain state: the caller vouches for
+        its ``__new__``, ``__init__`` and ``__del__``, for any arguments at all.
+        """
+        entries = dict(self.entries)
+        for name, role in globals_.items():
+            added, known = _own_entry(name, role), entries.get(name)
+            entries[name] = known.merged(added) if known else added
+        return Profile(f"{self.name}+{len(globals_)} of policy", entries.values())
+
+    def get(self, name: str) -> Entry | None:
+        return self.entries.get(name)
+
+    def object_of(self, entry: Entry) -> Any:
+        """Return the live global of *entry*, looked up once and then kept."""
+        if entry.name not in self._resolved:
+            self._resolved[entry.name] = entry.resolve()
+        return self._resolved[entry.name]
+
+
+def _own_entry(name: str, role: str) -> Entry:
+    if role == "class":
+        return Entry(name, role, via=("called", "instantiated"), fields=frozenset({"*"}))
+    if role == "callable":
+        raise ConfigError(
+            f"{shown(name)} cannot be allowed as callable: calls need a reviewed function",
+            rule="config.profile",
+            fix="Allow it as reference, or as class.",
+        )
+    return Entry(name, role)
+
+
+@cache
+def _combined(names: tuple[str, ...]) -> Profile:
+    if not names:
+        raise ConfigError("no profile is named", rule="config.profile")
+    entries: dict[str, Entry] = {}
+    for name in names:
+        for entry in _shipped(name):
+            known = entries.get(entry.name)
+            entries[entry.name] = known.merged(entry) if known else entry
+    return Profile("+".join(names), entries.values())
+
+
+@cache
+def _shipped(name: str) -> tuple[Entry, ...]:
+    if name == "code":
+        raise ConfigError(
+            "profile code is not for restricted loads",
+            rule="config.profile",
+            fix="Granted code goes through load_code.",
+        )
+    if name not in DATA_PROFILES:
+        raise ConfigError(
+            f"there is no profile {shown(str(name))}",
+            rule="config.profile",
+            fix=f"Profiles are {', '.join(DATA_PROFILES)}.",
+        )
+    listed = resources.files("safeser.pickles").joinpath("listed", f"{name}.toml")
+    return tuple(_entries(tomllib.loads(listed.read_text("utf-8"))))
+
+
+def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
+    for name in document.get("references", ()):
+        yield Entry(name, "reference")
+    for name, fields in document.get("entry", {}).items():
+        unknown = set(fields) - _FIELDS
+        if unknown:
+            raise ConfigError(f"{name} has unknown fields {sorted(unknown)}", rule="config.profile")
+        yield Entry(
+            name,
+            fields["role"],
+            make=fields.get("make", ""),
+            state=fields.get("state", ""),
+            via=tuple(fields.get("via", ("called",))),
+            grows=fields.get("grows", ""),
+            args={int(at): frozenset(names) for at, names in fields.get("args", {}).items()},
+            hashable=fields.get("hashable", False),
+            fields=frozenset(fields.get("fields", ())),
+            why=fields.get("why", ""),
+        )

@@ -1,0 +1,139 @@
+"""What every reviewed function that makes objects may rely on: budgets, keys, drafts, the registry.
+
+The one rule: such a function takes arguments of exact plain types only, bounds them before it
+takes memory or time, and calls constructors, never setters of raw state.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from safeser.errors import PayloadError
+from safeser.values import Limits
+
+__all__ = ["Draft", "Site", "bad", "plain", "shim"]
+
+# Copies that calls make (bytearray of bytes, arrays of bytes) may take some times the input.
+_COPIES = 4
+_COPIES_FREE = 1 << 20
+# hash() of a tuple walks all of it each time and is recursive in C: nested tuples that double took
+# 12 s in 214 bytes, and 300,000 levels overflow the C stack.
+_KEY_COST = 10_000
+_KEY_DEPTH = 50
+# hash() of a number is its value modulo 2**61 - 1, so a peer can make a dict of one long chain.
+_COLLISIONS = 64
+# Hashing a Decimal of 4,300 digits or a path takes up to this many times as long as a small int.
+_SLOW_HASH = 16
+
+
+def bad(rule: str, message: str) -> PayloadError:
+    return PayloadError(message, rule=f"pickle.{rule}")
+
+
+class Draft:
+    """An object whose state is still to come; never a value."""
+
+    __slots__ = ("kind", "parts")
+
+    def __init__(self, kind: str, *parts: Any) -> None:
+        self.kind = kind
+        self.parts = parts
+
+
+class Site:
+    """Where one load happens: what it may still take, and what it may hash."""
+
+    def __init__(self, limits: Limits, *, given: int) -> None:
+        self.limits = limits
+        self._elements = limits.max_refs * 4
+        self._bytes = min(limits.max_bytes, given * _COPIES + _COPIES_FREE)
+        self._hashes: dict[int, Counter[int]] = {}
+        self.hashable: set[type] = set()
+
+    def charge(self, elements: int) -> None:
+        self._elements -= elements
+        if self._elements < 0:
+            raise bad("max-refs", "building the object takes more elements than allowed")
+
+    def charge_bytes(self, count: int) -> None:
+        self._bytes -= count
+        if self._bytes < 0 or count > self.limits.max_array:
+            raise bad("max-bytes", "building the object takes more bytes than allowed")
+
+    def frozen(self, members: Iterable[Any]) -> frozenset[Any]:
+        checked: set[Any] = set()
+        for member in members:
+            self.check_key(checked, member)
+            checked.add(member)
+        self._hashes.pop(id(checked), None)
+        return frozenset(checked)
+
+    def check_key(self, container: object, key: Any) -> None:
+        """Refuse a key or member that is not plain, costly to hash, or made to collide."""
+        kind = type(key)
+        if kind is str or kind is bytes:
+            return
+        self.charge(self._hash_cost(key) if kind in (tuple, frozenset) else self._is_atom(key))
+        seen = self._hashes.setdefault(id(container), Counter())
+        try:
+            value = hash(key)
+        except TypeError:
+            raise bad("unhashable", "a key or set member is not hashable") from None
+        seen[value] += 1
+        if seen[value] > _COLLISIONS and key not in container:  # type: ignore[operator]  # a dict or set
+            raise bad("collisions", "too many keys share one hash")
+
+    def _is_atom(self, key: Any) -> int:
+        kind = type(key)
+        if kind not in _ATOMS and kind not in self.hashable:
+            raise bad("unhashable", "a key or set member is not a plain, hashable value")
+        if kind is int:
+            return 1 + int(key.bit_length() >> 9)
+        return _SLOW_HASH if kind in self.hashable else 1
+
+    def _hash_cost(self, key: Any) -> int:
+        cost, level = 0, [key]
+        for _ in range(_KEY_DEPTH):
+            below: list[Any] = []
+            for part in level:
+                if type(part) is tuple or type(part) is frozenset:
+                    below.extend(part)
+                else:
+                    self._is_atom(part)
+                if len(below) > _KEY_COST:
+                    raise bad("key-cost", "a key is too costly to hash")
+            cost += len(level)
+            if not below:
+                return cost
+            level = below
+        raise bad("key-cost", "a key nests too deep")
+
+
+_ATOMS = frozenset(
+    (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
+)
+
+
+def plain(value: Any, *kinds: type) -> Any:
+    """Return *value* if its type is exactly one of *kinds*; subclasses carry code."""
+    if type(value) not in kinds:
+        raise bad("arguments", "an argument is not of the type it must have")
+    return value
+
+
+_ROOMS = {
+    "plain": "safeser.pickles.shims_plain",
+    "numpy": "safeser.pickles.shims_numpy",
+}
+
+
+@cache
+def shim(name: str) -> Callable[..., Any]:
+    """Return the reviewed function that an entry names, as ``room.function``."""
+    room, _, function = name.partition(".")
+    registry: dict[str, Callable[..., Any]] = importlib.import_module(_ROOMS[room]).SHIMS
+    return registry[function]

@@ -1,0 +1,256 @@
+"""Reviewed functions for NumPy's arrays, scalars and dtypes.
+
+The one rule: NumPy's own reconstruct and setstate functions never see a peer's state. A forged
+dtype flag or an object dtype over raw bytes turns those bytes into object pointers, so a dtype is
+made anew from its parts and must reduce to exactly the state that was sent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from safeser.pickles.nodes import GlobalRef
+from safeser.pickles.shims import Draft, Site, bad, plain
+
+__all__ = ["SHIMS"]
+
+_CODE = re.compile(
+    r"(?:b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SUV][0-9]{1,9}|O8?|[Mm]8)\Z"
+)
+_ORDERS = ("<", ">", "|", "=")
+_UNIT = re.compile(rb"(?:generic|Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\Z")
+_MAX_FIELDS = 10_000
+_MAX_DIMS = 64
+_MAX_CODE_POINT = 0x10FFFF
+_INT32 = 1 << 31
+_INT63 = 1 << 63
+
+
+# -- dtypes ------------------------------------------------------------------------------------
+
+
+def _dtype(_: Site, __: str, code: Any, align: Any, copy: Any) -> Draft:
+    # copy=True everywhere: without it the state would be set on the dtype all arrays share.
+    if align is not False or copy is not True or not _CODE.match(plain(code, str)):
+        raise bad("dtype", "a dtype is not one that NumPy pickles")
+    return Draft("dtype", code)
+
+
+def _dtype_state(site: Site, draft: Any, state: Any) -> np.dtype[Any]:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "a dtype is built twice")
+    (code,) = draft.parts
+    if len(plain(state, tuple)) not in (8, 9):
+        raise bad("dtype", "the state of a dtype has another form")
+    made = _dtype_from(site, code, state)
+    if made.itemsize > site.limits.max_array:
+        raise bad("max-array", "an element is larger than allowed")
+    _check_leaves(site, made)
+    # Byte order, sizes, alignment, flags, offsets: all of it is either ours or not accepted.
+    if not _same(made.__reduce__()[2], state):
+        raise bad("dtype", "the state of a dtype contradicts itself")
+    return made
+
+
+def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
+    order, subarray, names, fields = state[1], state[2], state[3], state[4]
+    if plain(order, str) not in _ORDERS:
+        raise bad("dtype", "the byte order of a dtype is none")
+    if subarray is not None:
+        base, shape = plain(subarray, tuple)
+        _count(site, _shape(shape), _sound_dtype(base).itemsize)
+        return np.dtype((base, shape))
+    if names is not None:
+        return _structured(site, state, plain(names, tuple), plain(fields, dict))
+    if code in ("M8", "m8"):
+        metadata, (unit, *numbers) = state[8]
+        one, two, three = (plain(number, int) for number in numbers)
+        known = _UNIT.match(plain(unit, bytes)) and 0 < one < _INT32 and (two, three) == (1, 1)
+        if metadata or not known:
+            raise bad("dtype", "the unit of a datetime dtype is not one of NumPy's")
+        text = code if unit == b"generic" else f"{code}[{one}{unit.decode()}]"
+        return np.dtype(text).newbyteorder(order)
+    return np.dtype(code).newbyteorder(order)
+
+
+def _structured(
+    site: Site, state: tuple[Any, ...], names: tuple[Any, ...], fields: dict[Any, Any]
+) -> np.dtype[Any]:
+    site.charge(len(names))
+    if len(names) > _MAX_FIELDS:
+        raise bad("dtype", "a dtype has too many fields")
+    formats, offsets, titles = [], [], []
+    for name in names:
+        base, offset, *title = fields[plain(name, str)]
+        formats.append(_sound_dtype(base))
+        offsets.append(plain(offset, int))
+        titles.append(plain(title[0], str) if title else None)
+    spec: dict[str, Any] = {"names": list(names), "formats": formats, "offsets": offsets}
+    if any(titles):
+        spec["titles"] = titles
+    spec["itemsize"] = plain(state[5], int)
+    # NPY_ALIGNED_STRUCT; the comparison afterwards refuses it where it isn't true.
+    aligned = bool(plain(state[7], int) & 0x80)
+    make: Any = np.dtype  # typeshed wants a literal
+    return make(spec, align=aligned)  # type: ignore[no-any-return]  # it makes a dtype
+
+
+def _sound_dtype(value: Any) -> np.dtype[Any]:
+    if not isinstance(value, np.dtype):
+        raise bad("dtype", "a part of a dtype is not a dtype")
+    return value
+
+
+def _same(ours: Any, sent: Any) -> bool:
+    """Compare states whose numbers, names and types must match exactly (True is not 1 here)."""
+    if isinstance(ours, np.dtype):
+        same = isinstance(sent, np.dtype) and ours == sent
+        return same and (ours.flags, ours.alignment) == (sent.flags, sent.alignment)
+    # The unit's metadata is {} or None, by NumPy's version.
+    if type(ours) is not type(sent):
+        return not ours and not sent and {type(ours), type(sent)} == {dict, type(None)}
+    if isinstance(ours, tuple | list):
+        return len(ours) == len(sent) and all(map(_same, ours, sent))
+    if isinstance(ours, dict):
+        return ours.keys() == sent.keys() and all(_same(ours[key], sent[key]) for key in ours)
+    return bool(ours == sent)
+
+
+def _check_leaves(site: Site, dtype: np.dtype[Any]) -> None:
+    """Refuse dtypes whose nested fields double: comparing or printing them never ends."""
+    pending, seen = [dtype], 0
+    while pending:
+        part = pending.pop()
+        seen += 1
+        if seen > _MAX_FIELDS:
+            raise bad("dtype", "a dtype has too many fields")
+        base = part.subdtype
+        if base is not None:
+            pending.append(base[0])
+        elif part.fields is not None:
+            pending.extend(field[0] for field in part.fields.values())
+    site.charge(seen)
+
+
+# -- arrays ------------------------------------------------------------------------------------
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if len(plain(value, tuple)) > _MAX_DIMS:
+        raise bad("shape", "an array has too many dimensions")
+    if any(not 0 <= plain(size, int) < _INT63 for size in value):
+        raise bad("shape", "an array has an impossible size")
+    return value  # type: ignore[no-any-return]  # plain() proved it a tuple
+
+
+def _count(site: Site, shape: tuple[int, ...], itemsize: int) -> int:
+    """Return the number of elements; the sizes that are not zero bound it too, as NumPy does."""
+    bound = math.prod(size for size in shape if size) * max(itemsize, 1)
+    if bound > site.limits.max_array:
+        raise bad("max-array", "an array is larger than allowed")
+    return math.prod(shape)
+
+
+def _from_bytes(
+    site: Site, raw: Any, dtype: Any, shape: tuple[int, ...], order: Any
+) -> np.ndarray[Any, Any]:
+    """Return a view on *raw*; the array is as writable as the buffer is."""
+    if _sound_dtype(dtype).hasobject:
+        raise bad("object-dtype", "bytes are never read as objects")
+    view = memoryview(plain(raw, bytes, bytearray, memoryview))
+    count = _count(site, shape, dtype.itemsize)
+    if not view.contiguous or view.nbytes != count * dtype.itemsize:
+        raise bad("shape", "an array's bytes are not as many as its shape says")
+    if count and not dtype.itemsize:
+        # np.empty would widen the element and take memory that no byte stands for.
+        raise bad("shape", "an array has elements without bytes")
+    if not view.nbytes:
+        return np.empty(shape, dtype, order)
+    made = np.frombuffer(view.cast("B"), dtype=dtype)
+    _check_values(made)
+    return made.reshape(shape, order=order)
+
+
+def _check_values(made: np.ndarray[Any, Any]) -> None:
+    """Refuse elements that NumPy trusts to be sound: booleans but 0 and 1, code points too high."""
+    pending = [made]
+    while pending:
+        part = pending.pop()
+        dtype = part.dtype
+        if dtype.names is not None:
+            pending.extend(part[name] for name in dtype.names)
+        elif dtype.kind == "b" and part.size and part.view("u1").max() > 1:
+            raise bad("values", "a boolean array holds other bytes than 0 and 1")
+        elif dtype.kind == "U" and part.size and dtype.itemsize:
+            points = np.ascontiguousarray(part).reshape(-1).view(dtype.byteorder + "u4")
+            if points.max() > _MAX_CODE_POINT:
+                raise bad("values", "a text array holds what is no character")
+
+
+def _frombuffer(  # noqa: PLR0917 - the arguments are those of the pickle
+    site: Site, _: str, raw: Any, dtype: Any, shape: Any, order: Any, axes: Any = None
+) -> np.ndarray[Any, Any]:
+    if order == "K" and axes is not None:
+        # A transposed array: laid out in C order along its own axes, then turned.
+        if sorted(plain(axis, int) for axis in plain(axes, tuple)) != [*range(len(_shape(shape)))]:
+            raise bad("shape", "the axes of an array are no permutation")
+        return _from_bytes(site, raw, dtype, shape, "C").transpose(axes)
+    if order not in ("C", "F") or axes is not None:
+        raise bad("shape", "the order of an array is neither C nor F")
+    return _from_bytes(site, raw, dtype, _shape(shape), order)
+
+
+def _scalar(site: Site, _: str, dtype: Any, raw: Any) -> Any:
+    site.charge_bytes(len(plain(raw, bytes)))
+    if not _sound_dtype(dtype).itemsize:
+        return np.zeros((), dtype)[()]
+    return _from_bytes(site, raw, dtype, (1,), "C").copy()[0]
+
+
+def _reconstruct(_: Site, __: str, kind: Any, shape: Any, code: Any) -> Draft:
+    if type(kind) is not GlobalRef or shape != (0,) or code not in (b"b", "b"):
+        raise bad("shape", "an array is begun in another way than NumPy does")
+    return Draft("array")
+
+
+def _array_state(site: Site, draft: Any, state: Any) -> np.ndarray[Any, Any]:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "an array is built twice")
+    version, shape, dtype, fortran, content = plain(state, tuple)
+    if version != 1 or plain(fortran, bool, int) not in (0, 1):
+        raise bad("shape", "the state of an array has another form")
+    order: Any = "F" if fortran else "C"
+    if _sound_dtype(dtype).hasobject:
+        return _object_array(site, _shape(shape), dtype, content, order)
+    site.charge_bytes(len(plain(content, bytes)))
+    return _from_bytes(site, content, dtype, _shape(shape), order).copy(order=order)
+
+
+def _object_array(
+    site: Site, shape: tuple[int, ...], dtype: Any, content: Any, order: Any
+) -> np.ndarray[Any, Any]:
+    """Make an object array from a list of objects that were judged and built like all others."""
+    if dtype != np.dtype(object):
+        raise bad("object-dtype", "objects inside a structured dtype are not accepted")
+    if len(plain(content, list)) != _count(site, shape, dtype.itemsize):
+        raise bad("shape", "an array has not as many objects as its shape says")
+    site.charge(len(content))
+    flat = np.empty(len(content), dtype)
+    for at, item in enumerate(content):
+        flat[at] = item
+    return flat.reshape(shape, order=order)
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "array_state": _array_state,
+    "dtype": _dtype,
+    "dtype_state": _dtype_state,
+    "frombuffer": _frombuffer,
+    "reconstruct": _reconstruct,
+    "scalar": _scalar,
+}

@@ -1,0 +1,82 @@
+"""The only file that imports pickle and cloudpickle: writing pickles, and loading granted code.
+
+The one rule: :func:`load_code` is the one place where bytes meet a real unpickler, and only bytes
+of a sender who is granted code may come here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+
+from safeser.errors import PayloadError
+
+__all__ = ["dumps", "load_code"]
+
+_PROTOCOL = 5
+
+
+def dumps(
+    obj: Any,
+    *,
+    buffer_callback: Callable[[Any], object] | None = None,
+    code: bool = False,
+) -> bytes:
+    """Return *obj* as a pickle of protocol 5, or raise :class:`PayloadError`.
+
+    :param buffer_callback: called with each out-of-band ``pickle.PickleBuffer``, in order, once
+        the pickle is complete.
+    :param code: fall back to cloudpickle, which writes functions and classes by value, for what
+        plain pickle can't write and what it could only name inside ``__main__`` or a module that
+        is registered for pickling by value. Only a receiver who grants this sender code loads it.
+    """
+    buffers: list[Any] = []
+    try:
+        written = _dump(pickle.dumps, obj, buffers, out_of_band=buffer_callback is not None)
+        by_value = code and (b"__main__" in written or _registered_by_value(obj))
+    except Exception as error:  # reducers are the object's own code and may raise anything
+        if not code:
+            raise PayloadError(
+                f"an object of type {type(obj).__qualname__} cannot be pickled by reference",
+                rule="pickle.unwritable",
+                fix="Functions and classes made in a script or notebook need family cloudpickle.",
+            ) from error
+        by_value = True
+    if by_value:
+        try:
+            written = _dump(
+                cloudpickle.dumps, obj, buffers, out_of_band=buffer_callback is not None
+            )
+        except Exception as error:  # as above
+            raise PayloadError(
+                f"an object of type {type(obj).__qualname__} cannot be pickled",
+                rule="pickle.unwritable",
+            ) from error
+    if buffer_callback is not None:
+        for buffer in buffers:
+            buffer_callback(buffer)
+    return written
+
+
+def _dump(dump: Callable[..., bytes], obj: Any, buffers: list[Any], *, out_of_band: bool) -> bytes:
+    buffers.clear()
+    return dump(obj, protocol=_PROTOCOL, buffer_callback=buffers.append if out_of_band else None)
+
+
+def _registered_by_value(obj: Any) -> bool:
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    return bool(by_value) and getattr(inspect.getmodule(obj), "__name__", None) in by_value
+
+
+def load_code(data: bytes, *, buffers: Sequence[Any] = ()) -> Any:
+    """Unpickle *data* with CPython's own unpickler. **This runs whatever the sender wrote.**
+
+    There are no limits and no profile, and nothing is left of any other check once it starts: the
+    sender can act as this process. Call it only for a payload whose sender policy grants code, on
+    exactly the bytes that were decided and recorded. It raises whatever loading raises.
+    """
+    return pickle.loads(data, buffers=buffers)  # noqa: S301 - granted code, see above
