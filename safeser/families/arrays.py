@@ -51,6 +51,9 @@ def _array_parts(x: Array, writeable: bool) -> Parts:
     x = np.ascontiguousarray(x)
     if x.nbytes == 0:
         return Parts(meta, [b""])
+    if x.dtype.kind == "b" and x.view(np.uint8).max() > 1:
+        # Flags that were never set may hold any byte; receivers take none but 0 and 1.
+        x = x.view(np.uint8) != 0
     return Parts(meta, [memoryview(x.reshape(-1).view(np.uint8))])
 
 

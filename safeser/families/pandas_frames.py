@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 
 from safeser.families import pandas_arrays
-from safeser.families.pandas_arrays import Column
+from safeser.families.pandas_arrays import column
 from safeser.families.pandas_scalars import check_freq, describe_freq, offset
 from safeser.families.plain import label
 from safeser.families.registry import Parts, Typed, registry
@@ -40,7 +40,8 @@ def _encode_frame(x: Any, limits: Limits) -> Parts:
         (".attrs", x.attrs),
     ]
     for position, name in enumerate(x.columns):
-        children.append((f" (column {label(name)})", Column(x.iloc[:, position].array)))
+        where = f" (column {label(name)})"
+        children.append((where, column(x.iloc[:, position].array, where=where)))
     return Parts({"unique": not x.flags.allows_duplicate_labels}, (), children)
 
 
@@ -81,11 +82,12 @@ def _same(right: bool) -> None:
 
 
 def _encode_series(x: Any, limits: Limits) -> Parts:
+    where = f" (column {label(x.name)})"
     children = [
         (".index", x.index),
         (".name", x.name),
         (".attrs", x.attrs),
-        (f" (column {label(x.name)})", Column(x.array)),
+        (where, column(x.array, where=where)),
     ]
     return Parts({"unique": not x.flags.allows_duplicate_labels}, (), children)
 
@@ -133,7 +135,7 @@ def _decode_range(node: Node, values: list[Any]) -> Any:
 def _encode_index(x: Any, limits: Limits) -> Parts:
     freq = getattr(x, "freq", None) if isinstance(x, (pd.DatetimeIndex, pd.TimedeltaIndex)) else None
     meta = {"kind": type(x).__name__, "freq": describe_freq(freq)}
-    return Parts(meta, (), [(".name", x.name), (" (values)", Column(x.array))])
+    return Parts(meta, (), [(".name", x.name), (".values", column(x.array, where=".values"))])
 
 
 _KINDS = (

@@ -121,7 +121,8 @@ class _Sender:
             try:
                 return _WAYS[family](self, x, depth, families)
             except Unencodable as error:
-                if failure is None or len(error.path) > len(failure.path) or not failure.reason:
+                rank = (len(error.path), bool(error.reason))
+                if failure is None or rank > (len(failure.path), bool(failure.reason)):
                     failure = error
         raise failure or Unencodable(x)
 
