@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
 import json
+import struct
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from safeser.envelope import (
     PREAMBLE,
@@ -153,8 +156,32 @@ def test_invalid_claims(case):
     assert caught.value.rule == "envelope.claims"
 
 
-def test_split_keys_are_inputs_only():
+def test_keys_from_the_document_alone():
+    session_id = bytes.fromhex(VECTORS["handshake"]["session id"])
     for direction, half in zip(DIRECTIONS, VECTORS["handshake"]["split"], strict=True):
         made = VECTORS["keys"][direction]
         assert set(made) == {"HMAC-SHA256", "AES-256-GMAC"}
-        assert len({half, *made.values()}) == 3
+        for purpose, key in made.items():
+            info = f"safeser envelope 1 {direction} {purpose}".encode() + session_id + b"\1"
+            assert hmac.digest(bytes.fromhex(half), info, "sha256").hex() == key
+
+
+@cases("messages")
+def test_tags_from_the_document_alone(case):
+    keys = {name: bytes.fromhex(key) for name, key in VECTORS["keys"][case["direction"]].items()}
+    start = bytes.fromhex(case["start"])
+    nonce = start[8:16][::-1]
+    elements = [start[:32], bytes.fromhex(case["header"])]
+    for index, one in enumerate(case["frames"]):
+        body = bytes.fromhex(one["hex"]) * one.get("times", 1)
+        size, mode = struct.pack("<Q", len(body)), b"\0"
+        if len(body) >= 4096:
+            gcm = modes.GCM(nonce + struct.pack(">I", index))
+            gmac = Cipher(algorithms.AES256(keys["AES-256-GMAC"]), gcm).encryptor()
+            gmac.authenticate_additional_data(body)
+            gmac.finalize()
+            body, mode = gmac.tag, b"\1"
+        elements.append(size + mode + body)
+    encoded = struct.pack("<Q", len(elements))
+    encoded += b"".join(struct.pack("<Q", len(one)) + one for one in elements)
+    assert hmac.digest(keys["HMAC-SHA256"], encoded, "sha256").hex() == case["tag"]
