@@ -1,0 +1,122 @@
+"""The keyed chain, as pure functions: what makes a record depend on every record before it.
+
+The one rule: mac_i = HMAC-SHA256(K_file, PAE(mac_i-1, i, record_i)). Without the key no record can
+be made, changed, moved or taken out of the middle; the head says where the end was.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import struct
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from safeser.audit.key import AuditKey
+from safeser.errors import AuditError
+
+__all__ = ["ZERO", "Head", "Keys", "file_keys", "index_keys", "pae", "step"]
+
+#: What stands for the MAC before the first record; the key is the file's own, so no two collide.
+ZERO = bytes(32)
+
+_STEP = struct.Struct("<QQ32sQQQ")
+_HEAD = re.compile(
+    rb'\{"count":"([0-9]{16})","file":"([0-9a-f]{32})","mac":"([0-9a-f]{64})",'
+    rb'"size":"([0-9]{16})","tag":"([0-9a-f]{64})"\}\n\Z'
+)
+
+
+def pae(*parts: bytes) -> bytes:
+    """Return the pre-authentication encoding of *parts*: a count, then each length and its bytes.
+
+    The construction of PASETO and DSSE, with 64-bit little-endian numbers.
+    """
+    return struct.pack("<Q", len(parts)) + b"".join(
+        struct.pack("<Q", len(part)) + part for part in parts
+    )
+
+
+def step(key: bytes, previous: bytes, sequence: int, body: bytes) -> bytes:
+    """Return the MAC of one record. The packed prefix is PAE(previous, sequence, body) exactly."""
+    prefix = _STEP.pack(3, 32, previous, 8, sequence, len(body))
+    return hmac.digest(key, prefix + body, "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one file: one for its chain, one for its head."""
+
+    chain: bytes = field(repr=False)
+    head: bytes = field(repr=False)
+
+
+def file_keys(key: AuditKey, *, directory: str, file: str) -> Keys:
+    """Return the keys of the log file *file* of the directory whose id is *directory*.
+
+    Both ids are in the derivation, so a file that is copied into another directory of the same
+    owner, or takes the place of another file, does not verify there.
+    """
+    return Keys(
+        _derive(key, b"file chain", directory, file), _derive(key, b"file head", directory, file)
+    )
+
+
+def index_keys(key: AuditKey, *, directory: str) -> Keys:
+    """Return the keys of a directory's index."""
+    return Keys(_derive(key, b"index chain", directory), _derive(key, b"index head", directory))
+
+
+def _derive(key: AuditKey, purpose: bytes, *ids: str) -> bytes:
+    info = pae(b"safeser audit v1", purpose, *(each.encode("ascii") for each in ids))
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key.secret)
+
+
+def encode_head(key: bytes, file: str, count: int, mac: bytes, size: int) -> bytes:
+    """Return the bytes of a head; the fields are those of :class:`Head`."""
+    body = (
+        f'{{"count":"{count:016d}","file":"{file}","mac":"{mac.hex()}","size":"{size:016d}","tag":"'
+    ).encode("ascii")
+    return b'%b%b"}\n' % (body, hmac.digest(key, body, "sha256").hex().encode("ascii"))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a chained file ended when the head was last written.
+
+    :param file: id of the file.
+    :param count: records in it.
+    :param mac: MAC of the last of them.
+    :param size: bytes up to its end.
+    """
+
+    file: str
+    count: int
+    mac: bytes
+    size: int
+
+    def encode(self, key: bytes) -> bytes:
+        """Return the head's fixed number of bytes, so that one write in place replaces it."""
+        return encode_head(key, self.file, self.count, self.mac, self.size)
+
+    @staticmethod
+    def decode(data: bytes, key: bytes) -> Head:
+        """Return the head that *data* holds if its tag is right, else raise :class:`AuditError`."""
+        found = _HEAD.match(data)
+        if found is None:
+            raise AuditError("this is not a head of an audit file", rule="audit.head")
+        head = Head(
+            found[2].decode("ascii"),
+            int(found[1]),
+            bytes.fromhex(found[3].decode("ascii")),
+            int(found[4]),
+        )
+        if not hmac.compare_digest(head.encode(key), data):
+            raise AuditError("the head of an audit file does not verify", rule="audit.head")
+        return head
+
+
+#: Bytes of every head.
+HEAD_SIZE = len(Head("0" * 32, 0, ZERO, 0).encode(ZERO))

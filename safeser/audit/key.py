@@ -1,0 +1,114 @@
+"""The key of an audit log: who holds it can write a log that verifies.
+
+The one rule: it is read from a private file and goes nowhere else, not into a repr, a pickle, an
+error or a command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+from safeser.errors import ConfigError
+
+__all__ = ["AuditKey", "KeySource"]
+
+_LINE = re.compile(rb"safeser-audit-key-v1 ([0-9a-f]{64})\n\Z")
+_FILE_SIZE = len("safeser-audit-key-v1 ") + 64 + 1
+
+
+class AuditKey:
+    """32 secret bytes from which the keys of every file of a log are derived."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        if not isinstance(secret, bytes) or len(secret) != 32:
+            raise ConfigError("an audit key has exactly 32 bytes", rule="config.audit-key")
+        self._secret = secret
+
+    @property
+    def secret(self) -> bytes:
+        """The bytes themselves, for derivation only."""
+        return self._secret
+
+    @classmethod
+    def new(cls) -> AuditKey:
+        """Return a fresh random key."""
+        return cls(secrets.token_bytes(32))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> AuditKey:
+        """Return the key in the file *path*.
+
+        :raises ConfigError: unless it is a regular file of this user that nobody else can read,
+            holding exactly what :meth:`save` wrote.
+        """
+        # Symbolic links are refused and FIFOs do not block: what is checked is what is read.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            handle = os.open(path, flags)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise _refused(path, f"cannot be opened ({reason})") from None
+        try:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise _refused(path, "is not a regular file")
+            if found.st_uid != os.geteuid():
+                raise _refused(path, "belongs to another user")
+            if found.st_mode & 0o077:
+                raise _refused(path, "can be read or changed by others", fix="Run chmod 600 on it.")
+            data = os.read(handle, _FILE_SIZE + 1)
+        finally:
+            os.close(handle)
+        line = _LINE.match(data)
+        if line is None:
+            raise _refused(path, "does not hold an audit key")
+        return cls(bytes.fromhex(line[1].decode("ascii")))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the key into the new file *path*, readable by its owner only.
+
+        :raises ConfigError: if the file exists or cannot be written; a key is never overwritten,
+            since the logs made with it could no longer be verified.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(b"safeser-audit-key-v1 %b\n" % self._secret.hex().encode("ascii"))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise _refused(path, f"cannot be written ({reason})") from None
+
+    def __repr__(self) -> str:
+        return "AuditKey(...)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an audit key is not pickled; pass the path of its file")
+
+
+#: What stands for a key in calls: the key, its 32 bytes, or the path of its file.
+KeySource: TypeAlias = AuditKey | bytes | str | os.PathLike[str]
+
+
+def resolve(source: KeySource) -> AuditKey:
+    """Return the key that *source* is or names."""
+    if isinstance(source, AuditKey):
+        return source
+    if isinstance(source, bytes):
+        return AuditKey(source)
+    return AuditKey.load(source)
+
+
+def _refused(path: str | os.PathLike[str], why: str, *, fix: str = "") -> ConfigError:
+    return ConfigError(
+        f"the audit key file {why}", rule="config.audit-key", where=str(Path(path)), fix=fix
+    )

@@ -1,0 +1,98 @@
+"""Reads records for a person: the tail of a file that grows, or the records that match.
+
+The one rule: reading is not verifying. What comes from here is what the files say; only
+:func:`safeser.audit.verify` says whether it is true.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from safeser.audit.files import Directory
+from safeser.audit.record import MAX_LINE, Record, parse, printable
+from safeser.audit.report import moment, shown
+from safeser.errors import AuditError
+
+__all__ = ["read", "render"]
+
+_CHUNK = 64 << 10
+
+
+def read(
+    path: str | os.PathLike[str], *, wait: Callable[[], bool] = lambda: False
+) -> Iterator[Record]:
+    """Yield the records of one file, or of every log file of a directory, in order of their names.
+
+    A last line that is not whole yet is left alone.
+
+    :param wait: called at the end of a single file; if it returns True, reading goes on with what
+        was written meanwhile.
+    :raises AuditError: if the file cannot be read, or holds a line that is not a record.
+    """
+    path = os.fspath(path)
+    single = not os.path.isdir(path)
+    folder, name = os.path.split(path) if single else (path, "")
+    directory = Directory(folder or ".", create=False)
+    try:
+        if single:
+            yield from _read_file(directory, name, wait)
+            return
+        for each in sorted(os.listdir(directory.handle)):
+            if each.endswith(".log"):
+                yield from _read_file(directory, each, lambda: False)
+    finally:
+        directory.close()
+
+
+def _read_file(directory: Directory, name: str, wait: Callable[[], bool]) -> Iterator[Record]:
+    handle = directory.open(name)
+    if handle is None:
+        raise AuditError("there is no such file", rule="audit.file", where=shown(name))
+    buffer = b""
+    number = 0
+    try:
+        while True:
+            chunk = os.read(handle, _CHUNK)
+            if not chunk and not wait():
+                return
+            *whole, buffer = (buffer + chunk).split(b"\n")
+            if len(buffer) > MAX_LINE:
+                raise _not_a_record(name, number + len(whole) + 1)
+            for raw in whole:
+                number += 1
+                try:
+                    record = parse(raw)
+                except AuditError:
+                    raise _not_a_record(name, number) from None
+                yield record
+    finally:
+        os.close(handle)
+
+
+def _not_a_record(name: str, number: int) -> AuditError:
+    return AuditError(
+        "a line of the log is not a record",
+        rule="audit.record",
+        where=f"{shown(name)}, line {number}",
+        fix="Run safeser audit verify.",
+    )
+
+
+def render(record: Record) -> str:
+    """Return one record as one line of printable ASCII; what peers wrote cannot move a cursor."""
+    when = moment(record.time)
+    time = "-" if when is None else when.isoformat(timespec="milliseconds")
+    shown_fields = " ".join(
+        f"{printable(name, 32)}={_value(value)}" for name, value in sorted(record.fields.items())
+    )
+    return f"{time} {record.sequence} {printable(record.type, 32)} {shown_fields}".rstrip()
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        text = printable(value)
+        return text if text and " " not in text and "=" not in text else f'"{text}"'
+    if isinstance(value, list):
+        return "[" + ",".join(_value(each) for each in value) + "]"
+    return "-" if value is None else str(value).lower()

@@ -1,0 +1,229 @@
+"""The values of the audit log and their one encoding: a JSON object a line, bounded, ASCII.
+
+The one rule: whatever a peer makes us log stays one line, below a fixed size, without a byte that a
+terminal or another reader would act on. Payload bytes have no field to stand in.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeAlias
+
+from safeser.errors import AuditError
+
+__all__ = ["MAX_LINE", "Field", "Record", "clean", "encode", "label", "line", "parse", "printable"]
+
+#: What a field of an event may hold.
+Field: TypeAlias = str | int | bool | Sequence[str] | None
+
+# A peer chooses the text of some fields (operation, where, globals), so each bound is one on what
+# a peer can make us write. The longest real names in Dask traffic are below 120 characters.
+MAX_FIELDS = 32
+MAX_TEXT = 256  # characters of one string
+MAX_ITEMS = 64  # strings of one list
+MAX_CHARS = 4_096  # characters of all strings of one record; 12 bytes each when escaped
+MAX_INT = (1 << 53) - 1  # what every JSON reader still holds exactly
+MAX_BODY = 64 << 10  # bytes of one encoded record
+
+_PREFIX = b'{"mac":"'
+_MIDDLE = b'","record":'
+_SUFFIX = b"}"
+_BODY_AT = len(_PREFIX) + 64 + len(_MIDDLE)
+
+#: Bytes of the longest line, its newline left out.
+MAX_LINE = _BODY_AT + MAX_BODY + len(_SUFFIX)
+
+#: Fields that the log itself writes into every record.
+RESERVED = frozenset({"policy", "seq", "time", "type"})
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
+# Lower case only: an upper-case digit would be a changed byte that still decodes to the same MAC.
+_HEX_MAC = re.compile(rb"[0-9a-f]{64}\Z")
+_UNPRINTABLE = re.compile(r"[^ -~]")
+_encode = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as it stands in a file. Reading one does not verify it.
+
+    :param sequence: position in its file; the genesis record is 0.
+    :param time: microseconds since 1970, UTC.
+    :param type: ``"event"``, ``"counts"``, ``"suppressed"``, ``"genesis"``, ``"close"`` and so on.
+    :param fields: everything else.
+    """
+
+    sequence: int
+    time: int
+    type: str
+    fields: Mapping[str, object]
+    mac: bytes = field(repr=False)
+
+    def text(self, name: str) -> str:
+        """Return the field *name* if it is a string, else the empty string."""
+        value = self.fields.get(name)
+        return value if isinstance(value, str) else ""
+
+    def number(self, name: str) -> int:
+        """Return the field *name* if it is an integer, else -1."""
+        value = self.fields.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def printable(text: str, limit: int = 120) -> str:
+    """Return *text* as at most *limit* printable ASCII characters, for messages and terminals."""
+    shown = _UNPRINTABLE.sub("?", text[:limit])
+    return shown if len(text) <= limit else shown + "..."
+
+
+def label(text: object) -> str:
+    """Return *text* as a label of a count: at most 64 plain characters that JSON never escapes."""
+    shown = printable(text, 64) if isinstance(text, str) else "?"
+    return shown.replace("\\", "?").replace('"', "?")
+
+
+def clean(event: Mapping[str, Field]) -> dict[str, object]:
+    """Return a copy of *event* that is within every bound; long text is cut and says so.
+
+    :raises AuditError: if a name or the type of a value is not one that the log knows. Those come
+        from code, never from a peer, and a caller that gets this refuses the message.
+    """
+    if len(event) > MAX_FIELDS:
+        raise _refused(f"an event has at most {MAX_FIELDS} fields")
+    left = MAX_CHARS
+    fields: dict[str, object] = {}
+    for name, value in event.items():
+        if not _is_free_name(name):
+            raise _refused(
+                "a field's name must be a short lower-case word that the log leaves free"
+            )
+        if type(value) is str and len(value) <= MAX_TEXT and len(value) <= left:
+            fields[name] = value
+            left -= len(value)
+        elif value is None or value is True or value is False:
+            fields[name] = value
+        elif isinstance(value, str):
+            fields[name] = text = _cut(value, left)
+            left -= min(left, len(text))
+        elif isinstance(value, int):
+            number = int.__int__(value)
+            fields[name] = number if -MAX_INT <= number <= MAX_INT else "out of range"
+        elif isinstance(value, (list, tuple)):
+            fields[name], left = _cut_items(value, left)
+        else:
+            raise _refused("a field holds a string, an integer, a bool, None or a list of strings")
+    return fields
+
+
+@functools.lru_cache(maxsize=256)
+def _is_free_name(name: object) -> bool:
+    return type(name) is str and _NAME.match(name) is not None and name not in RESERVED
+
+
+def _cut(text: str, left: int) -> str:
+    text = str.__str__(text)  # a subclass could bring its own slicing or encoding
+    limit = min(MAX_TEXT, left)
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}[+{len(text) - limit}]"
+
+
+def _cut_items(items: Sequence[str], left: int) -> tuple[list[str], int]:
+    kept: list[str] = []
+    for item in items:
+        if not isinstance(item, str):
+            raise _refused("a list in an event holds strings only")
+        # Each item pays for its quotes and comma, or a list of empty strings would be free.
+        if len(kept) == MAX_ITEMS or left < 4:
+            kept.append(f"[+{len(items) - len(kept)} more]")
+            break
+        text = _cut(item, left - 4)
+        kept.append(text)
+        left -= min(left, len(text) + 4)
+    return kept, left
+
+
+def encode(fields: Mapping[str, object]) -> bytes:
+    """Return the canonical bytes of one record: sorted keys, no spaces, ASCII only."""
+    # json leaves DEL alone, the one control character inside ASCII that it does not escape.
+    body = _encode(fields).replace("\x7f", "\\u007f").encode("ascii")
+    if len(body) > MAX_BODY:
+        raise _refused("a record is larger than the log allows")
+    return body
+
+
+def line(mac: bytes, body: bytes) -> bytes:
+    """Return the line that stands in the file for one record."""
+    return b'{"mac":"%b","record":%b}\n' % (mac.hex().encode("ascii"), body)
+
+
+def split(raw: bytes) -> tuple[bytes, bytes] | None:
+    """Return the MAC and the record bytes of one line without its newline, or None."""
+    if not raw.startswith(_PREFIX) or not raw.endswith(_SUFFIX) or len(raw) > MAX_LINE:
+        return None
+    digits = raw[len(_PREFIX) : len(_PREFIX) + 64]
+    if not _HEX_MAC.match(digits) or raw[_BODY_AT - len(_MIDDLE) : _BODY_AT] != _MIDDLE:
+        return None
+    return bytes.fromhex(digits.decode("ascii")), raw[_BODY_AT : -len(_SUFFIX)]
+
+
+def begins_like_a_line(raw: bytes) -> bool:
+    """Return whether *raw* can be the start of a line that a kill cut short.
+
+    A loss of power may leave zeros where the rest would have been.
+    """
+    raw = raw.rstrip(b"\0")
+    if len(raw) > MAX_LINE or b"\n" in raw:
+        return False
+    digits = raw[len(_PREFIX) : len(_PREFIX) + 64]
+    middle = raw[_BODY_AT - len(_MIDDLE) : _BODY_AT]
+    return (
+        raw[: len(_PREFIX)] == _PREFIX[: len(raw)]
+        and re.match(rb"[0-9a-f]*\Z", digits) is not None
+        and middle == _MIDDLE[: len(middle)]
+    )
+
+
+def parse(raw: bytes) -> Record:
+    """Return the record of one line, without its newline. Any bytes give a record or AuditError."""
+    parts = split(raw)
+    if parts is None:
+        raise AuditError("a line is not a record", rule="audit.record")
+    mac, body = parts
+    try:
+        fields = json.loads(
+            body, object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float
+        )
+    except (ValueError, RecursionError):
+        raise AuditError("a line is not a record", rule="audit.record") from None
+    if not isinstance(fields, dict):
+        raise AuditError("a line is not a record", rule="audit.record")
+    sequence, time, kind = (fields.pop(name, None) for name in ("seq", "time", "type"))
+    if not (_is_count(sequence) and _is_count(time) and isinstance(kind, str)):
+        raise AuditError("a line is not a record", rule="audit.record")
+    return Record(sequence, time, kind, fields, mac)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_INT
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a name stands twice")
+    return fields
+
+
+def _no_float(_: str) -> NoReturn:
+    raise ValueError("the log has no floats")
+
+
+def _refused(why: str) -> AuditError:
+    return AuditError(f"this event cannot be recorded: {why}", rule="audit.event")

@@ -1,0 +1,160 @@
+"""What verification found: problems that name their place, and the heads to keep elsewhere.
+
+The one rule: whatever the files hold, what is printed from here is short, printable text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from safeser.audit.record import printable
+from safeser.errors import ConfigError
+
+__all__ = ["Expected", "Mark", "Problem", "Report"]
+
+_EXPECTED = re.compile(
+    r"safeser-audit-head-v1 ([0-9a-f]{32})((?: [0-9a-f]{32}=\d{1,16}:[0-9a-f]{64})*)"
+)
+_MAX_EXPECTED = 16 << 20  # some 140,000 open files; the text comes from the operator, not a peer
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not as the process left it.
+
+    :param file: name of the file in its directory.
+    :param line: line of the file, from 1; 0 where the file as a whole is meant.
+    :param sequence: number of the record, from 0; -1 where none is meant.
+    :param kind: short and stable, e.g. ``"changed record"``.
+    :param text: what was found and what it means.
+    """
+
+    file: str
+    line: int
+    sequence: int
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.kind}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A record that must be there: the one at *sequence* has the MAC *mac*.
+
+    :param kind: kind of the problem where it is another one.
+    :param source: who says so, for the text of the problem.
+    """
+
+    sequence: int
+    mac: bytes
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer of :func:`safeser.audit.verify`.
+
+    :param problems: what is wrong; empty means that nothing was found.
+    :param notes: what is worth knowing and not wrong, such as the traces of a kill.
+    :param files: log files that were read.
+    :param records: records that verified.
+    :param first: time of the earliest verified record.
+    :param last: time of the latest verified record.
+    :param head: text to keep on another machine and pass as ``expect=`` later.
+    """
+
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    files: int
+    records: int
+    first: datetime | None
+    last: datetime | None
+    head: str = field(repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no problem was found."""
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        raise TypeError("ask report.ok; a Report has no truth value")
+
+    def __str__(self) -> str:
+        found = f"{len(self.problems)} problems" if self.problems else "no problem"
+        lines = [f"{self.records} records in {self.files} files verified, {found} found"]
+        lines += [str(problem) for problem in self.problems]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The ends that a directory's chains had when its head was written down.
+
+    :param directory: id of the directory.
+    :param ends: id of a chain to the number of its last record and that record's MAC. The index
+        has the directory's id.
+    """
+
+    directory: str
+    ends: Mapping[str, tuple[int, bytes]]
+
+    @staticmethod
+    def parse(text: str) -> Expected:
+        """Return what :attr:`Report.head` says, or raise :class:`ConfigError`."""
+        found = _EXPECTED.fullmatch(text.strip()) if len(text) <= _MAX_EXPECTED else None
+        if found is None:
+            raise ConfigError(
+                "this is not the head of a log as verification prints it",
+                rule="config.audit-head",
+            )
+        ends: dict[str, tuple[int, bytes]] = {}
+        for entry in found[2].split():
+            chain, _, end = entry.partition("=")
+            sequence, _, mac = end.partition(":")
+            ends[chain] = (int(sequence), bytes.fromhex(mac))
+        return Expected(found[1], ends)
+
+    def encode(self) -> str:
+        """Return the one line that :meth:`parse` reads."""
+        ends = (f"{chain}={n}:{mac.hex()}" for chain, (n, mac) in sorted(self.ends.items()))
+        return " ".join(["safeser-audit-head-v1", self.directory, *ends])
+
+
+def moment(microseconds: int) -> datetime | None:
+    """Return a record's time, or None if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(microseconds / 1e6, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def shown(name: str) -> str:
+    """Return a file's name for a report; names are whatever somebody put into the directory."""
+    return printable(name, 160)
+
+
+def lines_text(first: int, last: int) -> str:
+    return f"line {first}" if first == last else f"lines {first} to {last}"
+
+
+def records_text(first: int, last: int) -> str:
+    return f"record {first}" if first == last else f"records {first} to {last}"
+
+
+def limited(problems: Iterable[Problem], limit: int) -> list[Problem]:
+    """Return at most *limit* of *problems*, the last of them saying how many there are."""
+    found = list(problems)
+    if len(found) <= limit:
+        return found
+    more = len(found) - limit + 1
+    last = found[limit - 1]
+    text = f"{more} more problems are not listed"
+    return [*found[: limit - 1], Problem(last.file, 0, -1, "more problems", text)]
