@@ -12,7 +12,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safeser.envelope import MAX_SECONDS, MAX_SESSION_BYTES, Sealed, Verified
@@ -45,6 +45,7 @@ def refused(world, session, data, *rules):
         assert after.value.rule == "envelope.ended"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=50), frames_strategy)
 def test_what_is_sealed_is_what_is_verified(world, header, frames):
     a, b = world.sessions()
@@ -58,6 +59,7 @@ def test_what_is_sealed_is_what_is_verified(world, header, frames):
     assert verified.sequence == 2
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=8), frames_strategy, st.data())
 def test_a_changed_bit_anywhere(world, header, frames, data):
     a, b = world.sessions()
@@ -114,6 +116,18 @@ def test_a_dropped_message(world):
     refused(world, b, world.sealed(a, b"next", []), "envelope.sequence")
 
 
+@pytest.mark.parametrize("sequence", [0, 1, 3, 2**64 - 1])
+def test_the_prelude_alone_shows_a_wrong_sequence(world, sequence):
+    # Before a reader takes memory for the rest.
+    a, b = world.sessions()
+    world.read(b, world.sealed(a, b"h", []))
+    start = a.seal(b"h", [])[0]
+    with pytest.raises(EnvelopeError) as caught:
+        b.prelude(start[:8] + struct.pack("<Q", sequence) + start[16:64])
+    assert caught.value.rule == "envelope.sequence"
+    assert b.ended
+
+
 def test_reordered_messages(world):
     a, b = world.sessions()
     first, second = world.sealed(a, b"1", []), world.sealed(a, b"2", [])
@@ -162,6 +176,7 @@ def test_bytes_moved_between_header_and_frames(world):
     refused(world, b, moved, "envelope.mac")
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=5), st.binary(min_size=20, max_size=20))
 def test_bytes_moved_between_frames(world, cuts, content):
     def cut(sizes):
@@ -182,6 +197,7 @@ def test_bytes_moved_between_frames(world, cuts, content):
         refused(world, b, data, "envelope.mac")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_give_an_error_or_wait(world, data):
     _, b = world.sessions()
@@ -189,6 +205,7 @@ def test_any_bytes_give_an_error_or_wait(world, data):
         world.read(b, data)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=64), st.binary(max_size=40))
 def test_any_bytes_after_a_good_start(world, prelude, table):
     a, b = world.sessions()
@@ -328,7 +345,7 @@ def test_a_session_ends_after_a_day(world):
 
 def test_a_session_ends_after_its_bytes(world):
     a, b = world.sessions()
-    a._sending.total = b._receiving.total = MAX_SESSION_BYTES - 66
+    a._sending.total = b._receiving.total = MAX_SESSION_BYTES - 65  # one message more
     world.read(b, world.sealed(a, b"h", []))
     wire = world.sealed(world.sessions()[0], b"", [])
     with pytest.raises(EnvelopeError, match="all that one session may"):
