@@ -185,7 +185,8 @@ class Session(KeepsSecrets):
         """Return the buffers to write, in order, for one message; big frames are not copied.
 
         A message that is too large is refused with :class:`EnvelopeError` and the session goes on,
-        since nothing was sent. Whatever this returns must be written before the next call's.
+        since nothing was sent. Whatever this returns must be written before the next call's, and a
+        frame that changes before it is written ends the session at the other side.
         """
         views = [flat(frame) for frame in frames]
         lengths = [len(view) for view in views]
