@@ -45,7 +45,7 @@ class AuditSink(Protocol):
     def record(self, event: Mapping[str, Any], /) -> None: ...
 
     def count(
-        self, *, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
     ) -> None: ...
 
 
@@ -127,12 +127,9 @@ class Link:
         self,
         context: Context,
         payloads: Sequence[Payload] = (),
-        *,
-        deserializers: Sequence[str] | None = None,
     ) -> Admitted:
         """Decide one message and all of its payloads, record it, and return what may be loaded.
 
-        :param deserializers: what the caller is willing to open; it narrows, never widens.
         :raises PolicyDenied: if the operation or any payload is refused. The refusal is recorded.
         :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
         """
@@ -146,7 +143,7 @@ class Link:
             self.refuse(context, decision.rule, decision.reason, fix=decision.fix)
         # 2. Every payload, before any of them is recorded as permitted.
         for payload in payloads:
-            self._decide(context, payload, deserializers)
+            self._decide(context, payload)
         grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
         # 3. The record, before the load.
         if payloads:
@@ -156,13 +153,19 @@ class Link:
             self._count(context, "permit", True)
         return Admitted(context, tuple(payloads), grant, _MADE_BY_ADMIT)
 
-    def _decide(
-        self, context: Context, payload: Payload, deserializers: Sequence[str] | None
-    ) -> None:
+    def _decide(self, context: Context, payload: Payload) -> None:
         author = None if payload.author == self.peer else payload.author
         decision = self.policy.decide(context, payload.family, author=author)
         if not decision.permitted:
             self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
+
+    def narrow(
+        self, context: Context, payload: Payload, deserializers: Sequence[str] | None
+    ) -> None:
+        """Refuse *payload* if its family is not among those that the caller asked for.
+
+        A caller's list takes away from what policy permits; it never adds to it.
+        """
         if deserializers is not None and not _willing(payload.family, deserializers):
             self.refuse(
                 context,
@@ -437,9 +440,7 @@ def _willing(family: str, families: Sequence[str]) -> bool:
 
 def _library_header(data: bytes) -> tuple[dict[str, Any], str, str | None]:
     try:
-        header, kind, operation = msgpack.unpackb(
-            data, use_list=True, strict_map_key=True, max_buffer_size=len(data)
-        )
+        header, kind, operation = msgpack.unpackb(data, use_list=True, strict_map_key=True)
     except (ValueError, TypeError, msgpack.UnpackException):
         raise PayloadError("the message's header is malformed", rule="payload.header") from None
     if (

@@ -170,7 +170,6 @@ class _Reader:
             object_pairs_hook=self._pairs,
             list_hook=self._list,
             ext_hook=self._ext,
-            max_buffer_size=len(data) or 1,
         )
 
     def _charge(self, count: int) -> None:

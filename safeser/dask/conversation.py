@@ -288,6 +288,7 @@ class Conversation:
             for where, reference in references
         ]
         for payload in payloads:
+            self.link.narrow(context, payload, willing)
             pickled = payload.family in ("pickle", "cloudpickle")
             if fields is not None and pickled and not _within(payload.where, fields):
                 # Dask's own decoder would open a pickle in any field of any message.
@@ -303,7 +304,7 @@ class Conversation:
                 # Dask's handler gives these bytes to an unpickler without restrictions.
                 payload = Payload(where, "cloudpickle", payload.header, payload.frames)
             payloads.append(payload)
-        admitted = self.link.admit(context, payloads, deserializers=willing)
+        admitted = self.link.admit(context, payloads)
         objects = {
             reference.index: self._build(admitted, payload, reference, rows[reference.index])
             for payload, (_, reference) in zip(payloads, references, strict=False)

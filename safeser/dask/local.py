@@ -7,6 +7,7 @@ recorded as on a cluster of many hosts.
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ from safeser.audit import AuditKey
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError
-from safeser.keys import Identity, Roster
+from safeser.keys import Identity, KeyState, Roster, RosterEntry
 
 __all__ = ["LocalCluster", "make_identities", "up"]
 
@@ -47,14 +48,17 @@ def make_identities(directory: Path, principals: Iterable[str]) -> dict[str, Pat
         )
     directory.chmod(0o700)
     roster = Roster()
+    today = datetime.datetime.now(datetime.UTC).date()
     paths = {}
     for principal in principals:
         identity = Identity.generate(principal)
         paths[principal] = directory / f"{principal}.key"
         identity.save(paths[principal])
-        roster = roster.with_entry(principal, identity.public)
+        roster = roster.with_entry(
+            RosterEntry(identity.public, principal, KeyState.ACTIVE, today)
+        )
     roster.save(directory / "roster")
-    AuditKey.generate().save(directory / "audit.key")
+    AuditKey.new().save(directory / "audit.key")
     return paths
 
 

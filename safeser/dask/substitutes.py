@@ -13,10 +13,28 @@ from dask._task_spec import Task
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Server
 
-__all__ = ["for_element", "refused_task"]
+__all__ = ["NamedType", "for_element", "refused_task", "remote_type"]
 
 #: The longest text of a refusal that a substitute carries.
 _TEXT = 2000
+
+
+def remote_type(name: str) -> type:
+    """Return a class that is nothing but a name: what a future's repr shows as its type."""
+    module, _, qualname = name.replace(":", ".").rpartition(".")
+    made = type("remote", (), {"__module__": module or "builtins"})
+    made.__name__ = made.__qualname__ = qualname or "object"
+    return made
+
+
+class NamedType:
+    """Pickles, in this process and for this process, as the class that :func:`remote_type` makes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (remote_type, (self._name,))
 
 
 def refused_task(text: str, rule: str) -> NoReturn:

@@ -17,6 +17,7 @@ from typing import Any
 from distributed.protocol.serialize import Serialize, Serialized
 
 from safeser import pickles
+from safeser.dask import substitutes
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import ExceptionData, RemoteError, encode, from_data, to_data
 from safeser.operations import Server
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 _WARN = "warn"
+
+#: Longer than any real class's name.
+_TYPE_NAME = 200
 
 #: As much of a traceback as family ``error`` carries.
 _TRACEBACK = 100_000
@@ -107,6 +111,21 @@ def _from_pickle(data: bytes, message: Mapping[str, Any], traceback: str) -> Exc
             traceback=traceback,
         )
     return _with_traceback(_data(record), traceback)
+
+
+def _data(record: pickles.ExceptionRecord) -> ExceptionData:
+    """Return a pickled exception's record as family ``error`` has it, its chain included."""
+    following = record.cause
+    if following is None and not record.suppress_context:
+        following = record.context
+    return ExceptionData(
+        type=record.name or "builtins:Exception",
+        message=record.text,
+        args=record.args if record.complete else None,
+        notes=record.notes,
+        cause=None if following is None else _data(following),
+        explicit=record.cause is not None,
+    )
 
 
 def _with_traceback(data: ExceptionData, text: str) -> ExceptionData:
@@ -208,7 +227,7 @@ def incoming_reply(operation: str, reply: Any) -> Any:
         for address, answer in reply.items():
             if isinstance(answer, bytes):
                 failure = from_data(_from_pickle(answer, {}, ""))
-                reply[address] = pickles.dumps_exception(failure)
+                reply[address] = pickles.dumps(failure)
             elif isinstance(answer, dict):
                 reply[address] = _without_raw_errors(answer)
     return reply
@@ -231,7 +250,7 @@ def _type_pickle(name: Any) -> bytes | None:
     """Return bytes, made here, that Dask's client unpickles to a class of that name."""
     if not isinstance(name, str):
         return None
-    return pickles.type_pickle(name)
+    return pickles.dumps(substitutes.NamedType(name[:_TYPE_NAME]))
 
 
 def _warning_event(event: Any) -> Any:

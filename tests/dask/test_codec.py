@@ -1,0 +1,201 @@
+"""The codec reads structure and nothing else: any frames give a message or a SafeserError."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.dask.codec import Encoder, PayloadRow, Reference, parse, paths, substitute
+from safeser.errors import PayloadError, SafeserError
+from safeser.values import Limits
+
+LIMITS = Limits()
+
+
+def encode(message, *, listed=False):
+    encoder = Encoder()
+    for element in message if listed else [message]:
+        encoder.add(element, lambda leaf: (leaf, leaf.author == "eager"))
+    return encoder.frames(listed=listed)
+
+
+def row(*frames, author=None, failed=False):
+    return PayloadRow({"serializer": "msgpack"}, frames, author, failed)
+
+
+def test_a_message_comes_back_with_tuples_for_lists():
+    parsed = parse(encode({"op": "x", "keys": [("a", 1), "b"], "n": None}), LIMITS)
+    assert parsed.body == {"op": "x", "keys": (("a", 1), "b"), "n": None}
+    assert parsed.rows == ()
+
+
+def test_payloads_are_references_with_rows():
+    frames = encode({"op": "x", "data": {"k": row(b"1", b"2"), "l": row(author="eager")}})
+    parsed = parse(frames, LIMITS)
+    assert parsed.body["data"]["k"] == Reference(0, False)
+    assert parsed.body["data"]["l"] == Reference(1, True)
+    assert [len(r.frames) for r in parsed.rows] == [2, 0]
+    assert parsed.rows[0].author is None
+    assert parsed.rows[1].author == "eager"
+    assert [where for where, _ in paths(parsed.body)] == ["data.k", "data.l"]
+    assert substitute(parsed.body, {0: "A", 1: "B"})["data"] == {"k": "A", "l": "B"}
+
+
+def test_a_batch_is_a_list_also_of_one():
+    assert parse(encode([{"op": "a"}], listed=True), LIMITS).body == ({"op": "a"},)
+
+
+def test_sets_survive_and_may_hold_payload_free_tuples():
+    message = {"keys": {"a", ("b", 1)}, "frozen": frozenset({1})}
+    assert parse(encode(message), LIMITS).body == {"keys": {"a", ("b", 1)}, "frozen": {1}}
+
+
+def test_a_refused_element_leaves_nothing_behind():
+    encoder = Encoder()
+
+    def default(leaf):
+        if leaf == "bad":
+            raise PayloadError("no")
+        return leaf, False
+
+    class Bad:
+        pass
+
+    def strict(leaf):
+        if isinstance(leaf, Bad):
+            raise PayloadError("no")
+        return leaf, False
+
+    encoder.add({"op": "a", "x": row(b"1")}, strict)
+    with pytest.raises(PayloadError):
+        encoder.add({"op": "b", "x": row(b"2"), "y": Bad()}, strict)
+    encoder.add({"op": "c", "x": row(b"3")}, default)
+    parsed = parse(encoder.frames(listed=True), LIMITS)
+    assert [element["op"] for element in parsed.body] == ["a", "c"]
+    assert [bytes(r.frames[0]) for r in parsed.rows] == [b"1", b"3"]
+
+
+@pytest.mark.parametrize("marker", ["__Pickled__", "__Serialized__", "__Enum__", "__Set__"])
+@pytest.mark.parametrize("wrap", [lambda d: d, lambda d: [d], lambda d: {"deep": [{"er": d}]}])
+def test_markers_of_dasks_own_decoder_are_refused_anywhere(marker, wrap):
+    body = msgpack.packb(wrap({marker: 1, "name": "system"}))
+    with pytest.raises(PayloadError) as caught:
+        parse([body], LIMITS)
+    assert caught.value.rule == f"marker.{marker.strip('_').lower()}"
+
+
+def test_a_marker_hidden_in_a_set_is_refused():
+    inner = msgpack.packb([{"__Enum__": True}])
+    with pytest.raises(PayloadError):
+        parse([msgpack.packb(msgpack.ExtType(3, inner))], LIMITS)
+
+
+def packed(value):
+    return msgpack.packb(value)
+
+
+def ext(index, code=1):
+    return msgpack.ExtType(code, index.to_bytes(4, "big"))
+
+
+GOOD_ROW = [{"serializer": "msgpack"}, 1, None, False]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b""],
+        [b"\xc1"],
+        [packed(1) + b"\x00"],
+        [packed({"op": "x"})[:-1]],
+        [packed([1])[:-1] + b"\xdd\xff\xff\xff\xff"],
+        [packed(ext(0))],
+        [packed(ext(1)), packed([GOOD_ROW]), b"1"],
+        [packed([ext(0), ext(0)]), packed([GOOD_ROW]), b"1"],
+        [packed("unused"), packed([GOOD_ROW]), b"1"],
+        [packed(ext(0)), packed([GOOD_ROW])],
+        [packed(ext(0)), packed([GOOD_ROW]), b"1", b"2"],
+        [packed(ext(0)), packed([[{"serializer": "msgpack"}, -1, None, False]]), b"1"],
+        [packed(ext(0)), packed([[{"serializer": "msgpack"}, True, None, False]]), b"1"],
+        [packed(ext(0)), packed([[{}, 1, 5, False]]), b"1"],
+        [packed(ext(0)), packed([[{}, 1, None, 0]]), b"1"],
+        [packed(ext(0)), packed([["header", 1, None, False]]), b"1"],
+        [packed(ext(0)), packed({"a": 1}), b"1"],
+        [packed(ext(0)), packed([[{"x": ext(0)}, 1, None, False]]), b"1"],
+        [packed(msgpack.ExtType(1, b"123"))],
+        [packed(msgpack.ExtType(9, b"1234"))],
+        [packed(msgpack.Timestamp(1, 2))[:3]],
+        [packed(msgpack.ExtType(3, packed("no list")))],
+        [packed(msgpack.ExtType(3, packed([[], {}])))],
+        [b"\x82\xa1a\x01\xa1a\x02"],
+        [b"\x81\x80\x01"],
+        [b"\xa1\xff"],
+    ],
+)
+def test_malformed_frames_are_refused(frames):
+    with pytest.raises(PayloadError):
+        parse(frames, LIMITS)
+
+
+def test_depth_is_bounded():
+    deep = b"\x91" * 99 + b"\x01"
+    parse([deep], LIMITS)
+    for depth in (101, 400, 5000, 100_000):
+        with pytest.raises(PayloadError):
+            parse([b"\x91" * depth + b"\x01"], LIMITS)
+    with pytest.raises(PayloadError):
+        parse([packed({(((1,),),): 1})], Limits(max_depth=3))
+
+
+def test_elements_are_counted_before_they_are_kept():
+    few = Limits(max_refs=100)
+    parse([packed(list(range(50)))], few)
+    for body in (list(range(200)), [[] for _ in range(120)], {i: i for i in range(80)}):
+        with pytest.raises(PayloadError) as caught:
+            parse([packed(body)], few)
+        assert caught.value.rule == "limit.max_refs"
+
+
+def test_a_cyclic_or_deep_message_is_refused_when_sent():
+    cyclic: list = []
+    cyclic.append(cyclic)
+    with pytest.raises(PayloadError):
+        encode({"op": "x", "data": cyclic})
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary(),
+    lambda inner: st.tuples(inner, inner) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(plain)
+def test_plain_messages_round_trip(value):
+    if "__" in repr(value):
+        return
+    assert parse(encode(value), LIMITS).body == value
+
+
+@given(st.lists(st.binary(max_size=80), max_size=4))
+def test_any_frames_give_a_message_or_a_refusal(frames):
+    try:
+        parse(frames, LIMITS)
+    except SafeserError:
+        pass
+
+
+@given(st.data())
+def test_mutated_messages_give_a_message_or_a_refusal(data):
+    frames = [bytearray(frame) for frame in encode({"op": "x", "a": [row(b"12"), {1, 2}]})]
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame = data.draw(st.sampled_from(frames))
+        if frame:
+            frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        parse([bytes(frame) for frame in frames], LIMITS)
+    except SafeserError:
+        pass
