@@ -163,15 +163,13 @@ def check_shape(program: Program, limits: Limits) -> None:
     One walk in depth first order without recursion. An edge back to a node that is still open is
     a cycle; it counts as a leaf, as it does for everything that prints or copies such a value.
     """
-    if not isinstance(program.root, Node):
-        return
     depth = [0] * len(program.nodes)
     # 0: not seen, -1: open, otherwise the number of leaves and nodes in the subtree
     weight = [0] * len(program.nodes)
     most = limits.max_refs * _SHARING
-    roots: list[Any] = [program.root, *program.nodes]
-    for root in roots:
-        if weight[root.index] == 0:
+    # From the root, then what is made and thrown away: that is built, and hashed, all the same.
+    for root in [program.root, *program.nodes]:
+        if isinstance(root, Node) and weight[root.index] == 0:
             _walk(root, depth, weight, most=most, deepest=limits.max_depth)
 
 

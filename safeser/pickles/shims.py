@@ -102,11 +102,11 @@ class Site:
             for part in level:
                 if type(part) is tuple or type(part) is frozenset:
                     below.extend(part)
+                    cost += 1
                 else:
-                    self._is_atom(part)
+                    cost += self._is_atom(part)
                 if len(below) > _KEY_COST:
                     raise bad("key-cost", "a key is too costly to hash")
-            cost += len(level)
             if not below:
                 return cost
             level = below

@@ -228,7 +228,10 @@ def _array_state(site: Site, draft: Any, state: Any) -> np.ndarray[Any, Any]:
     if _sound_dtype(dtype).hasobject:
         return _object_array(site, _shape(shape), dtype, content, order)
     site.charge_bytes(len(plain(content, bytes)))
-    return _from_bytes(site, content, dtype, _shape(shape), order).copy(order=order)
+    made = _from_bytes(site, content, dtype, _shape(shape), order)
+    # NumPy turns plain numbers into the machine's byte order on this way, and only on this.
+    native = dtype.newbyteorder("=") if dtype.kind in "iufcmM" else dtype
+    return made.astype(native, order=order)
 
 
 def _object_array(

@@ -30,6 +30,8 @@ _MAX_EXPONENT = 6144
 _MAX_PARTS = 256
 _MAX_PART = 4096
 _INT64 = 1 << 63
+# Typecode "u" is left out: raw bytes can be code points that no string may hold.
+_ARRAYS = frozenset("bBhHiIlLqQfd")
 
 _DECIMAL = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:E[+-]?[0-9]{1,6})?|Infinity|s?NaN[0-9]*)\Z",
@@ -218,9 +220,16 @@ def _address(_: Site, name: str, text: Any) -> Any:
     return getattr(ipaddress, name.partition(":")[2])(text)
 
 
+def _array_list(site: Site, _: str, code: Any, numbers: Any) -> array.array[Any]:
+    # How protocols 0 to 2 write arrays.
+    site.charge(len(plain(numbers, list)))
+    if plain(code, str) not in _ARRAYS:
+        raise bad("arguments", "an array of that type is not accepted")
+    return array.array(code, numbers)
+
+
 def _array(site: Site, _: str, kind: Any, code: Any, form: Any, raw: Any) -> array.array[Any]:
-    # Typecode "u" is left out: raw bytes can be code points that no string may hold.
-    if plain(code, str) not in tuple("bBhHiIlLqQfd") or type(kind) is not GlobalRef:
+    if plain(code, str) not in _ARRAYS or type(kind) is not GlobalRef:
         raise bad("arguments", "an array of that type is not accepted")
     made: array.array[Any] = array.array(code)
     if made.__reduce_ex__(3)[1][2] != plain(form, int):
@@ -251,6 +260,7 @@ def _exception_state(_: Site, made: Any, state: Any) -> BaseException:
 SHIMS: dict[str, Callable[..., Any]] = {
     "address": _address,
     "array": _array,
+    "array_list": _array_list,
     "bytearray": _bytearray,
     "bytes": _bytes,
     "complex": _complex,
