@@ -1,0 +1,13 @@
+"""Policy: who may hand whom which kind of message, in which serialization family.
+
+The one rule: default deny. :class:`Policy` is immutable, :meth:`Policy.decide` pure and total.
+"""
+
+from __future__ import annotations
+
+from safeser.policy.explain import Explanation, explain
+from safeser.policy.policy import Policy
+from safeser.policy.ready import ready_policies
+from safeser.policy.rules import Principal, Rule
+
+__all__ = ["Explanation", "Policy", "Principal", "Rule", "explain", "ready_policies"]

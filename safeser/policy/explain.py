@@ -1,0 +1,91 @@
+"""Which context decides, why, and what would change it: for people, from the decision itself.
+
+The one rule: the answer comes from :meth:`Policy.decide`; nothing is decided a second time here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from safeser.policy.faults import shown
+from safeser.policy.policy import Policy
+from safeser.policy.rules import Rule
+from safeser.values import UNKNOWN, Context, Decision
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One decision with the way to it.
+
+    :param question: what was asked, on one line.
+    :param decision: the answer.
+    :param steps: what was looked at, in order, one line each.
+    """
+
+    question: str
+    decision: Decision
+    steps: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        verdict = "permitted" if self.decision.permitted else "denied"
+        lines = [self.question, *(f"  {step}" for step in self.steps)]
+        lines.append(f"{verdict} [{self.decision.rule}]: {self.decision.reason}")
+        if self.decision.fix:
+            lines.append(f"to change it: {self.decision.fix}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def explain(
+    policy: Policy,
+    context: Context,
+    family: str | None,
+    *,
+    sealing: bool = False,
+    author: str | None = None,
+) -> Explanation:
+    """Return why *policy* permits or denies *family* in *context*, and the edit that changes it."""
+    decision = policy.decide(context, family, sealing=sealing, author=author)
+    operation = f", operation {shown(context.operation)}" if context.operation is not None else ""
+    written = f", written by {author}" if author is not None else ""
+    question = (
+        f"may {context.sender} hand {context.recipient} {context.kind.value}"
+        f" as {shown(str(family))}{operation}{written}"
+        f" ({'sealing' if sealing else 'opening'}), under {policy.name} revision {policy.revision}?"
+    )
+    steps = _strangers(policy, context) + _walk(policy, context)
+    return Explanation(question, decision, tuple(steps))
+
+
+def _strangers(policy: Policy, context: Context) -> list[str]:
+    return [
+        f"{name} is not listed under 'principals' and counts as unknown"
+        for name in dict.fromkeys((context.sender, context.recipient))
+        if name not in policy.principals and name != UNKNOWN
+    ]
+
+
+def _walk(policy: Policy, context: Context) -> list[str]:
+    matched = policy.match(context)
+    steps = []
+    for rule in policy.contexts:
+        if rule is matched:
+            steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is looked at")
+            return steps
+        steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
+    return [*steps, "no context is left: deny"]
+
+
+def _mismatch(policy: Policy, context: Context, rule: Rule) -> str:
+    sender = context.sender if context.sender in policy.principals else UNKNOWN
+    recipient = context.recipient if context.recipient in policy.principals else UNKNOWN
+    if sender not in rule.senders:
+        return f"not for sender {sender}"
+    if recipient not in rule.recipients:
+        return f"not for recipient {recipient}"
+    return f"not for kind {context.kind.value}"

@@ -1,0 +1,298 @@
+"""The shape of a policy: which fields exist, and of which type each is.
+
+The one rule: a field that this version does not enforce is refused by name, never ignored. What
+the fields mean together is the business of :mod:`safeser.policy.resolve`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from safeser.policy.faults import did_you_mean, fault, shown
+from safeser.policy.loader import Document, Path
+
+__all__ = [
+    "ContextModel",
+    "LimitsModel",
+    "PickleModel",
+    "PolicyModel",
+    "PrincipalModel",
+    "shape",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
+_SIZE = re.compile(r"([1-9][0-9]{0,9})(KiB|MiB|GiB)\Z")
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+_MAX_CONTEXTS = 256  # looking for unreachable ones is quadratic
+_MAX_REVISION = 2**63 - 1  # what a handshake can carry
+
+# Words of the policy language that later versions enforce. Until then, a file that uses one must
+# not load: its author would believe in a protection that is not there.
+_LATER = frozenset(
+    {
+        "acknowledge",
+        "allow",
+        "at_rest",
+        "audit",
+        "authors",
+        "closure",
+        "dashboard",
+        "deny",
+        "detached",
+        "encrypt",
+        "enforce",
+        "expires",
+        "families",
+        "keys_conflict",
+        "learn",
+        "mac",
+        "min_peer_revision",
+        "on_conflict",
+        "on_failure",
+        "record",
+        "reveal",
+        "sessions",
+        "shadow",
+        "suite",
+        "tests",
+        "transport",
+        "unknown",
+        "until",
+        "warn",
+    }
+)
+
+
+def _listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _one_or_listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else _listed(value)
+
+
+def _named(value: str) -> str:
+    if not _NAME.match(value):
+        raise PydanticCustomError(
+            "name",
+            "a name must be 1 to 64 letters, digits, '_', '-', '.' or '@',"
+            " and start with a letter or digit",
+        )
+    return value
+
+
+def _sized(value: Any) -> Any:
+    match = _SIZE.match(value) if isinstance(value, str) else None
+    if match:
+        return int(match[1]) * _UNITS[match[2]]
+    if isinstance(value, str):
+        raise PydanticCustomError("size", "a size must be bytes or a number of KiB, MiB or GiB")
+    return value
+
+
+def _filled(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise PydanticCustomError("empty", "an empty list has no meaning here")
+    return _distinct(value)
+
+
+def _distinct(value: tuple[str, ...]) -> tuple[str, ...]:
+    seen: set[str] = set()
+    for name in value:
+        if name in seen:
+            raise PydanticCustomError("twice", "{name} is listed twice", {"name": shown(name)})
+        seen.add(name)
+    return value
+
+
+_Name = Annotated[str, AfterValidator(_named)]
+_Names = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_filled)]
+_OneOrMore = Annotated[tuple[str, ...], BeforeValidator(_one_or_listed), AfterValidator(_filled)]
+_MaybeNone = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_distinct)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class PrincipalModel(_Strict):
+    """``alice: {keys: [x25519:...], groups: [engineers]}``; both may be left out."""
+
+    keys: _MaybeNone = ()
+    groups: Annotated[tuple[_Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = ()
+
+
+class PickleModel(_Strict):
+    """``pickle: {profile: [data, numpy]}``: what bounds the family ``pickle`` in a context."""
+
+    profile: _OneOrMore
+
+
+class OperationsModel(_Strict):
+    """``operations: {grant: [basic, run]}``: groups or exact names; there are no deny lists."""
+
+    grant: _OneOrMore
+
+
+class ContextModel(_Strict):
+    """One entry of ``contexts``: who hands whom what kinds, and what may pass then."""
+
+    name: _Name
+    sender: _OneOrMore
+    recipient: _OneOrMore
+    kinds: _Names | None = None
+    submission: str = "none"
+    serializers: _Names = ("msgpack",)
+    deserializers: _Names = ("msgpack",)
+    pickle: PickleModel | None = None
+    operations: OperationsModel | None = None
+
+
+class LimitsModel(_Strict):
+    """``limits``: each has a ceiling that this process survives; see :class:`values.Limits`."""
+
+    # One message is held in memory whole.
+    max_bytes: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 16, le=1 << 40)] | None = None
+    # Readers of nested values recurse; CPython gives them a thousand frames.
+    max_depth: Annotated[int, Field(ge=8, le=500)] | None = None
+    # An element costs some 100 bytes: this is 10 GB.
+    max_refs: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
+    max_array: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 10, le=1 << 40)] | None = None
+    # A frame costs a length and a GMAC before its bytes.
+    max_frames: Annotated[int, Field(ge=16, le=10_000_000)] | None = None
+
+
+class PolicyModel(_Strict):
+    """One policy as its file spells it."""
+
+    safeser: Literal[1]
+    name: _Name
+    revision: Annotated[int, Field(ge=1, le=_MAX_REVISION)]
+    principals: Annotated[dict[_Name, PrincipalModel], Field(min_length=1)]
+    contexts: Annotated[
+        tuple[ContextModel, ...],
+        BeforeValidator(_listed),
+        Field(min_length=1, max_length=_MAX_CONTEXTS),
+    ]
+    limits: LimitsModel = LimitsModel()
+
+
+def shape(document: Document) -> PolicyModel:
+    """Return the policy that *document* spells.
+
+    :raises ConfigError: at the first place in the file whose field is unknown, missing, of
+        another type, or not enforced by this version.
+    """
+    try:
+        return PolicyModel.model_validate(document.value)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=True)
+    details.sort(key=lambda detail: _precedence(detail, document))
+    raise _translated(details[0], document) from None
+
+
+def _precedence(detail: ErrorDetails, document: Document) -> tuple[int, int, int]:
+    """Order errors as a reader fixes them; only the first is reported."""
+    place = document.key_place(_path(detail))
+    position = (place.line, place.column) if place else (0, 0)
+    if detail["loc"] == ("safeser",):
+        # A file for another version has every right to fields that this one does not know.
+        return (0, *position)
+    # A misspelt key is also a missing one; its spelling is what helps.
+    return (2 if detail["type"] == "missing" else 1, *position)
+
+
+def _path(detail: ErrorDetails) -> Path:
+    # Pydantic marks an error in a dictionary's key with a last "[key]".
+    return tuple(part for part in detail["loc"] if part != "[key]")
+
+
+_SECTIONS: dict[str | int, type[BaseModel]] = {
+    "principals": PrincipalModel,
+    "contexts": ContextModel,
+    "pickle": PickleModel,
+    "operations": OperationsModel,
+    "limits": LimitsModel,
+}
+
+
+def _fields_at(path: Path) -> tuple[str, list[str]]:
+    """Return what to call the mapping at *path*, and the names of its fields."""
+    section = next((part for part in reversed(path) if part in _SECTIONS), None)
+    if section is None:
+        return "a policy", list(PolicyModel.model_fields)
+    word = {"principals": "a principal", "contexts": "a context"}.get(str(section), f"'{section}'")
+    return word, list(_SECTIONS[section].model_fields)
+
+
+def _translated(detail: ErrorDetails, document: Document) -> Exception:
+    path = _path(detail)
+    what, rule, fix = _sentence(detail, path)
+    at_key = detail["type"] == "extra_forbidden" or detail["loc"][-1] == "[key]"
+    place = document.key_place(path) if at_key else document.place(path)
+    return fault(what, source=document.source, place=place, rule=rule, fix=fix)
+
+
+def _sentence(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+    """Return message, rule and fix for one of pydantic's errors."""
+    kind, field = detail["type"], str(path[-1])
+    if path == ("safeser",):
+        return (
+            "this version of safeser reads policies of version 1",
+            "config.version",
+            ("Start the file with 'safeser: 1'."),
+        )
+    if kind == "extra_forbidden":
+        return _extra(field, path[:-1])
+    if kind == "missing":
+        word, _ = _fields_at(path[:-1])
+        return f"{word} needs {field!r}", "config.missing-key", ""
+    if kind in ("name", "size", "empty", "twice"):
+        return f"{_subject(path)}: {detail['msg']}", f"config.{kind}", ""
+    context = detail.get("ctx", {})
+    return (
+        f"{_subject(path)} {_expectation(kind, context)}",
+        "config.value",
+        (
+            "Write it in quotes."
+            if kind == "string_type" and isinstance(detail["input"], int)
+            else ""
+        ),
+    )
+
+
+def _extra(field: str, parent: Path) -> tuple[str, str, str]:
+    word, fields = _fields_at(parent)
+    if field in _LATER:
+        return (
+            f"{shown(field)} is not supported by this version of safeser and would not be enforced",
+            "config.not-supported",
+            "Take it out; nothing is protected by it.",
+        )
+    return f"{word} has no key {shown(field)}", "config.unknown-key", did_you_mean(field, fields)
+
+
+def _subject(path: Path) -> str:
+    named = [part for part in path if isinstance(part, str)]
+    return shown(named[-1]) if named else "a policy"
+
+
+def _expectation(kind: str, context: dict[str, Any]) -> str:
+    if kind in ("greater_than_equal", "less_than_equal"):
+        word = "at least" if kind == "greater_than_equal" else "at most"
+        return f"must be {word} {context.get('ge', context.get('le'))}"
+    if kind in ("too_short", "too_long"):
+        bound = context.get("min_length", context.get("max_length"))
+        return f"must have at {'least' if kind == 'too_short' else 'most'} {bound} entries"
+    return {
+        "string_type": "must be text",
+        "int_type": "must be a whole number",
+        "tuple_type": "must be a list, such as [a, b]",
+        "dict_type": "must be a mapping, such as {a: b}",
+        "model_type": "must be a mapping, such as {a: b}",
+    }.get(kind, "is not what belongs here")

@@ -1,0 +1,157 @@
+"""One loaded policy: what the channel, Dask's comm, the gateway and the command line ask.
+
+The one rule: immutable. A changed file is another policy, with another hash.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from safeser.errors import ConfigError
+from safeser.keys import KeyState, Roster, RosterEntry
+from safeser.policy.decide import Table
+from safeser.policy.loader import read
+from safeser.policy.model import LimitsModel, shape
+from safeser.policy.ready import locate, read_file
+from safeser.policy.resolve import resolve
+from safeser.policy.rules import Principal, Rule
+from safeser.values import Context, Decision, Grant, Limits
+
+__all__ = ["Policy"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Policy:
+    """Who may hand whom which kind of message, in which families; default deny.
+
+    Made by :meth:`load` or :meth:`parse`.
+
+    :param name: the name that the file gives itself.
+    :param revision: its revision, 1 or more.
+    :param sha256: of the exact bytes of the file, hexadecimal.
+    :param source: the file or label that it came from.
+    :param principals: what the policy lists under ``principals``.
+    :param limits: bounds on one message; defaults where the file names none.
+    :param roster: the public keys that the policy lists inline, all of them active.
+    """
+
+    name: str
+    revision: int
+    sha256: str
+    source: str
+    principals: Mapping[str, Principal]
+    limits: Limits
+    roster: Roster
+    _table: Table
+    _counterparts: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path_or_name: str | os.PathLike[str]) -> Policy:
+        """Return the policy in a file, or the ready one of that name, such as ``"default"``.
+
+        A string is a path if it has a separator or ends in ``.yaml``.
+
+        :raises ConfigError: if there is none, or it is not a policy that this version enforces
+            in full.
+        """
+        path = locate(path_or_name)
+        return cls.parse(read_file(path), source=str(path))
+
+    @classmethod
+    def parse(cls, text: str | bytes, source: str = "<text>") -> Policy:
+        """Return the policy that *text* spells; *source* names it in messages.
+
+        :raises ConfigError: with file, line and column, if it is not a policy that this version
+            enforces in full.
+        """
+        try:
+            data = text.encode("utf-8") if isinstance(text, str) else bytes(text)
+        except UnicodeEncodeError:
+            raise ConfigError(
+                "a policy is UTF-8 text", rule="config.encoding", where=source
+            ) from None
+        document = read(data, source=source)
+        model = shape(document)
+        principals, table = resolve(model, document)
+        return cls(
+            name=model.name,
+            revision=model.revision,
+            sha256=document.sha256,
+            source=source,
+            principals=MappingProxyType(principals),
+            limits=_limits(model.limits),
+            roster=_roster(principals),
+            _table=table,
+        )
+
+    @property
+    def contexts(self) -> tuple[Rule, ...]:
+        """The contexts, top to bottom, with groups and operations spelled out."""
+        return self._table.rules
+
+    def decide(
+        self,
+        context: Context,
+        family: str | None,
+        *,
+        sealing: bool = False,
+        author: str | None = None,
+    ) -> Decision:
+        """Answer whether *family* may pass in *context*. Pure and total: never raises.
+
+        :param sealing: ask for the side that seals (``serializers``), not the one that opens.
+        :param author: who wrote the payload, if it was not the sender.
+        """
+        return self._table.decide(context, family, sealing=sealing, author=author)
+
+    def permits_operation(self, context: Context) -> Decision:
+        """Answer whether the operation of *context* may be asked for, whatever it carries."""
+        return self._table.permits_operation(context)
+
+    def grant(self, context: Context, *, sealing: bool = False) -> Grant:
+        """Return the most that may pass in *context*, floors kept; callers can only narrow it.
+
+        The operation is not judged here: :meth:`decide` and :meth:`permits_operation` do that.
+
+        :raises PolicyDenied: if no context matches.
+        """
+        return self._table.grant(context, sealing=sealing)
+
+    def match(self, context: Context) -> Rule | None:
+        """Return the context of this policy that decides for *context*, or None."""
+        table = self._table
+        return table.match(
+            table.known(context.sender), table.known(context.recipient), context.kind
+        )
+
+    def counterparts(self, principal: str) -> frozenset[str]:
+        """Return the listed principals with whom *principal* shares a context, in any direction.
+
+        Whoever is not listed counts as ``unknown`` here too.
+        """
+        name = self._table.known(principal)
+        found = self._counterparts.get(name)
+        if found is None:
+            found = frozenset(other for other in self.principals if self._table.meets(name, other))
+            self._counterparts[name] = found
+        return found
+
+    def __repr__(self) -> str:
+        return f"Policy({self.name!r}, revision={self.revision}, sha256={self.sha256[:12]!r})"
+
+
+def _limits(model: LimitsModel) -> Limits:
+    return Limits(**model.model_dump(exclude_none=True))
+
+
+def _roster(principals: Mapping[str, Principal]) -> Roster:
+    # A policy gives keys no dates; the roster file is where they have a life.
+    return Roster(
+        RosterEntry(key, name, KeyState.ACTIVE, datetime.date.min, "listed in the policy")
+        for name, principal in principals.items()
+        for key in principal.keys
+    )

@@ -1,0 +1,339 @@
+"""From a policy's shape to what it means: names resolved, floors kept, nothing left that misleads.
+
+The one rule: a policy that loads says what it does. A name that nothing defines, a context that
+can never match or is never reached, a grant that could never be used and an attempt to widen a
+floor are errors at their place in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NoReturn
+
+from safeser.errors import ConfigError
+from safeser.keys import PublicKey
+from safeser.operations import GROUPS, OPERATIONS
+from safeser.policy.decide import Table
+from safeser.policy.faults import did_you_mean, fault, shown
+from safeser.policy.loader import Document, Path
+from safeser.policy.model import ContextModel, PolicyModel
+from safeser.policy.rules import (
+    CODE_OPERATIONS,
+    PICKLES,
+    PROFILES,
+    UNKNOWN_OPERATIONS,
+    Principal,
+    Rule,
+)
+from safeser.values import ANY_AUTHOR, FAMILIES, UNKNOWN, Kind
+
+__all__ = ["resolve"]
+
+#: ``error`` is not for listing: failures pass as plain data wherever msgpack does.
+_LISTABLE = tuple(family for family in FAMILIES if family != "error")
+
+_RESERVED = (UNKNOWN, ANY_AUTHOR)
+_GROUP = "group:"
+_KINDS = tuple(kind.value for kind in Kind)
+
+
+def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Principal], Table]:
+    """Return the principals and the decision table of a policy.
+
+    :raises ConfigError: at the first place where the policy does not mean something definite.
+    """
+    principals = _principals(model, document)
+    rules = []
+    seen: dict[str, int] = {}
+    for index, context in enumerate(model.contexts):
+        reader = _Reader(context, index, document, principals)
+        reader.check_name(seen)
+        rules.append(reader.rule())
+    table = Table(rules, principals)
+    unreached = table.shadowed()
+    if unreached is not None:
+        _refuse_unreached(rules, unreached, document)
+    return principals, table
+
+
+def _principals(model: PolicyModel, document: Document) -> dict[str, Principal]:
+    owners: dict[PublicKey, str] = {}
+    principals = {}
+    for name, listed in model.principals.items():
+        if name in _RESERVED:
+            raise fault(
+                f"{name!r} is a word of the policy language and cannot name a principal",
+                source=document.source,
+                place=document.key_place(("principals", name)),
+                rule="config.principal",
+            )
+        keys = []
+        for index, text in enumerate(listed.keys):
+            place = document.place(("principals", name, "keys", index))
+            try:
+                key = PublicKey.parse(text)
+            except ConfigError as error:
+                raise fault(
+                    error.message,
+                    source=document.source,
+                    place=place,
+                    rule=error.rule,
+                    fix=error.fix,
+                ) from None
+            if key in owners:
+                raise fault(
+                    f"this key is already listed for {owners[key]!r}; a key speaks for one"
+                    " principal",
+                    source=document.source,
+                    place=place,
+                    rule="config.duplicate-key-owner",
+                )
+            owners[key] = name
+            keys.append(key)
+        principals[name] = Principal(tuple(keys), frozenset(listed.groups))
+    return principals
+
+
+class _Reader:
+    """Resolves one context; holds what every check of it needs, the place above all."""
+
+    def __init__(
+        self,
+        context: ContextModel,
+        index: int,
+        document: Document,
+        principals: Mapping[str, Principal],
+    ) -> None:
+        self.context = context
+        self.document = document
+        self.principals = principals
+        self.path: Path = ("contexts", index)
+
+    def refuse(self, message: str, *path: str | int, rule: str, fix: str = "") -> NoReturn:
+        raise fault(
+            f"context {self.context.name!r}: {message}",
+            source=self.document.source,
+            place=self.document.place((*self.path, *path)),
+            rule=rule,
+            fix=fix,
+        )
+
+    def check_name(self, seen: dict[str, int]) -> None:
+        place = self.document.place(self.path)
+        line = place.line if place else 0
+        if self.context.name in seen:
+            self.refuse(
+                f"another context of that name stands at line {seen[self.context.name]}",
+                "name",
+                rule="config.duplicate-name",
+            )
+        seen[self.context.name] = line
+
+    def rule(self) -> Rule:
+        place = self.document.place(self.path)
+        rule = Rule(
+            name=self.context.name,
+            line=place.line if place else 0,
+            senders=self._members("sender", self.context.sender),
+            recipients=self._members("recipient", self.context.recipient),
+            kinds=self._kinds(),
+            serializers=self._families("serializers", self.context.serializers),
+            deserializers=self._families("deserializers", self.context.deserializers),
+            profiles=self._profiles(),
+            submission=self._submission(),
+            operations=self._operations(),
+        )
+        self._check_admin(rule)
+        self._check_unknown(rule)
+        self._check_code(rule)
+        return rule
+
+    # --- names ---------------------------------------------------------------------------------
+
+    def _members(self, field: str, names: tuple[str, ...]) -> frozenset[str]:
+        members: set[str] = set()
+        for index, name in enumerate(names):
+            found = self._group(field, index, name) if name.startswith(_GROUP) else {name}
+            if not found <= self.principals.keys() | {UNKNOWN}:
+                self.refuse(
+                    f"no principal is called {shown(name)}",
+                    field,
+                    index,
+                    rule="config.undefined",
+                    fix=did_you_mean(name, [*self.principals, UNKNOWN]),
+                )
+            members |= found
+        return frozenset(members)
+
+    def _group(self, field: str, index: int, name: str) -> set[str]:
+        group = name.removeprefix(_GROUP)
+        found = {who for who, principal in self.principals.items() if group in principal.groups}
+        if not found:
+            groups = {group for principal in self.principals.values() for group in principal.groups}
+            self.refuse(
+                f"no principal is in group {shown(group)}, so this never matches",
+                field,
+                index,
+                rule="config.undefined",
+                fix=did_you_mean(group, groups),
+            )
+        return found
+
+    def _known(self, names: Iterable[str], known: Collection[str], what: str, *path: str) -> None:
+        for index, name in enumerate(names):
+            if name not in known:
+                self.refuse(
+                    f"there is no {what} {shown(name)}",
+                    *path,
+                    index,
+                    rule=f"config.{what.replace(' ', '-')}",
+                    fix=did_you_mean(name, known),
+                )
+
+    def _kinds(self) -> frozenset[Kind]:
+        if self.context.kinds is None:
+            return frozenset(Kind)
+        self._known(self.context.kinds, _KINDS, "kind", "kinds")
+        return frozenset(Kind(name) for name in self.context.kinds)
+
+    def _families(self, field: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        if "error" in names:
+            self.refuse(
+                "'error' needs no listing: failures pass as plain data wherever msgpack does",
+                field,
+                names.index("error"),
+                rule="config.family",
+                fix="Leave it out.",
+            )
+        self._known(names, _LISTABLE, "family", field)
+        if "msgpack" not in names:
+            self.refuse(
+                "every list of families holds msgpack, which messages themselves are written in",
+                field,
+                rule="config.family",
+                fix=f"Add msgpack to '{field}'.",
+            )
+        return names
+
+    def _profiles(self) -> tuple[str, ...]:
+        lists = {*self.context.serializers, *self.context.deserializers}
+        if self.context.pickle is None:
+            return ("data",)
+        if "pickle" not in lists:
+            self.refuse(
+                "a pickle profile has no effect where no list of families holds pickle",
+                "pickle",
+                rule="config.no-effect",
+                fix="Take it out, or list pickle.",
+            )
+        self._known(self.context.pickle.profile, PROFILES, "profile", "pickle", "profile")
+        return self.context.pickle.profile
+
+    def _submission(self) -> str:
+        submission = self.context.submission
+        if submission == "approved":
+            self.refuse(
+                "'submission: approved' is not enforced by this version of safeser",
+                "submission",
+                rule="config.not-supported",
+                fix="Use 'none', or 'code' for whom you would let run any code.",
+            )
+        if submission not in ("none", "code"):
+            self.refuse(
+                f"there is no submission {shown(submission)}",
+                "submission",
+                rule="config.submission",
+                fix=did_you_mean(submission, ("none", "code")),
+            )
+        return submission
+
+    def _operations(self) -> frozenset[str]:
+        if self.context.operations is None:
+            return frozenset()
+        names = self.context.operations.grant
+        self._known(names, {*GROUPS, *OPERATIONS}, "operation", "operations", "grant")
+        return frozenset().union(*(GROUPS.get(name, frozenset({name})) for name in names))
+
+    # --- floors and what they imply ------------------------------------------------------------
+
+    def _listing(self, families: Collection[str]) -> tuple[str, str] | None:
+        """Return the first field that lists one of *families*, and that family."""
+        for field in ("serializers", "deserializers"):
+            for family in getattr(self.context, field):
+                if family in families:
+                    return field, family
+        return None
+
+    def _check_admin(self, rule: Rule) -> None:
+        listed = self._listing({*_LISTABLE} - {"msgpack"})
+        if rule.kinds == {Kind.ADMIN} and listed:
+            self.refuse(
+                f"admin messages are plain msgpack, and no policy can let {listed[1]} into them",
+                listed[0],
+                rule="floor.admin",
+                fix="List msgpack alone, or add the kind that carries payloads.",
+            )
+
+    def _check_unknown(self, rule: Rule) -> None:
+        if UNKNOWN not in rule.senders | rule.recipients:
+            return
+        listed = self._listing(PICKLES)
+        if listed:
+            self.refuse(
+                f"no policy can let {listed[1]} pass from or to unknown",
+                listed[0],
+                rule="floor.unknown",
+                fix="Give unknown a context of its own with dask and msgpack only.",
+            )
+        if rule.submission != "none":
+            self.refuse("no policy can let unknown submit work", "submission", rule="floor.unknown")
+        beyond = sorted(rule.operations - UNKNOWN_OPERATIONS)
+        if beyond:
+            self.refuse(
+                f"unknown can be granted operations of group basic only, not {beyond[0]}",
+                "operations",
+                rule="floor.unknown",
+            )
+
+    def _check_code(self, rule: Rule) -> None:
+        """Where code can pass, the file says ``submission: code``, which readers look for."""
+        if rule.submission == "code":
+            return
+        listed = self._listing({"cloudpickle"})
+        if listed:
+            self.refuse(
+                "cloudpickle is code, and a context that lists it must say 'submission: code'",
+                listed[0],
+                rule="config.code",
+                fix="Add 'submission: code' if these senders may run any code in these recipients;"
+                " otherwise take cloudpickle out.",
+            )
+        running = sorted(rule.operations & CODE_OPERATIONS)
+        if running:
+            self.refuse(
+                f"operation {running[0]} runs what the sender sends, and a context that grants it"
+                " must say 'submission: code'",
+                "operations",
+                rule="config.code",
+                fix="Add 'submission: code' if these senders may run any code in these recipients;"
+                " otherwise do not grant it.",
+            )
+
+
+def _refuse_unreached(rules: list[Rule], unreached: Rule, document: Document) -> NoReturn:
+    index = rules.index(unreached)
+    before = [
+        rule.name
+        for rule in rules[:index]
+        if rule.senders & unreached.senders
+        and rule.recipients & unreached.recipients
+        and rule.kinds & unreached.kinds
+    ]
+    raise fault(
+        f"context {unreached.name!r} is never reached: all it covers is decided by"
+        f" {', '.join(before[:4])}",
+        source=document.source,
+        place=document.place(("contexts", index)),
+        rule="config.unreachable",
+        fix="Move it up, narrow the others, or take it out.",
+    )

@@ -1,0 +1,475 @@
+"""A policy that loads says what it does; everything else is an error with its place."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safeser.operations import GROUPS
+
+from safeser.errors import ConfigError
+from safeser.keys import PrivateKey
+from safeser.policy import Policy
+from safeser.values import Limits
+
+HEAD = "safeser: 1\nname: test\nrevision: 3\n"
+PRINCIPALS = "principals:\n  a: {groups: [red]}\n  b: {groups: [red, blue]}\n  c: {}\n"
+CONTEXT = "- {name: x, sender: a, recipient: b}\n"
+
+
+def policy(contexts: str = CONTEXT, *, principals: str = PRINCIPALS, more: str = "") -> Policy:
+    return Policy.parse(f"{HEAD}{principals}{more}contexts:\n{contexts}", source="p.yaml")
+
+
+def refused(
+    contexts: str = CONTEXT, *, principals: str = PRINCIPALS, more: str = ""
+) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        policy(contexts, principals=principals, more=more)
+    error = caught.value
+    assert error.where.startswith("p.yaml, line "), error
+    assert str(error).isprintable()
+    return error
+
+
+def one(fields: str, sender: str = "a", recipient: str = "b") -> str:
+    return f"- {{name: x, sender: {sender}, recipient: {recipient}, {fields}}}\n"
+
+
+# --- what loads -------------------------------------------------------------------------------
+
+
+def test_the_smallest_policy() -> None:
+    loaded = policy()
+    assert (loaded.name, loaded.revision, len(loaded.sha256)) == ("test", 3, 64)
+    assert set(loaded.principals) == {"a", "b", "c"}
+    assert loaded.principals["b"].groups == {"red", "blue"}
+    assert loaded.limits == Limits()
+    assert len(loaded.roster) == 0
+    (context,) = loaded.contexts
+    assert context.serializers == context.deserializers == ("msgpack",)
+    assert (context.submission, context.operations) == ("none", frozenset())
+    assert "test" in repr(loaded)
+
+
+def test_senders_may_be_names_groups_and_mixes() -> None:
+    loaded = policy("- {name: x, sender: [c, group:red], recipient: group:blue}\n")
+    assert loaded.contexts[0].senders == {"a", "b", "c"}
+    assert loaded.contexts[0].recipients == {"b"}
+
+
+def test_operations_are_groups_and_exact_names() -> None:
+    (context,) = policy(one("operations: {grant: [basic, restart]}")).contexts
+    assert context.operations == GROUPS["basic"] | {"restart"}
+
+
+def test_limits_take_numbers_and_sizes() -> None:
+    more = "limits: {max_bytes: 3GiB, max_array: 512MiB, max_depth: 50, max_refs: 5_000,"
+    loaded = policy(more=more + " max_frames: 64}\n")
+    assert loaded.limits == Limits(
+        max_bytes=3 << 30, max_array=512 << 20, max_depth=50, max_refs=5000, max_frames=64
+    )
+
+
+def test_inline_keys_make_the_roster() -> None:
+    keys = [PrivateKey.generate().public for _ in range(3)]
+    principals = (
+        f"principals:\n  a: {{keys: [{keys[0]}, {keys[1]}]}}\n  b: {{keys: ['{keys[2]}']}}\n"
+    )
+    loaded = policy(principals=principals)
+    assert [loaded.roster.principal_of(key) for key in keys] == ["a", "a", "b"]
+    assert loaded.principals["a"].keys == tuple(keys[:2])
+
+
+def test_a_policy_cannot_be_changed() -> None:
+    loaded = policy()
+    with pytest.raises(AttributeError):
+        loaded.name = "other"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        loaded.principals["mallory"] = loaded.principals["a"]  # type: ignore[index]
+
+
+# --- what does not ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "words"),
+    [
+        ("name: x\nrevision: 1\n", "config.version", "safeser: 1"),
+        ("safeser: 2\nshadow: x\n", "config.version", "version 1"),
+        ("safeser: '1'\n", "config.version", "version 1"),
+        (HEAD, "config.missing-key", "'principals'"),
+        (HEAD + PRINCIPALS, "config.missing-key", "'contexts'"),
+        (
+            "safeser: 1\nname: x\n" + PRINCIPALS + "contexts:\n" + CONTEXT,
+            "config.missing-key",
+            "rev",
+        ),
+    ],
+)
+def test_missing_parts(text: str, rule: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        Policy.parse(text)
+    assert caught.value.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ("name: 7\nrevision: 1", "'name' must be text.*quotes"),
+        ("name: a b\nrevision: 1", "'name': a name must be"),
+        ("name: x\nrevision: 0", "'revision' must be at least 1"),
+        ("name: x\nrevision: '1'", "'revision' must be a whole number"),
+        ("name: x\nrevision: [1]", "'revision' must be a whole number"),
+        ("name: x\nrevision: 9223372036854775808", "'revision' must be at most"),
+    ],
+)
+def test_wrong_types_at_the_top(head: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Policy.parse(f"safeser: 1\n{head}\n{PRINCIPALS}contexts:\n{CONTEXT}")
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["shadow: {}", "warn: x", "enforce: x", "min_peer_revision: 3", "transport: x", "suite: 2"],
+)
+def test_a_field_not_enforced_yet_is_refused_never_ignored(field: str) -> None:
+    error = refused(more=field + "\n")
+    assert error.rule == "config.not-supported"
+    assert error.where == "p.yaml, line 8, column 1"
+    assert field.partition(":")[0] in error.message
+    assert "not supported by this version" in error.message
+
+
+@pytest.mark.parametrize(
+    "field", ["authors: [a]", "until: '2027-01-01'", "transport: x", "warn: x"]
+)
+def test_the_same_in_a_context(field: str) -> None:
+    assert refused(one(field)).rule == "config.not-supported"
+
+
+@pytest.mark.parametrize(
+    ("contexts", "rule"),
+    [
+        (one("submission: approved"), "config.not-supported"),
+        (
+            one("deserializers: [msgpack, pickle], pickle: {profile: data, allow: {}}"),
+            "config.not-supported",
+        ),
+        (one("operations: {grant: [basic], deny: [run]}"), "config.not-supported"),
+    ],
+)
+def test_unfinished_features_are_named(contexts: str, rule: str) -> None:
+    error = refused(contexts)
+    assert error.rule == rule
+    assert error.where.startswith("p.yaml, line 9")
+
+
+@pytest.mark.parametrize(
+    ("contexts", "rule", "fix"),
+    [
+        (one("deserialisers: [msgpack]"), "config.unknown-key", "'deserializers'"),
+        (one("operations: {grants: [basic]}"), "config.unknown-key", "'grant'"),
+        (one("operations: {grant: [basics]}"), "config.operation", "'basic'"),
+        (one("operations: {grant: [update_graph]}"), "config.operation", "'update-graph'"),
+        (one("operations: {grant: ['*']}"), "config.operation", ""),
+        (one("deserializers: [msgpack, pickel]"), "config.family", "'pickle'"),
+        (one("deserializers: [msgpack, cuda]"), "config.family", "Known here"),
+        (one("deserializers: [msgpack, Pickle]"), "config.family", "'pickle'"),
+        (one("deserializers: [msgpack, error]"), "config.family", "Leave it out"),
+        (one("deserializers: [dask]"), "config.family", "Add msgpack"),
+        (one("kinds: [dat]"), "config.kind", "'data'"),
+        (one("submission: coed"), "config.submission", "'code'"),
+        (
+            one("deserializers: [msgpack, pickle], pickle: {profile: [nump]}"),
+            "config.profile",
+            "'numpy'",
+        ),
+        (
+            one("deserializers: [msgpack, pickle], pickle: {profile: code}"),
+            "config.profile",
+            "Known here",
+        ),
+        (one("pickle: {profile: data}"), "config.no-effect", "list pickle"),
+        (one("kinds: []"), "config.empty", ""),
+        (one("serializers: []"), "config.empty", ""),
+        (one("kinds: [data, data]"), "config.twice", ""),
+        (one("kinds: data"), "config.value", ""),
+        (one("operations: [basic]"), "config.value", ""),
+        (one("operations: {grant: {basic: 1}}"), "config.value", ""),
+        (one("name: y"), "config.duplicate-key", ""),
+        (one("kinds: [data]", sender="d"), "config.undefined", "Known here"),
+        (one("kinds: [data]", recipient="[a, Unknown]"), "config.undefined", "'unknown'"),
+        (one("kinds: [data]", sender="any"), "config.undefined", ""),
+        (one("kinds: [data]", sender="'*'"), "config.undefined", ""),
+        (one("kinds: [data]", sender="group:redd"), "config.undefined", "'red'"),
+        (one("kinds: [data]", sender="[]"), "config.empty", ""),
+        (one("kinds: [data]", sender="{a: 1}"), "config.value", ""),
+        (CONTEXT + CONTEXT, "config.duplicate-name", ""),
+        ("- {sender: a, recipient: b}\n", "config.missing-key", ""),
+        ("- a\n", "config.value", ""),
+    ],
+)
+def test_wrong_contexts(contexts: str, rule: str, fix: str) -> None:
+    error = refused(contexts)
+    assert error.rule == rule
+    assert fix in error.fix
+
+
+@pytest.mark.parametrize(
+    ("principals", "rule", "place"),
+    [
+        ("principals: {unknown: {}, a: {}, b: {}}\n", "config.principal", "column 14"),
+        ("principals: {a: {}, b: {}, any: {}}\n", "config.principal", "column 28"),
+        ("principals: {a: {}, b: {}, 'x y': {}}\n", "config.name", "column 28"),
+        ("principals: {a: {}, b: {}, 'group:x': {}}\n", "config.name", "column 28"),
+        ("principals: {a: {}, b: {key: x}}\n", "config.unknown-key", "column 25"),
+        ("principals: {a: {}, b: {keys: x}}\n", "config.value", "column 31"),
+        ("principals: {a: {}, b: {keys: [x]}}\n", "config.key", "column 32"),
+        ("principals: {a: {}, b: {groups: ['']}}\n", "config.yaml", "column 34"),
+        ("principals: {a: {}, b: {groups: [x y]}}\n", "config.name", "column 34"),
+        ("principals: {a: {}, b: {groups: [x, x]}}\n", "config.twice", "column 33"),
+        ("principals: {a: {}, b: x}\n", "config.value", "column 24"),
+        ("principals: {}\n", "config.value", "column 13"),
+        ("principals: [a, b]\n", "config.value", "column 13"),
+    ],
+)
+def test_wrong_principals(principals: str, rule: str, place: str) -> None:
+    error = refused(principals=principals)
+    assert error.rule == rule
+    assert error.where.endswith(place)
+
+
+def test_one_key_speaks_for_one_principal() -> None:
+    key = PrivateKey.generate().public
+    for principals in (
+        f"principals: {{a: {{keys: [{key}]}}, b: {{keys: [{key}]}}}}\n",
+        f"principals: {{a: {{keys: [{key}, '{key}']}}, b: {{}}}}\n",
+    ):
+        error = refused(principals=principals)
+        assert error.rule in ("config.duplicate-key-owner", "config.twice")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        "max_bytes: 2GB",
+        "max_bytes: 0",
+        "max_bytes: 9999999GiB",
+        "max_bytes: 1.5GiB",
+        "max_depth: 100_000",
+        "max_depth: 1KiB",
+        "max_refs: 0",
+        "max_frames: '9'",
+        "max_header: 5",
+        "max_dept: 5",
+    ],
+)
+def test_limits_have_floors_and_ceilings(limits: str) -> None:
+    refused(more=f"limits: {{{limits}}}\n")
+
+
+def test_too_many_contexts() -> None:
+    contexts = "".join(f"- {{name: x{i}, sender: a, recipient: b}}\n" for i in range(257))
+    assert "256" in refused(contexts).message
+
+
+# --- floors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["pickle", "dask"])
+@pytest.mark.parametrize("side", ["serializers", "deserializers"])
+def test_no_policy_widens_admin(side: str, family: str) -> None:
+    error = refused(one(f"kinds: [admin], {side}: [msgpack, {family}]"))
+    assert error.rule == "floor.admin"
+
+
+@pytest.mark.parametrize("family", ["pickle", "cloudpickle"])
+@pytest.mark.parametrize("side", ["serializers", "deserializers"])
+@pytest.mark.parametrize(("sender", "recipient"), [("[a, unknown]", "b"), ("a", "[b, unknown]")])
+def test_no_policy_lets_unknown_have_pickle(
+    sender: str, recipient: str, side: str, family: str
+) -> None:
+    fields = f"submission: code, {side}: [msgpack, {family}]"
+    assert refused(one(fields, sender=sender, recipient=recipient)).rule == "floor.unknown"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "submission: code",
+        "operations: {grant: [cluster]}",
+        "operations: {grant: [files]}, submission: code",
+        "operations: {grant: [upload_file]}",
+        "operations: {grant: [terminate]}",
+    ],
+)
+def test_no_policy_lets_unknown_submit_or_steer(fields: str) -> None:
+    assert refused(one(fields, sender="unknown")).rule == "floor.unknown"
+
+
+def test_unknown_may_be_let_in_for_plain_data() -> None:
+    fields = "serializers: [dask, msgpack], operations: {grant: [basic]}"
+    assert policy(one(fields, sender="unknown")).contexts[0].senders == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "deserializers: [msgpack, cloudpickle]",
+        "serializers: [msgpack, cloudpickle]",
+        "operations: {grant: [run]}",
+        "operations: {grant: [plugins]}",
+        "operations: {grant: [upload_file]}",
+        "operations: {grant: [files]}",
+    ],
+)
+def test_where_code_passes_the_file_says_so(fields: str) -> None:
+    error = refused(one(fields))
+    assert error.rule == "config.code"
+    assert "submission: code" in error.fix
+    assert policy(one(fields + ", submission: code")).contexts[0].submission == "code"
+
+
+# --- reachability -----------------------------------------------------------------------------
+
+
+Hop = tuple[str, str, str]
+ALL = "[admin, data, task, control]"
+
+
+def written(hops: list[Hop]) -> str:
+    lines = []
+    for number, (sender, recipient, kinds) in enumerate(hops):
+        line = f"- {{name: x{number}, sender: {sender}, recipient: {recipient}, kinds: {kinds}}}\n"
+        lines.append(line)
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [
+        ([("a", "b", ALL)], ("a", "b", ALL)),
+        ([("group:red", "b", ALL)], ("a", "b", ALL)),
+        ([("a", "b", "[data, task]")], ("a", "b", "[task]")),
+        ([("a", "b", "[data, task]"), ("a", "b", "[admin, control]")], ("a", "b", ALL)),
+        (
+            [("a", "[a, b, c]", ALL), ("b", "group:red", ALL), ("b", "c", ALL)],
+            ("group:red", "[a, b, c]", ALL),
+        ),
+        ([("[a, unknown]", "b", ALL)], ("unknown", "b", ALL)),
+    ],
+)
+def test_a_context_that_is_never_reached(above: list[Hop], below: Hop) -> None:
+    error = refused(written([*above, below]))
+    assert error.rule == "config.unreachable"
+    assert error.where == f"p.yaml, line {9 + len(above)}, column 3"
+    assert "x0" in error.message
+    # It is the order and the completeness that matter: neither of these leaves it nothing.
+    policy(written([below]))
+    policy(written([*above[1:], below]))
+
+
+def test_looking_for_unreachable_contexts_is_cheap_for_large_groups() -> None:
+    principals = "principals:\n" + "".join(f"  p{i}: {{groups: [g]}}\n" for i in range(3000))
+    everybody = ("group:g", "group:g", ALL)
+    assert refused(written([everybody] * 2), principals=principals).rule == "config.unreachable"
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_load_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
+    assert Policy.load(path).sha256 == Policy.load(str(path)).sha256
+    assert Policy.load(path).source == str(path)
+
+
+def test_a_bare_name_is_never_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="no ready policy 'mine'"):
+        Policy.load("mine")
+
+
+def test_an_unknown_name_lists_the_ready_ones() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'default'"):
+        Policy.load("defualt")
+    with pytest.raises(ConfigError, match=r"Known here: default, demo.*\./mine\.yaml"):
+        Policy.load("zzzzzzzz")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x\x00y", "\ud800"])
+def test_odd_names(name: str) -> None:
+    with pytest.raises(ConfigError):
+        Policy.load(name)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.yaml"
+    os.mkfifo(fifo)
+    for path in (tmp_path, fifo, tmp_path / "none.yaml", Path("x\0.yaml"), Path("\ud800.yaml")):
+        with pytest.raises(ConfigError) as caught:
+            Policy.load(path)
+        assert caught.value.rule == "config.file"
+        assert str(caught.value).isprintable()
+
+
+def test_a_policy_that_anybody_may_change_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match="chmod o-w"):
+        Policy.load(path)
+
+
+def test_a_file_too_large_is_not_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match="bytes at most"):
+        Policy.load(path)
+
+
+def test_hostile_labels_and_text_are_shown_escaped() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse("a: \ud800", source="p")
+    assert caught.value.rule == "config.encoding"
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse("x: 1", source="p\x1b[2J\n")
+    assert str(caught.value).isprintable()
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(f"safeser: 1\n{'k' * 200}: 1\nname: x\n")
+    assert len(str(caught.value)) < 250
+
+
+_FIELDS = (
+    "safeser name revision principals contexts limits sender recipient kinds serializers keys"
+    " groups deserializers pickle profile operations grant submission shadow max_bytes"
+)
+_NAMES = "a b group:red unknown data msgpack dask code none basic 2GiB"
+_WORDS = st.sampled_from(f"{_FIELDS} {_NAMES}".split(" "))
+_VALUES = st.recursive(
+    _WORDS | st.integers(0, 3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(_WORDS, _VALUES, max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_any_tree_gives_a_policy_or_one_error(value: dict[str, object]) -> None:
+    text = json.dumps({"safeser": 1, "name": "x", "revision": 1, **value})
+    refusals = []
+    try:
+        Policy.parse(text, source="p")
+    except ConfigError as error:
+        refusals.append(error)
+    for error in refusals:
+        assert error.where.startswith("p, line ")
+        assert error.rule.startswith(("config.", "floor."))
