@@ -1,0 +1,67 @@
+# The two commands are `make demo` and `make test`; both need Python 3.11 or newer, and nothing else
+# that is not in requirements/. Everything is installed into .venv here, with checked hashes.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+# A Python that is too old or has no venv is left alone; PYTHON=/path/to/python names one instead.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,\
+	$(if $(call usable,$(name)),$(name))))
+usable = $(shell $(1) -c 'import sys, venv, ensurepip; print(sys.version_info >= (3, 11) or "")' \
+	2>/dev/null </dev/null)
+python = $(or $(if $(call usable,$(PYTHON)),$(PYTHON)),$(error safeser: no Python 3.11 or newer\
+	with the venv module was found; install one (on Debian: python3 and python3-venv) or name it:\
+	make PYTHON=/path/to/python3.11))
+
+# $(1): the lock. Packages come in by hash; safeser itself is built by what the lock installed.
+define install
+@test -x $(BIN)/python && $(BIN)/python -c '' 2>/dev/null || $(python) -m venv --clear $(VENV)
+@echo "Installing $(1) into $(VENV) (once; later runs skip this)"
+@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input \
+	--require-hashes --requirement $(1) \
+	&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input \
+	--no-build-isolation --no-deps --editable . \
+	|| { echo "safeser: the packages of $(1) could not be installed;\
+	pip's reason stands above, usually the network or its index" >&2; rm -f $(VENV)/*.stamp; exit 2; }
+endef
+
+.PHONY: demo test check format lock clean
+
+## demo: install what it needs, then run a real cluster under policy and attack it
+demo: $(VENV)/demo.stamp
+	@$(BIN)/safeser demo
+
+## test: the checks, then the whole suite with branch coverage, worker processes included
+test: check
+	@rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest
+	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+## check: style, types and layering
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## format: let ruff rewrite what it can
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+## lock: resolve the newest allowed versions of everything anew; review the diff
+lock: $(VENV)/dev.stamp
+	$(BIN)/python requirements/lock.py
+
+clean:
+	rm -rf $(VENV) .coverage .coverage.* dist build
+
+$(VENV)/demo.stamp: pyproject.toml requirements/demo.lock
+	$(call install,requirements/demo.lock)
+	@touch $@
+
+# dev.lock holds everything that demo.lock holds, in the same versions.
+$(VENV)/dev.stamp: pyproject.toml requirements/dev.lock
+	$(call install,requirements/dev.lock)
+	@touch $(VENV)/demo.stamp $@

@@ -1,0 +1,56 @@
+"""The tree of commands. Each noun is imported here and brings nothing heavy until it is used.
+
+The one rule: ``safeser keys`` on a machine without Dask works and starts fast, so no module that
+this one imports may import NumPy, Dask or pandas.
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from safeser import __version__
+from safeser.cli import audit, inspect, keys, policy, up
+from safeser.cli.screen import line
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="safeser",
+    help="Policy, authenticated envelopes and an audit log in front of pickle.",
+    epilog="Exit codes: 0 fine, 1 denied or a check failed, 2 could not run.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # they show local variables, and those may be secret
+    rich_markup_mode=None,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        try:
+            dask = f"distributed {version('distributed')}"
+        except PackageNotFoundError:
+            dask = "without Dask"
+        line(f"safeser {__version__} (Python {platform.python_version()}, {dask})")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.add_typer(keys.app, name="keys")
+app.add_typer(policy.app, name="policy")
+app.add_typer(audit.app, name="audit")
+app.command("inspect")(inspect.inspect)
+app.command("up")(up.up)

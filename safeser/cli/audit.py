@@ -1,0 +1,145 @@
+"""``safeser audit``: verify a log, and read its newest records.
+
+The one rule: reading is not verifying, and each command says which of the two it did.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from safeser.cli.ending import DENIED
+from safeser.cli.screen import line, mark
+from safeser.errors import ConfigError
+
+if TYPE_CHECKING:
+    from safeser.audit import Record
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Verify and read audit logs.", no_args_is_help=True)
+
+LogPath = Annotated[Path, typer.Argument(metavar="LOG", help="The folder of a log, or a file.")]
+
+_POLL = 0.25  # seconds; a person follows, nothing waits for this
+
+
+@app.command()
+def verify(
+    log: LogPath,
+    key: Annotated[Path, typer.Option(help="The file of the log's key.")],
+    expect: Annotated[
+        Path | None,
+        typer.Option(help="A head that --save-head wrote; the log must have grown from there."),
+    ] = None,
+    save_head: Annotated[
+        Path | None,
+        typer.Option(help="Write the log's head to this new file, to keep it elsewhere."),
+    ] = None,
+) -> None:
+    """Verify a log against its key; code 1 names the place of each problem."""
+    from safeser.audit import verify as verified
+
+    _must_exist(log)
+    expected = "" if expect is None else _read_head(expect)
+    report = verified(log, key=key, expect=expected)
+    summary, *rest = str(report).splitlines()
+    mark(report.ok, summary)
+    for each in rest:
+        line(each)
+    if save_head is not None and report.ok:
+        _write_head(save_head, report.head)
+    if not report.ok:
+        raise typer.Exit(DENIED)
+
+
+def _must_exist(log: Path) -> None:
+    if not log.exists():
+        raise ConfigError(
+            f"there is no log at {log}",
+            rule="config.audit",
+            fix="Name the folder that safeser.audit is set to.",
+        )
+
+
+def _read_head(path: Path) -> str:
+    try:
+        with path.open(encoding="ascii") as file:
+            return file.read(16 << 20)  # as much as the log itself would take for a head
+    except (OSError, ValueError):
+        raise ConfigError(
+            f"{path} cannot be read as a head",
+            rule="config.audit-head",
+            fix="Name a file that 'safeser audit verify --save-head' wrote.",
+        ) from None
+
+
+def _write_head(path: Path, head: str) -> None:
+    try:
+        with path.open("x", encoding="ascii") as file:
+            file.write(head + "\n")
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}",
+            rule="config.audit-head",
+            fix="Name a file that is not there yet.",
+        ) from None
+
+
+@app.command()
+def tail(
+    log: LogPath,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many records.")] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written; needs one file.")
+    ] = False,
+) -> None:
+    """Show the newest records, oldest first. This does not verify them."""
+    from safeser.audit import render
+
+    _must_exist(log)
+    if follow and log.is_dir():
+        raise ConfigError(
+            f"{log} is a folder, and one file is followed at a time",
+            rule="config.audit",
+            fix="Name one of its .log files.",
+        )
+    for record in _following(log, lines) if follow else _newest(log, lines):
+        line(render(record))
+
+
+def _newest(log: Path, count: int) -> list[Record]:
+    from safeser.audit import read
+
+    newest = heapq.nlargest(count, read(log), key=lambda record: (record.time, record.sequence))
+    return newest[::-1]
+
+
+def _following(log: Path, count: int) -> Iterator[Record]:
+    from safeser.audit import read
+
+    recent: deque[Record] = deque(maxlen=count)
+    reached_end = False
+
+    def wait() -> bool:
+        nonlocal reached_end
+        if reached_end:
+            time.sleep(_POLL)
+        reached_end = True
+        return True
+
+    # ``read`` calls wait() before it yields what came after, so the flag is up by then; what was
+    # there before is held back until the first record after it, or it would all be printed.
+    for record in read(log, wait=wait):
+        if reached_end:
+            yield from recent
+            recent.clear()
+            yield record
+        else:
+            recent.append(record)

@@ -1,0 +1,174 @@
+"""``safeser keys``: make identities and look at public keys.
+
+The one rule: no command prints, copies or replaces a private key; they are made where they stay.
+"""
+
+from __future__ import annotations
+
+import datetime
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from safeser.cli.screen import line, table
+from safeser.errors import ConfigError, SafeserError
+from safeser.keys import Identity, KeyState, Roster, RosterEntry
+from safeser.values import check_principal
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Make identities and look at public keys.", no_args_is_help=True)
+
+#: The processes of a Dask cluster; each is a principal of its own.
+_PROCESSES = ("scheduler", "worker", "nanny")
+_ROSTER = "roster"
+_AUDIT_KEY = "audit.key"
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="A folder that is empty or not there yet.")],
+    principal: Annotated[
+        list[str] | None,
+        typer.Option(help="A user to make an identity for; may be repeated. [default: client]"),
+    ] = None,
+) -> None:
+    """Make identities, a roster and a log key for a small cluster."""
+    users = principal or ["client"]
+    names = [check_principal(name) for name in (*_PROCESSES, *users)]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(
+            f"{', '.join(repeated)} would get two identities",
+            rule="config.keys",
+            fix="Name each user once; scheduler, worker and nanny are always made.",
+        )
+    roster = _make(directory, names)
+    table(
+        ("principal", "fingerprint", "private key"),
+        [(e.principal, e.public.fingerprint, f"{e.principal}.key") for e in roster.entries],
+    )
+    _next_steps(directory.absolute(), users)
+
+
+def _make(directory: Path, names: list[str]) -> Roster:
+    """Write everything into *directory*, or leave nothing of it there."""
+    # The log's code is not needed by the other commands of this noun.
+    from safeser.audit import AuditKey
+
+    _claim(directory)
+    today = _today()
+    roster = Roster()
+    try:
+        for name in names:
+            identity = Identity.generate(name)
+            identity.save(directory / f"{name}.key")
+            roster = roster.with_entry(RosterEntry(identity.public, name, KeyState.ACTIVE, today))
+        roster.save(directory / _ROSTER)
+        AuditKey.new().save(directory / _AUDIT_KEY)
+    except SafeserError:
+        for left in (*(f"{name}.key" for name in names), _ROSTER, _AUDIT_KEY):
+            with suppress(OSError):
+                (directory / left).unlink()
+        raise
+    return roster
+
+
+def _claim(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise ConfigError(
+                f"{directory} is not empty, and keys are never overwritten",
+                rule="config.keys",
+                fix="Name a folder that is not there yet.",
+            )
+        directory.chmod(0o700)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "that is not a path"
+        raise ConfigError(
+            f"{directory} cannot be used: {reason}",
+            rule="config.keys",
+            fix="Name a folder that you may write to.",
+        ) from None
+
+
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def _next_steps(directory: Path, users: list[str]) -> None:
+    policy = _fitting_policy(users)
+    user = users[0]
+    line(f"Keys, {_ROSTER} and {_AUDIT_KEY} are in {directory}, readable by you alone.")
+    line("Give each process its own key file; all of them get the roster and the log's key.")
+    line()
+    line("# for every process")
+    if policy:
+        line(f"export DASK_SAFESER__POLICY={policy}")
+    else:
+        line("export DASK_SAFESER__POLICY=./policy.yaml  # yours: it must list these principals")
+    line(f"export DASK_SAFESER__AUDIT={directory / 'audit'}")
+    line("# the cluster")
+    line(f"DASK_SAFESER__IDENTITY={directory / 'scheduler.key'} dask scheduler --protocol safeser")
+    line(
+        f"DASK_SAFESER__IDENTITY={directory / 'worker.key'}"
+        f" DASK_SAFESER__NANNY__IDENTITY={directory / 'nanny.key'}"
+        " dask worker safeser://SCHEDULER:8786"
+    )
+    line(f"# {user}")
+    line(f"DASK_SAFESER__IDENTITY={directory / f'{user}.key'} python")
+    line('>>> safeser.Client("safeser://SCHEDULER:8786", deserializers=["dask", "msgpack"])')
+
+
+def _fitting_policy(users: list[str]) -> str | None:
+    """Return the ready policy that lists exactly these users beside the processes, if one does."""
+    from safeser.policy import Policy, ready_policies
+
+    for name in ready_policies():
+        listed = set(Policy.load(name).principals) - set(_PROCESSES)
+        if set(users) <= listed:
+            return name
+    return None
+
+
+@app.command()
+def new(
+    file: Annotated[Path, typer.Argument(help="Where the private key goes; must not exist.")],
+    principal: Annotated[str, typer.Option(help="Whose key it is.")],
+) -> None:
+    """Make one private key and show the line that lists it in a roster."""
+    identity = Identity.generate(principal)
+    identity.save(file)
+    _show(identity)
+
+
+@app.command("list")
+def list_(
+    roster: Annotated[Path, typer.Argument(help="A roster, or a folder that holds one.")],
+) -> None:
+    """Show the public keys that a roster lists."""
+    entries = Roster.load(roster / _ROSTER if roster.is_dir() else roster).entries
+    table(
+        ("principal", "fingerprint", "state", "since", "comment"),
+        [
+            (e.principal, e.public.fingerprint, e.state.value, e.created.isoformat(), e.comment)
+            for e in entries
+        ],
+    )
+
+
+@app.command()
+def fingerprint(
+    file: Annotated[Path, typer.Argument(help="A private key file of yours.")],
+) -> None:
+    """Show the public half of a private key."""
+    _show(Identity.load(file))
+
+
+def _show(identity: Identity) -> None:
+    line(f"principal    {identity.principal}")
+    line(f"fingerprint  {identity.public.fingerprint}")
+    entry = RosterEntry(identity.public, identity.principal, KeyState.ACTIVE, _today())
+    line(f"roster line  {entry.text()}")

@@ -1,0 +1,143 @@
+"""``safeser policy``: check a policy, show it, and explain one decision.
+
+The one rule: every answer comes from the loaded policy itself; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from safeser.cli.ending import DENIED, complain
+from safeser.cli.screen import line, mark, table
+from safeser.errors import ConfigError
+
+if TYPE_CHECKING:
+    from safeser.policy import Policy, Rule
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Check, show and explain policies.", no_args_is_help=True)
+
+PolicyName = Annotated[
+    str, typer.Argument(metavar="POLICY", help="A file, or the name of a ready policy.")
+]
+
+#: A file that is not there is no policy that failed its check.
+_NOT_FOUND = frozenset({"config.file", "config.policy-name"})
+
+
+@app.command()
+def check(policies: Annotated[list[str], typer.Argument(metavar="POLICY...")]) -> None:
+    """Check that policies load; code 1 names the first fault of each that does not."""
+    from safeser.policy import Policy
+
+    failed = False
+    for name in policies:
+        try:
+            policy = Policy.load(name)
+        except ConfigError as error:
+            if error.rule in _NOT_FOUND:
+                raise
+            complain(error)
+            failed = True
+        else:
+            mark(True, f"{name}: fine, {_title(policy)}")
+    if failed:
+        raise typer.Exit(DENIED)
+
+
+def _title(policy: Policy) -> str:
+    return f"{policy.name} revision {policy.revision}, SHA-256 {policy.sha256}"
+
+
+@app.command()
+def show(
+    policy: Annotated[
+        str | None,
+        typer.Argument(metavar="[POLICY]", help="A file or a ready policy. [default: list those]"),
+    ] = None,
+) -> None:
+    """Show what a policy says, groups and operations spelled out; without one, the ready ones."""
+    from safeser.policy import Policy, ready_policies
+
+    if policy is None:
+        table(
+            ("ready policy", "principals"),
+            [(name, ", ".join(Policy.load(name).principals)) for name in ready_policies()],
+        )
+        return
+    loaded = Policy.load(policy)
+    line(_title(loaded))
+    line()
+    table(
+        ("principal", "groups", "keys listed here"),
+        [
+            (name, ", ".join(sorted(each.groups)), str(len(each.keys)))
+            for name, each in loaded.principals.items()
+        ],
+    )
+    line("The first context that matches decides; none matches: deny.")
+    for rule in loaded.contexts:
+        line()
+        _show_context(rule)
+
+
+def _show_context(rule: Rule) -> None:
+    line(f"line {rule.line}, {rule.name}", style="bold")
+    kinds = [kind.value for kind in sorted(rule.kinds, key=lambda kind: kind.strength)]
+    line(f"  {_names(rule.senders)} -> {_names(rule.recipients)}: {', '.join(kinds)}")
+    sealing, opening = rule.families(sealing=True), rule.families(sealing=False)
+    if sealing == opening:
+        line(f"  families    {', '.join(opening)}")
+    else:
+        line(f"  seals       {', '.join(sealing)}")
+        line(f"  opens       {', '.join(opening)}")
+    if "pickle" in (*sealing, *opening):
+        line(f"  profiles    {', '.join(rule.profiles)}")
+    if rule.submission == "code":
+        line("  submission  code: the sender can run what it likes there", style="yellow")
+    else:
+        line(f"  submission  {rule.submission}")
+    line(f"  operations  {len(rule.operations)}: {_names(rule.operations)}")
+
+
+def _names(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+@app.command()
+def explain(
+    policy: PolicyName,
+    *,
+    sender: Annotated[str, typer.Option(help="Who hands over.")],
+    recipient: Annotated[str, typer.Option(help="Who opens.")],
+    family: Annotated[str, typer.Option(help="msgpack, error, dask, pickle or cloudpickle.")],
+    kind: Annotated[str, typer.Option(help="admin, data, task or control.")] = "data",
+    operation: Annotated[str | None, typer.Option(help="Dask's operation.")] = None,
+    author: Annotated[str | None, typer.Option(help="Who wrote it, if not the sender.")] = None,
+    sealing: Annotated[bool, typer.Option("--sealing", help="Ask for the sending side.")] = False,
+) -> None:
+    """Say which rule decides in one context, why, and what would change it; code 1 if denied."""
+    from safeser.policy import Policy
+    from safeser.policy import explain as explained
+    from safeser.values import Context
+
+    explanation = explained(
+        Policy.load(policy),
+        Context(sender, recipient, kind, operation),
+        family,
+        sealing=sealing,
+        author=author,
+    )
+    question, *steps = explanation.text.splitlines()
+    line(question)
+    for step in steps:
+        decided = step.startswith(("permitted", "denied"))
+        if decided:
+            mark(explanation.decision.permitted, step)
+        else:
+            line(step)
+    if not explanation.decision.permitted:
+        raise typer.Exit(DENIED)

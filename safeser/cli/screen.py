@@ -1,0 +1,40 @@
+"""What commands print with: tables for people, lines that can be copied, no colour in a pipe.
+
+The one rule: text is never read as markup, so that a name in a file cannot style or hide a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["line", "mark", "table"]
+
+
+def _console() -> Console:
+    # Made for each use: tests and pipes replace sys.stdout.
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def line(text: str = "", *, style: str = "") -> None:
+    """Print one line whole, however long: a path or a key that was wrapped cannot be copied."""
+    _console().print(Text(text, style=style), soft_wrap=True)
+
+
+def mark(good: bool, text: str) -> None:
+    """Print a verdict, green or red where there is colour; the words alone must suffice."""
+    line(text, style="green" if good else "red")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print *rows* under *columns*; what does not fit is folded, never cut."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in columns:
+        made.add_column(name, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) for cell in row))
+    _console().print(made)
