@@ -54,7 +54,7 @@ def _array_parts(x: Array, writeable: bool) -> Parts:
     if x.dtype.kind == "b" and x.view(np.uint8).max() > 1:
         # Flags that were never set may hold any byte; receivers take none but 0 and 1.
         x = x.view(np.uint8) != 0
-    return Parts(meta, [memoryview(x.reshape(-1).view(np.uint8))])
+    return Parts(meta, [x.reshape(-1).view(np.uint8).data])
 
 
 def _object_parts(x: Array, meta: dict[str, Any]) -> Parts:
@@ -66,7 +66,7 @@ def _object_parts(x: Array, meta: dict[str, Any]) -> Parts:
 
 def _check_array(node: Node, limits: Limits) -> None:
     if node.meta.get("dtype") == "objects":
-        _check_objects(node)
+        _check_objects(node, limits)
         return
     if "base" in node.meta:
         base = dtypes.check_shape(
@@ -103,13 +103,15 @@ def _check_extent(
             node.refuse("it repeats data in a way that safeser does not send", "families.shape")
         if any(inner not in (1, outer) for inner, outer in zip(base, shape, strict=True)):
             node.refuse("it repeats data in a way that safeser does not send", "families.shape")
-    if math.prod(shape) * itemsize > limits.max_array:
-        node.refuse("it is larger than max_array", "families.too-large")
-    # NumPy multiplies the lengths that are not zero, and items of no bytes cost nothing to claim.
-    if math.prod(max(length, 1) for length in shape) * max(itemsize, 1) >= 1 << 62:
-        node.refuse("its shape is out of range", "families.shape")
+    _check_size(node, shape, itemsize, limits)
     if itemsize == 0 and math.prod(shape) > limits.max_refs:
         node.refuse("it has more items of no bytes than max_refs", "families.too-large")
+
+
+def _check_size(node: Node, shape: tuple[int, ...], itemsize: int, limits: Limits) -> None:
+    # A length of zero hides the others, but NumPy multiplies them and tolist() walks over them.
+    if math.prod(max(length, 1) for length in shape) * max(itemsize, 1) > limits.max_array:
+        node.refuse("it is larger than max_array", "families.too-large")
 
 
 def _check_content(node: Node, part: Array) -> None:
@@ -143,7 +145,7 @@ def _decode_array(node: Node, values: list[Any]) -> Array:
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
-def _check_objects(node: Node) -> None:
+def _check_objects(node: Node, limits: Limits) -> None:
     shape, *_ = node.expect("shape", "order", "writeable", "dtype", children=1)
     _check_layout(node)
     (child,) = node.children
@@ -152,8 +154,7 @@ def _check_objects(node: Node) -> None:
     count = len(child.value) if child.serializer == "msgpack" else len(child.children)
     if math.prod(dtypes.check_shape(shape)) != count:
         node.refuse("its shape does not fit its elements", "families.shape")
-    if math.prod(max(length, 1) for length in shape) >= 1 << 59:
-        node.refuse("its shape is out of range", "families.shape")
+    _check_size(node, tuple(shape), 8, limits)
 
 
 def _decode_objects(node: Node, elements: list[Any]) -> Array:
@@ -203,7 +204,12 @@ def _decode_scalar(node: Node, values: list[Any]) -> Any:
 
 
 def _encode_text(x: Any, limits: Limits) -> Parts:
-    return Parts({}, (), [("", str(x) if type(x) is np.str_ else bytes(x))])
+    return Parts({}, (), [("", _exact_text(x))])
+
+
+def _exact_text(x: Any) -> str | bytes:
+    # NumPy's own conversions drop trailing NULs, which the scalar itself keeps.
+    return str.__str__(x) if type(x) is np.str_ else bytes.__getitem__(x, slice(None))
 
 
 def _check_text(node: Node, limits: Limits) -> None:
@@ -277,7 +283,11 @@ def register() -> None:
             subclasses=True,
         ),
         Typed(
-            "numpy:str_", (np.str_,), _encode_text, _check_text, lambda _, values: np.str_(values[0])
+            "numpy:str_",
+            (np.str_,),
+            _encode_text,
+            _check_text,
+            lambda _, values: np.str_(values[0]),
         ),
         Typed(
             "numpy:bytes_",

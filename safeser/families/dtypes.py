@@ -18,8 +18,8 @@ from safeser.families.plain import Unencodable, label
 
 __all__ = ["build", "check_shape", "describe", "strict_fields"]
 
-# Letter to the item sizes that some platform gives it; the letter alone keeps C long and C long
-# long apart where they are equally wide, the kind and size stand in where the letter's width differs.
+# Letter to the item sizes that some platform gives it. The letter keeps C long and C long long
+# apart where they are equally wide; kind and size stand in where the letter's width differs.
 _LETTERS: dict[str, tuple[str, frozenset[int]]] = {
     "?": ("b", frozenset({1})),
     **{letter: ("i", frozenset({1, 2, 4, 8})) for letter in "bhilqp"},
@@ -34,7 +34,9 @@ _LETTERS: dict[str, tuple[str, frozenset[int]]] = {
 }
 _TEXTS = ("S", "U", "V")
 _TIMES = ("M", "m")
-_UNITS = frozenset("Y M W D h m s ms us ns ps fs as generic".split())
+_UNITS = frozenset(
+    ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic")
+)
 
 _MAX_ITEMSIZE = (1 << 31) - 1  # a C int inside NumPy
 _MAX_DIMENSIONS = 64  # NumPy 2's own bound, 32 before it
@@ -171,7 +173,8 @@ def _subarray(description: Mapping[str, Any], room: int, fields: list[int]) -> n
         _refuse("its sub-array is out of range")
     if any(length > _MAX_ITEMSIZE for length in shape):
         _refuse("its sub-array is out of range")
-    return np.dtype((base, shape))
+    built: np.dtype[Any] = np.dtype((base, shape))
+    return built
 
 
 def _record(description: Mapping[str, Any], room: int, fields: list[int]) -> np.dtype[Any]:
@@ -203,7 +206,7 @@ def _record(description: Mapping[str, Any], room: int, fields: list[int]) -> np.
     if any(title is not None for title in titles):
         form["titles"] = titles
     try:
-        built = np.dtype(form, align=align)
+        built: np.dtype[Any] = np.dtype(form, align=align)
     except (ValueError, TypeError, OverflowError):
         _refuse("its fields do not fit together")
     if built.itemsize != size or built.hasobject:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from safeser import errors as safeser_errors
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
-from safeser.families.plain import Unencodable
+from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.values import Limits
 
 __all__ = [
@@ -80,29 +80,78 @@ class ExceptionData:
     state: tuple[str, ...] = field(default=())
 
 
+_BUILTIN_NAMES = (
+    "ArithmeticError",
+    "AssertionError",
+    "AttributeError",
+    "BlockingIOError",
+    "BrokenPipeError",
+    "BufferError",
+    "BytesWarning",
+    "ChildProcessError",
+    "ConnectionAbortedError",
+    "ConnectionError",
+    "ConnectionRefusedError",
+    "ConnectionResetError",
+    "DeprecationWarning",
+    "EOFError",
+    "EncodingWarning",
+    "Exception",
+    "FileExistsError",
+    "FileNotFoundError",
+    "FloatingPointError",
+    "FutureWarning",
+    "ImportError",
+    "ImportWarning",
+    "IndentationError",
+    "IndexError",
+    "InterruptedError",
+    "IsADirectoryError",
+    "KeyError",
+    "LookupError",
+    "MemoryError",
+    "ModuleNotFoundError",
+    "NameError",
+    "NotADirectoryError",
+    "NotImplementedError",
+    "OSError",
+    "OverflowError",
+    "PendingDeprecationWarning",
+    "PermissionError",
+    "ProcessLookupError",
+    "RecursionError",
+    "ReferenceError",
+    "ResourceWarning",
+    "RuntimeError",
+    "RuntimeWarning",
+    "StopAsyncIteration",
+    "StopIteration",
+    "SyntaxError",
+    "SyntaxWarning",
+    "SystemError",
+    "TabError",
+    "TimeoutError",
+    "TypeError",
+    "UnboundLocalError",
+    "UnicodeDecodeError",
+    "UnicodeEncodeError",
+    "UnicodeError",
+    "UnicodeTranslateError",
+    "UnicodeWarning",
+    "UserWarning",
+    "ValueError",
+    "Warning",
+    "ZeroDivisionError",
+)
+
+
 def _allowed() -> dict[str, type[BaseException]]:
     """Return classes that are raised as themselves, by name; their constructors only store.
 
     SystemExit, KeyboardInterrupt and GeneratorExit are not among them: leaving a process or a
     generator is the receiver's own decision.
     """
-    allowed: dict[str, type[BaseException]] = {}
-    for name in (
-        "ArithmeticError AssertionError AttributeError BlockingIOError BrokenPipeError BufferError"
-        " BytesWarning ChildProcessError ConnectionAbortedError ConnectionError"
-        " ConnectionRefusedError ConnectionResetError DeprecationWarning EOFError EncodingWarning"
-        " Exception FileExistsError FileNotFoundError FloatingPointError FutureWarning ImportError"
-        " ImportWarning IndentationError IndexError InterruptedError IsADirectoryError KeyError"
-        " LookupError MemoryError ModuleNotFoundError NameError NotADirectoryError"
-        " NotImplementedError OSError OverflowError PendingDeprecationWarning PermissionError"
-        " ProcessLookupError RecursionError ReferenceError ResourceWarning RuntimeError"
-        " RuntimeWarning StopAsyncIteration StopIteration SyntaxError SyntaxWarning SystemError"
-        " TabError TimeoutError TypeError UnboundLocalError UnicodeDecodeError UnicodeEncodeError"
-        " UnicodeError UnicodeTranslateError UnicodeWarning UserWarning ValueError Warning"
-        " ZeroDivisionError"
-    ).split():
-        allowed[f"builtins:{name}"] = getattr(builtins, name)
-    return allowed
+    return {f"builtins:{name}": getattr(builtins, name) for name in _BUILTIN_NAMES}
 
 
 _BUILTIN = _allowed()
@@ -113,7 +162,7 @@ _SAFESER: dict[str, type[SafeserError]] = {
 
 
 def traceback_text(exc: BaseException) -> str:
-    """Return the formatted traceback of *exc* alone, cut to its last hundred thousand characters."""
+    """Return the formatted traceback of *exc* alone, cut to its last characters."""
     lines = traceback.format_exception(type(exc), exc, exc.__traceback__, chain=False)
     text = _clean("".join(lines))
     return text if len(text) <= _MAX_TRACEBACK else "[...]" + text[-_MAX_TRACEBACK:]
@@ -158,7 +207,7 @@ def _link(exc: BaseException, cause: ExceptionData | None) -> ExceptionData:
     else:
         name, message = f"{type(exc).__module__}:{type(exc).__qualname__}", _said(exc)
     try:
-        text = traceback_text(exc)
+        text = traceback_text(exc) if exc.__traceback__ is not None else ""
     except Exception as error:  # formatting calls the class's own __str__ and __repr__
         text = f"<its traceback could not be formatted: {type(error).__name__}>"
     notes = getattr(exc, "__notes__", ())
@@ -174,8 +223,15 @@ def _link(exc: BaseException, cause: ExceptionData | None) -> ExceptionData:
         ),
         cause,
         exc.__cause__ is not None,
-        (exc.rule, exc.where, exc.fix) if type(exc) in _SAFESER.values() else (),
+        _state(exc),
     )
+
+
+def _state(exc: BaseException) -> tuple[str, ...]:
+    """Return what a safeser error says beside its message."""
+    if isinstance(exc, SafeserError) and type(exc) in _SAFESER.values():
+        return tuple(_clean(text)[:_MAX_MESSAGE] for text in (exc.rule, exc.where, exc.fix))
+    return ()
 
 
 def _plain_args(exc: BaseException) -> tuple[Any, ...] | None:
@@ -192,7 +248,7 @@ def _plain_args(exc: BaseException) -> tuple[Any, ...] | None:
     return args if size <= _MAX_ARGS_BYTES else None
 
 
-def encode(data: ExceptionData, *, limits: Limits = Limits()) -> bytes:
+def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
     """Return *data* as one frame of strict msgpack: its chain as a list, outermost first."""
     links = []
     link: ExceptionData | None = data
@@ -212,7 +268,7 @@ def encode(data: ExceptionData, *, limits: Limits = Limits()) -> bytes:
     return plain.encode(links, limits=limits)
 
 
-def decode(frame: bytes | memoryview, *, limits: Limits = Limits()) -> ExceptionData:
+def decode(frame: bytes | memoryview, *, limits: Limits = DEFAULTS) -> ExceptionData:
     """Return the failure that *frame* describes, each part within its own bound."""
     links = plain.decode(frame, limits=limits)
     if type(links) is not list or not 1 <= len(links) <= _MAX_CAUSES + 1:
@@ -234,9 +290,7 @@ def decode(frame: bytes | memoryview, *, limits: Limits = Limits()) -> Exception
                 _check_text(note, _MAX_MESSAGE)
         if type(explicit) is not bool:
             _malformed()
-        data = ExceptionData(
-            name, message, args, text, tuple(notes), data, explicit, tuple(state)
-        )
+        data = ExceptionData(name, message, args, text, tuple(notes), data, explicit, tuple(state))
     assert data is not None
     return data
 

@@ -26,7 +26,7 @@ NAMES = (
 
 def load() -> None:
     """Import pandas and register its types; ModuleNotFoundError if it is not installed."""
-    from safeser.families import pandas_frames, pandas_scalars
+    from safeser.families import pandas_frames, pandas_scalars  # noqa: PLC0415 - they import pandas
 
     pandas_scalars.register()
     pandas_frames.register()

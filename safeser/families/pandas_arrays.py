@@ -6,10 +6,10 @@ constructors, and what they built must have the dtype that the header described.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
-import pandas
 
 from safeser.errors import PayloadError
 from safeser.families.arrays import Owned, array_child
@@ -28,8 +28,8 @@ from safeser.values import Limits
 
 __all__ = ["check_codes", "column", "register"]
 
-#: pandas' own stubs describe less than what is used here; the values are checked at run time.
-pd: Any = pandas
+#: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
+pd: Any = importlib.import_module("pandas")
 
 _SIGNED = {np.dtype(code) for code in ("i1", "i2", "i4", "i8")}
 
@@ -198,7 +198,7 @@ def _encode_text(x: Any, limits: Limits) -> Parts:
 
 
 def _arrow_parts(x: Any) -> tuple[Any, Any, Any]:
-    import pyarrow as pa
+    import pyarrow as pa  # noqa: PLC0415 - an extra
 
     chunks = x._pa_array.cast(pa.large_string()).chunks
     whole = pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_string())
@@ -247,7 +247,7 @@ def _decode_text(node: Node, values: list[Any]) -> Any:
     if node.meta["storage"] == "python":
         return pd.array([missing if text is None else text for text in values[0]], dtype=dtype)
     try:
-        import pyarrow as pa
+        import pyarrow as pa  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
         raise PayloadError(
             "text kept by Arrow needs pyarrow, which is not installed here",
@@ -274,7 +274,8 @@ _CHECKS = {
 
 
 def _encode(x: Any, limits: Limits) -> Parts:
-    return _ENCODERS[type(x)](x, limits)
+    parts: Parts = _ENCODERS[type(x)](x, limits)
+    return parts
 
 
 _ENCODERS: dict[type, Any] = {

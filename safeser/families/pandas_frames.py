@@ -1,15 +1,15 @@
 """pandas frames, series and indexes of family ``dask``, column by column.
 
-The one rule: exact or refused, never altered: what pandas would infer, convert or drop on the way is
-said in the header and checked against what pandas built.
+The one rule: exact or refused, never altered: what pandas would infer, convert or drop on the way
+is said in the header and checked against what pandas built.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
-import pandas
 
 from safeser.families import pandas_arrays
 from safeser.families.pandas_arrays import column
@@ -21,8 +21,8 @@ from safeser.values import Limits
 
 __all__ = ["register"]
 
-#: pandas' own stubs describe less than what is used here; the values are checked at run time.
-pd: Any = pandas
+#: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
+pd: Any = importlib.import_module("pandas")
 
 _INDEXES = ("pandas:Index", "pandas:RangeIndex", "pandas:MultiIndex")
 _ARRAYS = ("pandas:array", "numpy:ndarray")
@@ -133,7 +133,9 @@ def _decode_range(node: Node, values: list[Any]) -> Any:
 
 
 def _encode_index(x: Any, limits: Limits) -> Parts:
-    freq = getattr(x, "freq", None) if isinstance(x, (pd.DatetimeIndex, pd.TimedeltaIndex)) else None
+    freq = (
+        getattr(x, "freq", None) if isinstance(x, (pd.DatetimeIndex, pd.TimedeltaIndex)) else None
+    )
     meta = {"kind": type(x).__name__, "freq": describe_freq(freq)}
     return Parts(meta, (), [(".name", x.name), (".values", column(x.array, where=".values"))])
 

@@ -5,11 +5,11 @@ The one rule: counts, units and zones are checked here before pandas sees them.
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
 import numpy as np
-import pandas
 
 from safeser.families import zones
 from safeser.families.plain import Unencodable
@@ -19,8 +19,8 @@ from safeser.values import Limits
 
 __all__ = ["UNITS", "check_zone", "describe_freq", "describe_zone", "offset", "register"]
 
-#: pandas' own stubs describe less than what is used here; the values are checked at run time.
-pd: Any = pandas
+#: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
+pd: Any = importlib.import_module("pandas")
 
 UNITS = ("s", "ms", "us", "ns")
 _NAT = -(1 << 63)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from safeser import pickles
+from safeser.errors import PayloadError
 from safeser.families.tree import Node
 from safeser.values import Grant, Limits
 
@@ -21,8 +23,6 @@ def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
     def keep(buffer: Any) -> None:
         buffers.append(buffer.raw())
 
-    from safeser import pickles
-
     data = pickles.dumps(x, buffer_callback=keep, code=family == "cloudpickle")
     writeable = [not buffer.readonly for buffer in buffers]
     return {"serializer": family, "writeable": writeable}, [data, *buffers]
@@ -30,24 +30,34 @@ def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
 
 def family_of(node: Node, limits: Limits) -> str:
     """Return ``"pickle"`` or ``"cloudpickle"``, from the globals that the pickle needs."""
-    from safeser import pickles
-
-    family: str = pickles.family_of(node.frames[0], limits=limits)
-    return family
+    if node.value is None:
+        node.value = pickles.family_of(node.frames[0], limits=limits)
+    return str(node.value)
 
 
 def decode(node: Node, grant: Grant, limits: Limits) -> Any:
     """Load a pickle whose family *grant* lists, within its profiles."""
-    from safeser import pickles
-
     data = node.frames[0]
     buffers = [
         _with_flag(buffer, writeable)
         for buffer, writeable in zip(node.frames[1:], node.meta["writeable"], strict=True)
     ]
     if family_of(node, limits) == "cloudpickle":
-        return pickles.load_code(data, buffers=buffers)
+        return _load_code(bytes(data), buffers)
     return pickles.loads(data, buffers=buffers, profile=grant.profiles, limits=limits)
+
+
+def _load_code(data: bytes, buffers: list[memoryview]) -> Any:
+    try:
+        return pickles.load_code(data, buffers=buffers)
+    # Granted code may raise anything. Its sender may already run code here, so the cause is kept
+    # for whoever has to find the missing module.
+    except Exception as error:
+        raise PayloadError(
+            f"loading code that was granted failed with {type(error).__name__}",
+            rule="families.build",
+            fix="The cause is chained to this error; often a module is not installed here.",
+        ) from error
 
 
 def _with_flag(buffer: memoryview, writeable: bool) -> memoryview:

@@ -17,6 +17,7 @@ from safeser.errors import PayloadError
 from safeser.values import Limits
 
 __all__ = [
+    "DEFAULTS",
     "DEPTH_CEILING",
     "Unencodable",
     "check_keys",
@@ -34,6 +35,9 @@ DEPTH_CEILING = 200
 #: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
 _MAX_SAME_HASH = 64
 
+#: Limits where a caller names none.
+DEFAULTS = Limits()
+
 _TUPLE, _SET, _FROZENSET, _BIGINT, _SURROGATES = 1, 2, 3, 4, 5
 _MARKED: dict[int, type] = {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}
 _MARK_OF = {kind: code for code, kind in _MARKED.items()}
@@ -42,7 +46,7 @@ _DOUBLE = struct.Struct(">Bd")
 
 
 class Unencodable(Exception):
-    """Some object in here cannot be sent this way; says which and why. Never leaves this package."""
+    """Some object cannot be sent this way; says which and why. Never leaves this package."""
 
     def __init__(self, value: object, reason: str = "") -> None:
         super().__init__(reason)
@@ -55,7 +59,7 @@ class Unencodable(Exception):
         return "".join(reversed(self.path))
 
 
-def encode(value: object, *, limits: Limits = Limits(), largest: int | None = None) -> bytes:
+def encode(value: object, *, limits: Limits = DEFAULTS, largest: int | None = None) -> bytes:
     """Return *value* as msgpack, or raise :class:`Unencodable` for what is not exactly plain.
 
     :param largest: bytes longer than this are not plain: they deserve a frame of their own.
@@ -98,13 +102,13 @@ class _Writer:
         self.out.append(code)
         self.out += body
 
-    def none(self, value: None, room: int) -> None:
+    def put_none(self, value: None, room: int) -> None:
         self.out.append(0xC0)
 
-    def bool(self, value: Any, room: int) -> None:
+    def put_bool(self, value: Any, room: int) -> None:
         self.out.append(0xC3 if value else 0xC2)
 
-    def int(self, value: int, room: int) -> None:
+    def put_int(self, value: int, room: int) -> None:
         if -32 <= value < 128:
             self.out.append(value & 0xFF)
         elif -(1 << 63) <= value < 1 << 63:
@@ -115,10 +119,10 @@ class _Writer:
             size = value.bit_length() // 8 + 1
             self.ext(_BIGINT, value.to_bytes(size, "big", signed=True))
 
-    def float(self, value: Any, room: int) -> None:
+    def put_float(self, value: Any, room: int) -> None:
         self.out += _DOUBLE.pack(0xCB, value)
 
-    def str(self, value: Any, room: int) -> None:
+    def put_str(self, value: Any, room: int) -> None:
         try:
             body = value.encode()
         except UnicodeEncodeError:
@@ -127,20 +131,20 @@ class _Writer:
         self.head(0xA0, 31, (0xD9, 0xDA, 0xDB), len(body))
         self.out += body
 
-    def bytes(self, value: Any, room: int) -> None:
+    def put_bytes(self, value: Any, room: int) -> None:
         if len(value) > self.largest:
             raise Unencodable(value, "it is too large to stand inside one msgpack frame")
         self.head(0, -1, (0xC4, 0xC5, 0xC6), len(value))
         self.out += value
 
-    def enter(self, value: Any, count: Any, room: Any) -> None:
+    def enter(self, value: object, count: int, room: int) -> None:
         if room <= 0:
             raise Unencodable(value, f"it is nested more than {self.limits.max_depth} deep")
         self.refs -= count
         if self.refs < 0:
             raise Unencodable(value, f"it holds more than {self.limits.max_refs} elements")
 
-    def array(self, value: Any, room: Any) -> None:
+    def put_array(self, value: Any, room: int) -> None:
         self.enter(value, len(value), room)
         mark = _MARK_OF.get(type(value))
         self.head(0x90, 15, (0, 0xDC, 0xDD), len(value) + (mark is not None))
@@ -155,7 +159,7 @@ class _Writer:
                 error.path.append(f"[{position}]")
                 raise
 
-    def map(self, value: Any, room: Any) -> None:
+    def put_map(self, value: dict[Any, Any], room: int) -> None:
         self.enter(value, 2 * len(value), room)
         self.head(0x80, 15, (0, 0xDE, 0xDF), len(value))
         for key, item in value.items():
@@ -184,17 +188,17 @@ def label(key: object) -> str:
 
 
 _PUT: dict[type, Callable[[_Writer, Any, int], None]] = {
-    type(None): _Writer.none,
-    bool: _Writer.bool,
-    int: _Writer.int,
-    float: _Writer.float,
-    str: _Writer.str,
-    bytes: _Writer.bytes,
-    list: _Writer.array,
-    tuple: _Writer.array,
-    set: _Writer.array,
-    frozenset: _Writer.array,
-    dict: _Writer.map,
+    type(None): _Writer.put_none,
+    bool: _Writer.put_bool,
+    int: _Writer.put_int,
+    float: _Writer.put_float,
+    str: _Writer.put_str,
+    bytes: _Writer.put_bytes,
+    list: _Writer.put_array,
+    tuple: _Writer.put_array,
+    set: _Writer.put_array,
+    frozenset: _Writer.put_array,
+    dict: _Writer.put_map,
 }
 
 _SCALARS = {
@@ -233,7 +237,7 @@ _SIZED = {
 }
 
 
-def decode(data: bytes | bytearray | memoryview, *, limits: Limits = Limits()) -> Any:
+def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULTS) -> Any:
     """Return the one value that *data* holds; anything else is a :class:`PayloadError`."""
     return decode_counted(data, limits=limits, room=limits.max_refs)[0]
 
@@ -287,7 +291,7 @@ class _Reader:
             _refuse("bytes follow the value in a msgpack frame", "families.trailing", self.pos)
         return item
 
-    def token(self) -> tuple[Any, tuple[type, int] | None]:
+    def token(self) -> tuple[Any, tuple[type, int] | None]:  # noqa: PLR0911 - one per kind
         """Read one scalar, or what opens a container and how many values it holds."""
         code = self.take(1)[0]
         if code < 0x80:

@@ -11,6 +11,7 @@ from typing import Any
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import errors, pickled, plain
+from safeser.families.plain import DEFAULTS
 from safeser.families.registry import registry
 from safeser.families.tree import Node, parse, strongest
 from safeser.values import Grant, Limits
@@ -27,20 +28,18 @@ def covers(granted: Sequence[str], family: str) -> bool:
     return family in granted or (family in _COVERED_BY_DASK and "dask" in granted)
 
 
-def claimed(header: Mapping[str, Any], *, limits: Limits = Limits()) -> str:
+def claimed(header: Mapping[str, Any], *, limits: Limits = DEFAULTS) -> str:
     """Return the strongest family that *header* claims, at any depth, without reading frames."""
     nodes = parse(header, None, limits=limits)
     return strongest(node.serializer for node in nodes if node.serializer != "collection")
 
 
-def derive(
-    header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = Limits()
-) -> str:
+def derive(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS) -> str:
     """Return the strongest family that the content needs; a pickle's claim is not believed."""
     return strongest(_family(node, limits) for node in parse(header, frames, limits=limits))
 
 
-def check(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = Limits()) -> None:
+def check(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS) -> None:
     """Refuse what does not describe exactly one object of listed types; builds nothing."""
     nodes = parse(header, frames, limits=limits)
     for node in nodes:
@@ -53,7 +52,7 @@ def deserialize(
     frames: Sequence[Any],
     grant: Grant,
     *,
-    limits: Limits = Limits(),
+    limits: Limits = DEFAULTS,
 ) -> Any:
     """Return the object, if *grant* lets each family in it pass and all of it checks.
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import errors, pickled, plain
-from safeser.families.plain import DEPTH_CEILING, Unencodable, label
+from safeser.families.plain import DEFAULTS, DEPTH_CEILING, Unencodable, label
 from safeser.families.registry import registry
 from safeser.values import FAMILIES, Limits
 
@@ -34,7 +34,7 @@ def serialize(
     x: object,
     families: Sequence[str],
     *,
-    limits: Limits = Limits(),
+    limits: Limits = DEFAULTS,
     iterate_collection: bool | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> Sent:
@@ -229,7 +229,7 @@ class _Sender:
 
 
 def _holds_typed(x: Any, room: int) -> bool:
-    """Whether something in the collection *x* has a typed serializer, at most *room* levels down."""
+    """Whether something at most *room* levels down in *x* has a typed serializer."""
     if type(x) not in _COLLECTIONS:
         return type(x) not in _PLAIN and registry.for_object(x) is not None
     items = x.values() if type(x) is dict else x

@@ -100,7 +100,10 @@ def _datetime(value: Any) -> dt.datetime:
     fields = _ints(value[:7], 7)
     fold, zone = value[7:]
     _require(type(fold) is int)
-    return dt.datetime(*fields[:6], fields[6], zones.build(zone), fold=fold)
+    year, month, day, hour, minute, second, microsecond = fields
+    return dt.datetime(
+        year, month, day, hour, minute, second, microsecond, zones.build(zone), fold=fold
+    )
 
 
 def _time(value: Any) -> dt.time:
@@ -126,19 +129,23 @@ def _zone(value: Any) -> dt.tzinfo:
     return zone
 
 
+def _in_range(x: decimal.Decimal) -> bool:
+    exponent = x.as_tuple().exponent
+    if isinstance(exponent, str):  # NaN or Infinity
+        return True
+    return max(abs(exponent), abs(x.adjusted())) <= _MAX_EXPONENT
+
+
 def _describe_decimal(x: decimal.Decimal) -> str:
-    text = str(x)
-    if x.is_finite() and x and abs(x.adjusted()) > _MAX_EXPONENT:
+    if not _in_range(x):
         raise Unencodable(x, "its exponent is beyond a million")
-    return text
+    return str(x)
 
 
 def _decimal(value: Any) -> decimal.Decimal:
     _require(type(value) is str and _DECIMAL.match(value))
     built = decimal.Decimal(value)
-    exponent = built.as_tuple().exponent
-    _require(isinstance(exponent, str) or abs(exponent) <= 2 * _MAX_EXPONENT)
-    _require(not built.is_finite() or not built or abs(built.adjusted()) <= _MAX_EXPONENT)
+    _require(_in_range(built))
     return built
 
 
@@ -206,6 +213,7 @@ def _encode_memoryview(x: memoryview, limits: Limits) -> Parts:
 
 
 def _check_memoryview(node: Node, limits: Limits) -> None:
+    form: Any  # checked below; typeshed wants the letter itself
     form, shape, writeable = node.expect("format", "shape", "writeable", frames=1)
     if type(form) is not str or form not in _FORMATS or type(writeable) is not bool:
         node.refuse("its format or flag is unknown", "families.header")
@@ -218,16 +226,17 @@ def _check_memoryview(node: Node, limits: Limits) -> None:
     itemsize = memoryview(b"").cast(form).itemsize
     if math.prod(shape) * itemsize != node.frames[0].nbytes:
         node.refuse("its shape does not fit its frame", "families.shape")
+    if form == "?" and node.frames[0].tobytes().translate(None, b"\0\1"):
+        node.refuse("it holds flags that are neither 0 nor 1", "families.content")
 
 
 def _decode_memoryview(node: Node, values: list[Any]) -> memoryview:
-    view = node.frames[0]
+    view: memoryview[Any] = node.frames[0]
     if node.meta["writeable"] and view.readonly:
         view = memoryview(bytearray(view))
     shape = list(node.meta["shape"])
-    view = view.cast(node.meta["format"]) if len(shape) == 1 else view.cast(
-        node.meta["format"], shape
-    )
+    form: Any = node.meta["format"]  # checked; typeshed wants the letter itself
+    view = view.cast(form) if len(shape) == 1 else view.cast(form, shape)
     return view if node.meta["writeable"] else view.toreadonly()
 
 
@@ -300,12 +309,18 @@ def register() -> None:
     _scalar("builtins:complex", complex, lambda x: (x.real, x.imag), _complex)
     _scalar("builtins:range", range, lambda x: (x.start, x.stop, x.step), _range)
     _scalar(
-        "datetime:date", dt.date, lambda x: (x.year, x.month, x.day), lambda v: dt.date(*_ints(v, 3))
+        "datetime:date",
+        dt.date,
+        lambda x: (x.year, x.month, x.day),
+        lambda v: dt.date(*_ints(v, 3)),
     )
     _scalar("datetime:datetime", dt.datetime, _describe_datetime, _datetime)
     _scalar("datetime:time", dt.time, _describe_time, _time)
     _scalar(
-        "datetime:timedelta", dt.timedelta, lambda x: (x.days, x.seconds, x.microseconds), _timedelta
+        "datetime:timedelta",
+        dt.timedelta,
+        lambda x: (x.days, x.seconds, x.microseconds),
+        _timedelta,
     )
     _scalar("datetime:timezone", dt.timezone, zones.describe, _zone)
     _scalar("zoneinfo:ZoneInfo", zones.ZoneInfo, zones.describe, _zone)

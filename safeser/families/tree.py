@@ -89,9 +89,7 @@ def strongest(families: Iterable[str]) -> str:
     return max(families, key=FAMILIES.index, default="msgpack")
 
 
-def parse(
-    header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Limits
-) -> list[Node]:
+def parse(header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Limits) -> list[Node]:
     """Return the nodes of *header* over *frames*, each parent before its children.
 
     :param frames: the payload's buffers, or None to read the header alone.
@@ -232,4 +230,3 @@ def _writeable(node: Node) -> Sequence[bool]:
     if not isinstance(flags, (list, tuple)) or not all(type(flag) is bool for flag in flags):
         node.refuse("writeable must be a list of flags", "families.header")
     return flags
-

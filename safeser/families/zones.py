@@ -31,9 +31,11 @@ def describe(zone: dt.tzinfo | None) -> tuple[object, ...] | None:
         if name is not None and (type(name) is not str or len(name) > _MAX_NAME):
             raise Unencodable(zone, "its name is not a short text")
         return (offset.days, offset.seconds, offset.microseconds, name)
-    if type(zone) is ZoneInfo and zone.key is not None:
+    if type(zone) is ZoneInfo and zone.key in _keys():
         return (zone.key,)
-    raise Unencodable(zone, "only datetime.timezone and zoneinfo.ZoneInfo time zones are kept")
+    raise Unencodable(
+        zone, "only datetime.timezone and installed zoneinfo.ZoneInfo time zones are kept"
+    )
 
 
 def build(value: Any) -> dt.tzinfo | None:

@@ -1,0 +1,398 @@
+"""NumPy: exact round trips without copies, and headers that would crash a naive decoder."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+from attack import FAMILIES, GRANT, LIMITS, hostile, mutate_all, survives, through
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from safeser import families
+from safeser.errors import PayloadError
+from safeser.families import dtypes
+from safeser.values import Limits
+
+NESTED = np.dtype(
+    [("a", ">i4"), ("b", [("c", "U3"), ("d", "M8[s]", (2, 1))]), (("title", "e"), "?")], align=True
+)
+
+
+def identical(a, b):
+    assert type(a) is type(b)
+    assert a.dtype == b.dtype
+    assert a.dtype.char == b.dtype.char
+    assert a.dtype.isalignedstruct == b.dtype.isalignedstruct
+    assert a.shape == b.shape
+    assert a.flags.writeable == b.flags.writeable
+    for name in a.dtype.names or ():  # what lies between fields means nothing
+        assert np.ascontiguousarray(a[name]).tobytes() == np.ascontiguousarray(b[name]).tobytes()
+    if a.dtype.names is None:
+        assert np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
+
+
+def frozen(array):
+    array.flags.writeable = False
+    return array
+
+
+ARRAYS = {
+    "ints": np.arange(6).reshape(2, 3),
+    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "transposed": np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2),
+    "strided": np.arange(10)[::-3],
+    "big-endian": np.arange(3, dtype=">f8"),
+    "long long": np.arange(3, dtype="q"),
+    "long double": np.ones(2, "g"),
+    "half": np.ones(2, "e"),
+    "complex": np.ones(2, "F"),
+    "flags": np.array([True, False]),
+    "zero-d": np.array(5),
+    "empty": np.zeros((0, 3)),
+    "text": np.array(["a", "\U0001f600\0b", ""]),
+    "swapped text": np.array(["a", "b"]).astype(">U2"),
+    "bytes": np.array([b"a", b"bc"]),
+    "raw": np.zeros(2, "V3"),
+    "dates": np.array(["2020", "NaT"], "M8[25us]"),
+    "durations": np.array([1, 2], ">m8"),
+    "nested": np.zeros(3, NESTED),
+    "gaps": np.zeros(2, {"names": ["b", "a"], "formats": ["i2", "i4"], "offsets": [8, 0],
+                         "itemsize": 16}),
+    "no fields": np.zeros(2, []),
+    "no width": np.zeros(3, "V0"),
+    "broadcast": np.broadcast_to(np.arange(3.0), (4, 3)),
+    "one": np.broadcast_to(1.0, (5, 6)),
+    "repeated, writeable": np.lib.stride_tricks.as_strided(np.arange(3), (2, 3), (0, 8)),
+    "fixed": frozen(np.arange(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("received", [True, False], ids=["bytes", "bytearray"])
+def test_round_trip(name, received):
+    identical(through(ARRAYS[name], frozen=received), ARRAYS[name])
+
+
+@given(
+    hnp.arrays(
+        hnp.array_dtypes(allow_subarrays=True)
+        | hnp.nested_dtypes()
+        | hnp.scalar_dtypes()
+        | hnp.unicode_string_dtypes(),
+        hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3),
+    )
+)
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_round_trip_of_any(array):
+    identical(through(array), array)
+
+
+@given(hnp.arrays(np.int16, (4, 5)), hnp.basic_indices((4, 5), allow_newaxis=True))
+def test_any_view(array, index):
+    view = array[index]
+    back = through(view)
+    if isinstance(view, np.ndarray):
+        identical(back, view)
+
+
+@given(hnp.array_dtypes(allow_subarrays=True) | hnp.nested_dtypes() | hnp.scalar_dtypes())
+def test_any_dtype(dtype):
+    back = through(dtype)
+    assert back == dtype
+    assert back.char == dtype.char
+
+
+def test_large_buffers_are_not_copied():
+    for array in (np.arange(1e6), np.arange(1e6).reshape(10, -1).T):
+        header, frames = families.serialize([array], FAMILIES)
+        assert np.shares_memory(np.frombuffer(frames[0]), array)
+        received = bytearray(frames[0])
+        (back,) = families.deserialize(header, [received], GRANT)
+        assert np.shares_memory(back, np.frombuffer(received))
+        (back,) = families.deserialize(header, [bytes(received)], GRANT)
+        assert back.flags.writeable
+    array = frozen(np.arange(1e6))
+    header, frames = families.serialize(array, FAMILIES)
+    received = bytes(frames[0])
+    back = families.deserialize(header, [received], GRANT)
+    assert np.shares_memory(back, np.frombuffer(received))
+    header, frames = families.serialize(np.broadcast_to(1.0, (1000, 1000)), FAMILIES)
+    assert len(frames[0]) == 8
+
+
+def test_frames_need_no_alignment():
+    header, frames = families.serialize(np.arange(3.0), FAMILIES)
+    received = memoryview(b"x" + bytes(frames[0]))[1:]
+    assert families.deserialize(header, [received], GRANT).tolist() == [0, 1, 2]
+
+
+SCALARS = [
+    np.float32(1.5), np.float64("nan"), np.longlong(5), np.True_, np.complex64(1j), np.half(2),
+    np.datetime64("2020-01-01"), np.datetime64("NaT"), np.timedelta64(5, "h"), np.void(b"abc"),
+    np.str_("a\0"), np.bytes_(b"a\0"), np.str_(""), np.zeros(1, NESTED)[0], np.longdouble(1) / 3,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", SCALARS, ids=lambda value: type(value).__name__)
+def test_scalars(value):
+    back = through(value)
+    assert type(back) is type(value)
+    assert repr(back) == repr(value)
+    assert back.dtype == value.dtype
+
+
+def test_objects_go_one_by_one():
+    array = np.empty((2, 2), object)
+    array[0, 0], array[0, 1], array[1, 0] = [1, 2], np.arange(3), (2j, None)
+    array[1, 1] = np.array(5)
+    for sent in (array, array.T, array[:, 1], array[:0], frozen(array.copy())):
+        back = through(sent)
+        assert back.shape == sent.shape
+        assert back.flags.writeable == sent.flags.writeable
+        assert repr(back) == repr(sent)
+    with pytest.raises(PayloadError, match=r"\[3\].*object|object.*\[3\]"):
+        families.serialize(np.array([1, 2, 3, object()], object), FAMILIES)
+
+
+def test_masked_arrays():
+    for masked in (
+        np.ma.array([1, 2], mask=[0, 1], fill_value=7),
+        np.ma.array([[1.0, 2], [3, 4]], hard_mask=True),
+        np.ma.array([("a", 1)], dtype=[("x", "U2"), ("y", "i4")], mask=[(True, False)]),
+        np.ma.array(5, mask=True),
+    ):
+        back = through(masked)
+        identical(back.data, np.asarray(masked.data))
+        assert (np.ma.getmask(back) is np.ma.nomask) == (np.ma.getmask(masked) is np.ma.nomask)
+        assert (np.ma.getmaskarray(back) == np.ma.getmaskarray(masked)).all()
+        assert back.fill_value == masked.fill_value
+        assert back.hardmask == masked.hardmask
+    assert through([np.ma.masked])[0] is np.ma.masked
+
+
+def matrix():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.matrix([1])
+
+
+class Float(np.float64):
+    pass
+
+
+def with_info():
+    masked = np.ma.array([1])
+    masked._optinfo["unit"] = "m"
+    return masked
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (matrix(), "numpy:matrix"),
+        (np.rec.array([(1,)], dtype=[("a", int)]), "recarray"),
+        (np.zeros(1, np.dtype((np.record, [("a", int)]))), "scalar type"),
+        (np.zeros(1, [("a", int), ("b", object)]), "'b'"),
+        (np.zeros(1, {"names": ["a", "b"], "formats": ["i4", "i4"], "offsets": [0, 2]}), "overlap"),
+        (np.zeros(1, np.dtype("f8", metadata={"a": 1})), "metadata"),
+        (np.array(["a"], np.dtypes.StringDType()), "plain NumPy"),
+        (np.dtype([((5, "a"), int)]), "title"),
+        (np.zeros(1, [("a", int)])[0].astype(object) and Float(1), "subclass"),
+        (type("Text", (np.str_,), {})("x"), "subclass"),
+        (np.ma.array([1], dtype=object), "masked array of objects"),
+        (with_info(), "attributes"),
+    ],
+)
+def test_what_would_be_altered_is_refused(value, word):
+    with pytest.raises(PayloadError, match=word) as caught:
+        families.serialize(value, FAMILIES)
+    assert caught.value.rule == "families.cannot-serialize"
+
+
+def test_flags_that_were_never_set_are_sent_as_flags():
+    junk = np.array([0, 1, 2, 255], np.uint8).view(bool)
+    assert through(junk).view(np.uint8).tolist() == [0, 1, 1, 1]
+
+
+def use(value):
+    repr(value)
+    copy.deepcopy(value)
+    if isinstance(value, np.ndarray) and value.size < 10_000:
+        value.tolist()
+        with np.errstate(all="ignore"):
+            for act in (np.sort, lambda x: x + x, lambda x: x == x, np.count_nonzero):
+                try:
+                    act(value)
+                except (TypeError, ValueError):
+                    pass
+        if value.dtype == bool:
+            value[value]
+
+
+LIED_ABOUT = {
+    **{name: ARRAYS[name] for name in ("ints", "flags", "text", "nested", "gaps", "one", "dates")},
+    "objects": np.array([1, [2], None], object),
+    "masked": np.ma.array([1, 2], mask=[0, 1]),
+    "scalar": np.float32(1),
+    "record": np.zeros(1, NESTED)[0],
+    "string": np.str_("a"),
+    "dtype": NESTED,
+    "list": [np.arange(3), {"a": np.ones(2)}],
+}
+
+
+@pytest.mark.parametrize("name", LIED_ABOUT)
+def test_headers_that_lie(name):
+    refused, accepted = mutate_all(LIED_ABOUT[name], use)
+    assert refused > accepted
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_dtypes_that_lie(data):
+    description = data.draw(
+        st.recursive(
+            hostile | st.sampled_from([["l", 8, "<"], ["U", 8, "<"], ["?", 1, "|"]]),
+            lambda inner: (
+                st.fixed_dictionaries({"base": inner, "shape": hostile})
+                | st.fixed_dictionaries(
+                    {
+                        "fields": st.lists(
+                            st.tuples(st.text(max_size=2), inner, st.integers(-1, 40)).map(list),
+                            max_size=4,
+                        ),
+                        "size": st.integers(-1, 64),
+                        "align": st.booleans(),
+                    }
+                )
+            ),
+            max_leaves=5,
+        )
+    )
+    size = data.draw(st.integers(0, 64))
+    header = {
+        "serializer": "dask",
+        "type": "numpy:ndarray",
+        "sub-header": {"shape": [1], "order": "C", "writeable": True, "dtype": description},
+    }
+    survives(header, [data.draw(st.binary(min_size=size, max_size=size))], use)
+    try:
+        built = dtypes.build(description)
+    except PayloadError as error:
+        assert error.rule in ("families.dtype", "families.shape")
+    else:
+        assert not built.hasobject
+        repr(built)
+
+
+def lying(**changes):
+    meta = {"shape": [2], "order": "C", "writeable": True, "dtype": ["l", 8, "<"], **changes}
+    return {"serializer": "dask", "type": "numpy:ndarray", "sub-header": meta}
+
+
+def record(*fields, size=8):
+    return {"fields": list(fields), "size": size, "align": False}
+
+
+LONG = ["l", 8, "<"]
+
+
+@pytest.mark.parametrize(
+    ("header", "frame", "rule"),
+    [
+        (lying(dtype=["O", 8, "|"]), bytes(16), "families.dtype"),
+        (lying(dtype="|O"), bytes(16), "families.dtype"),
+        (lying(dtype=record(["a", ["O", 8, "|"], 0])), bytes(16), "families.dtype"),
+        (lying(dtype=record(["a", {"base": ["O", 8, "|"], "shape": [1]}, 0])), bytes(16),
+         "families.dtype"),
+        (lying(dtype=record(["a", LONG, 0], ["b", LONG, 4], size=16)), bytes(32), "families.dtype"),
+        (lying(dtype=record(["a", LONG, 0], ["a", LONG, 8], size=16)), bytes(32), "families.dtype"),
+        (lying(dtype=record(["a", LONG, -8])), bytes(16), "families.dtype"),
+        (lying(dtype=record(["a", LONG, 1])), bytes(16), "families.dtype"),
+        (lying(dtype=record(["a", LONG, 0, 5])), bytes(16), "families.dtype"),
+        (lying(dtype=record(["a", LONG])), bytes(16), "families.dtype"),
+        (lying(dtype={"fields": 5, "size": 8, "align": False}), bytes(16), "families.dtype"),
+        (lying(dtype={"fields": [["a", ["i", 4, "<"], 2]], "size": 8, "align": True}), bytes(16),
+         "families.dtype"),
+        (lying(dtype=record(*[[str(n), ["b", 1, "|"], n] for n in range(5000)], size=5000)),
+         bytes(10000), "families.dtype"),
+        (lying(dtype={"base": LONG, "shape": [1]}), bytes(16), "families.dtype"),
+        (lying(dtype={"base": LONG, "shape": []}), bytes(16), "families.dtype"),
+        (lying(dtype=record(["a", {"base": LONG, "shape": [1 << 31]}, 0])), b"", "families.dtype"),
+        (lying(dtype=record(["a", {"base": ["V", 0, "|"], "shape": [1 << 40, 0]}, 0])), b"",
+         "families.dtype"),
+        (lying(dtype=["l", 3, "<"]), bytes(6), "families.dtype"),
+        (lying(dtype=["M", 8, "<", "parsec", 1]), bytes(16), "families.dtype"),
+        (lying(dtype=["M", 8, "<", "s", 0]), bytes(16), "families.dtype"),
+        (lying(dtype=["M", 4, "<", "s", 1]), bytes(8), "families.dtype"),
+        (lying(dtype=["l", 8, "<", "s", 1]), bytes(16), "families.dtype"),
+        (lying(dtype=["U", 3, "<"]), bytes(6), "families.dtype"),
+        (lying(dtype=["V", -1, "|"]), bytes(16), "families.dtype"),
+        (lying(dtype=[8, 8, "|"]), bytes(16), "families.dtype"),
+        (lying(dtype=["G", 24, "<"]), bytes(48), "families.dtype"),
+        (lying(), bytes(15), "families.shape"),
+        (lying(), bytes(17), "families.shape"),
+        (lying(shape=[-1, -2]), bytes(16), "families.shape"),
+        (lying(shape=[True, 2]), bytes(16), "families.shape"),
+        (lying(shape=[0, 1 << 61]), b"", "families.too-large"),
+        (lying(shape=[1 << 40], dtype=["V", 0, "|"]), b"", "families.too-large"),
+        (lying(shape=[1] * 65), bytes(8), "families.shape"),
+        (lying(shape=[1 << 40], base=[1], writeable=False), bytes(8), "families.too-large"),
+        (lying(shape=[3], base=[2], writeable=False), bytes(16), "families.shape"),
+        (lying(shape=[3, 2], base=[2], writeable=False), bytes(16), "families.shape"),
+        (lying(shape=[3], base=[1]), bytes(8), "families.shape"),
+        (lying(order="A"), bytes(16), "families.header"),
+        (lying(strides=[8]), bytes(16), "families.header"),
+        (lying(dtype=["?", 1, "|"]), b"\x00\x02", "families.content"),
+        (lying(dtype=["U", 4, "<"]), b"\0\0\x11\0" * 2, "families.content"),
+        (lying(dtype=["U", 4, ">"]), b"\0\x11\0\0" * 2, "families.content"),
+        (lying(dtype=record(["a", ["?", 1, "|"], 4])), b"\0\0\0\0\x07\0\0\0" * 2,
+         "families.content"),
+        (lying(dtype=record(["a", {"base": ["U", 4, "<"], "shape": [2]}, 0])), b"\xff" * 16,
+         "families.content"),
+    ],
+)  # fmt: skip
+def test_malformed(header, frame, rule):
+    with pytest.raises(PayloadError) as caught:
+        families.check(header, [frame], limits=LIMITS)
+    assert caught.value.rule == rule
+
+
+def test_dtypes_that_nest_for_ever():
+    description = LONG
+    for _ in range(100):
+        description = record(["a", description, 0])
+    with pytest.raises(PayloadError, match="deep"):
+        dtypes.build(description)
+
+
+def test_objects_and_masks_that_lie():
+    header, frames = families.serialize(np.array([1, 2], object), FAMILIES)
+    for change in ({"shape": [3]}, {"shape": [1 << 59, 0]}, {"shape": [2, 1 << 59]}):
+        lie = {**header, "sub-header": {**header["sub-header"], **change}}
+        with pytest.raises(PayloadError):
+            families.check(lie, frames)
+    empty, frames = families.serialize(np.zeros(0, object), FAMILIES)
+    empty["sub-header"]["shape"] = [0, 1 << 60]
+    with pytest.raises(PayloadError, match="larger"):
+        families.check(empty, frames)
+    masked, frames = families.serialize(np.ma.array([1, 2], mask=[0, 1]), FAMILIES)
+    other, more = families.serialize(np.array([1.5]), FAMILIES)
+    for position in range(3):
+        lie = {**masked, "sub-headers": list(masked["sub-headers"])}
+        lie["sub-headers"][position] = other
+        with pytest.raises(PayloadError):
+            families.check(lie, [*frames[:position], *more, *frames[position + 1 :]])
+    ones, one_frame = families.serialize(np.broadcast_to(1, (2,)), FAMILIES)
+    lie = {**masked, "sub-headers": [ones, *masked["sub-headers"][1:]]}
+    with pytest.raises(PayloadError, match="shape"):
+        families.check(lie, [*one_frame, *frames[1:]])
+
+
+def test_what_a_grant_of_bytes_allows():
+    header, frames = families.serialize(np.ones(100), FAMILIES)
+    with pytest.raises(PayloadError) as caught:
+        families.check(header, frames, limits=Limits(max_array=799))
+    assert caught.value.rule == "families.too-large"

@@ -1,0 +1,207 @@
+"""Plain values: exact types through msgpack, and bytes that must give one error or a value."""
+
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.errors import PayloadError, SafeserError
+from safeser.families import plain
+from safeser.values import Limits
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(1 << 200), 1 << 200)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters())
+    | st.binary()
+)
+keys = st.recursive(
+    scalars, lambda inner: st.tuples(inner, inner) | st.frozensets(inner), max_leaves=4
+)
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.sets(keys)
+        | st.frozensets(keys)
+        | st.dictionaries(keys, inner)
+    ),
+    max_leaves=20,
+)
+
+
+def same(a, b):
+    """Equality that tells True from 1, and tuples from lists, at every depth."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return len(a) == len(b) and all(map(same, a.items(), b.items()))
+    if isinstance(a, (set, frozenset)):
+        return len(a) == len(b) and all(any(same(x, y) for y in b) for x in a)
+    return a == b and repr(a) == repr(b)
+
+
+@given(values)
+def test_round_trip_keeps_every_type(value):
+    assert same(plain.decode(plain.encode(value)), value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(sign * (1 << bits) + off for bits in (5, 7, 8, 31, 32, 63, 64, 65) for sign in (1, -1)
+          for off in (-1, 0, 1)),
+        "x" * 31, "x" * 32, "x" * 255, "x" * 256, "x" * 65536, "\ud800", b"x" * 65536,
+        list(range(15)), list(range(16)), tuple(range(65536)), {i: i for i in range(70000)},
+        {1: 1, "1": 2, b"1": 3, (1, 2): 4, None: 5}, {True: 1}, float("inf"), -0.0, [[]], ((),), {},
+    ],
+)  # fmt: skip
+def test_edges(value):
+    assert same(plain.decode(plain.encode(value)), value)
+
+
+def test_nan_keeps_its_bits():
+    (odd,) = struct.unpack(">d", bytes.fromhex("7ff8000000000123"))
+    assert struct.pack(">d", plain.decode(plain.encode(odd))) == struct.pack(">d", odd)
+
+
+@pytest.mark.parametrize("code", ["ca3fc00000", "cc05", "cd0005", "ce00000005", "d0fb", "d1fffb"])
+def test_other_widths_of_numbers_are_read(code):
+    assert plain.decode(bytes.fromhex(code)) in (5, -5, 1.5)
+
+
+class Text(str):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ([1, {"a": object()}], "[1]['a']"),
+        (Text("x"), ""),
+        ({Text("x"): 1}, "[a Text]"),
+        (bytearray(b"x"), ""),
+        ({float("nan"): 1}, ""),
+        ({float("nan")}, ""),
+        ({1 << 70: object()}, "[a int]"),
+        ({"a\n" + "b" * 60: object()}, "['a?" + "b" * 38 + "...']"),
+    ],
+)
+def test_what_is_not_plain_is_named(value, where):
+    with pytest.raises(plain.Unencodable) as caught:
+        plain.encode(value)
+    assert caught.value.where == where
+
+
+def test_encoding_is_bounded():
+    deep: list = []
+    deep.append(deep)
+    with pytest.raises(plain.Unencodable, match="deep"):
+        plain.encode(deep)
+    with pytest.raises(plain.Unencodable, match="more than 3"):
+        plain.encode([1, 2, 3, 4], limits=Limits(max_refs=3))
+    with pytest.raises(plain.Unencodable, match="too large"):
+        plain.encode([b"12345"], largest=4)
+
+
+@given(st.binary())
+def test_any_bytes_give_a_value_or_one_error(data):
+    try:
+        repr(plain.decode(data))
+    except SafeserError as error:
+        assert error.rule.startswith("families.")
+
+
+@given(values, st.data())
+def test_changed_bytes_give_a_value_or_one_error(value, data):
+    good = bytearray(plain.encode(value))
+    at = data.draw(st.integers(0, len(good) - 1))
+    good[at] = data.draw(st.integers(0, 255))
+    try:
+        repr(plain.decode(good))
+    except SafeserError:
+        pass
+
+
+@given(values)
+def test_every_prefix_and_trailing_byte_is_refused(value):
+    good = plain.encode(value)
+    for size in range(min(len(good), 64)):
+        with pytest.raises(PayloadError):
+            plain.decode(good[:size])
+    with pytest.raises(PayloadError, match="follow"):
+        plain.decode(good + b"\xc0")
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (b"", "families.truncated"),
+        (b"\xc1", "families.msgpack"),
+        (b"\xa1\xff", "families.utf8"),
+        (b"\xc7\x01\x05\xff", "families.utf8"),
+        (b"\xc7\x01\x04\x05", "families.msgpack"),  # a small integer as a large one
+        (b"\xc7\x00\x01", "families.extension"),  # the mark of a tuple, outside of an array
+        (b"\x92\xc7\x00\x09\x01", "families.extension"),
+        (b"\x92\x01\xc7\x00\x01", "families.extension"),
+        (b"\xd6\xff\x00\x00\x00\x00", "families.msgpack"),  # msgpack's own timestamp
+        (b"\xc7\x04\xff\x00\x00\x00\x00", "families.extension"),
+        (b"\x82\x01\x01\x01\x02", "families.duplicate-key"),
+        (b"\x82\x01\x01\xc3\x02", "families.duplicate-key"),  # 1 and True are one key
+        (b"\x93\xc7\x00\x02\x01\x01", "families.duplicate-key"),
+        (b"\x81\x90\x01", "families.key"),
+        (b"\x92\xc7\x00\x02\x90", "families.key"),
+        (b"\x81\xcb\x7f\xf8" + bytes(6) + b"\x01", "families.nan-key"),
+        (b"\xdd\xff\xff\xff\xff", "families.count"),
+        (b"\xdf\xff\xff\xff\xff" + b"\x01" * 100, "families.count"),
+        (b"\xdb\xff\xff\xff\xff", "families.truncated"),
+        (b"\xc9\xff\xff\xff\xff\x04", "families.truncated"),
+    ],
+)
+def test_malformed(data, rule):
+    with pytest.raises(PayloadError) as caught:
+        plain.decode(data)
+    assert caught.value.rule == rule
+
+
+def test_limits():
+    for data, limits, rule in (
+        (b"\x91" * 150 + b"\xc0", Limits(), "families.depth"),
+        (b"\x91" * 100_000, Limits(max_depth=10**6), "families.depth"),
+        (b"\xdd\x00\x00\x00\x0a" + b"\xc0" * 10, Limits(max_refs=9), "families.refs"),
+        (b"\xc4\x05" + b"x" * 5, Limits(max_array=6), "families.too-large"),
+    ):
+        with pytest.raises(PayloadError) as caught:
+            plain.decode(data, limits=limits)
+        assert caught.value.rule == rule
+
+
+def test_a_small_frame_of_huge_counts_takes_no_memory():
+    # Each array claims as many elements as bytes are left: a parser that believes them reserves
+    # eight bytes for each, at every depth.
+    size = 1 << 20
+    data = b"".join(b"\xdd" + (size - 5 * (n + 1)).to_bytes(4, "big") for n in range(90))
+    data += b"\xc0" * (size - len(data))
+    tracemalloc.start()
+    with pytest.raises(PayloadError):
+        plain.decode(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 21
+
+
+def test_keys_that_were_made_to_collide_are_refused():
+    modulus = (1 << 61) - 1
+    flood = {modulus * (1 << 70) * n: None for n in range(1, 200)}
+    with pytest.raises(PayloadError) as caught:
+        plain.decode(plain.encode(flood))
+    assert caught.value.rule == "families.hash-flood"
+    assert plain.decode(plain.encode({n: None for n in range(5000)})) == dict.fromkeys(range(5000))

@@ -1,0 +1,299 @@
+"""The tree of a payload: families derived from content, one grant at every depth, no frame lost."""
+
+import numpy as np
+import pytest
+from attack import FAMILIES, GRANT
+
+from safeser import families, pickles
+from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.families import Parts, Registry, Typed, plain
+from safeser.families.errors import RemoteError
+from safeser.values import Grant, Limits
+
+ALL = Grant("all", ("dask", "msgpack", "pickle", "cloudpickle"), profiles=("data", "numpy"))
+MSGPACK = {"serializer": "msgpack"}
+NIL = b"\xc0"
+
+
+def collection(kind, *headers, lengths=None):
+    lengths = [1] * len(headers) if lengths is None else lengths
+    return {
+        "serializer": "collection",
+        "type": kind,
+        "sub-headers": list(headers),
+        "frame-lengths": lengths,
+    }
+
+
+@pytest.mark.parametrize(
+    ("header", "frames", "rule"),
+    [
+        (None, [], "families.header"),
+        ({}, [], "families.serializer"),
+        ({"serializer": "cuda"}, [], "families.serializer"),
+        ({"serializer": ["dask"]}, [], "families.serializer"),
+        ({"serializer": "msgpack", "x": 1}, [NIL], "families.header"),
+        (MSGPACK, [], "families.frame-count"),
+        (MSGPACK, [NIL, NIL], "families.frame-count"),
+        (MSGPACK, [None], "families.frame"),
+        (MSGPACK, [memoryview(b"abcd")[::2]], "families.frame"),
+        ({"type-serialized": b"cos\nsystem\n"}, [], "families.type-serialized"),
+        ({"is-collection": True}, [], "families.type-serialized"),
+        ({"serializer": "dask", "type": "x:y", "sub-header": {}}, [], "families.type"),
+        ({"serializer": "dask", "type": 5, "sub-header": {}}, [], "families.header"),
+        ({"serializer": "dask", "type": "a\n:b", "sub-header": {}}, [], "families.header"),
+        ({"serializer": "dask", "type": "x:y", "sub-header": {5: 1}}, [], "families.header"),
+        ({"serializer": "pickle", "writeable": [1]}, [NIL], "families.header"),
+        ({"serializer": "pickle", "writeable": [True]}, [NIL], "families.frame-count"),
+        (collection("list", MSGPACK), [], "families.frame-count"),
+        (collection("list", MSGPACK), [NIL, NIL], "families.frame-count"),
+        (collection("list", MSGPACK, lengths=[-1]), [], "families.header"),
+        (collection("list", MSGPACK, lengths=[]), [], "families.header"),
+        (collection("list", MSGPACK, lengths=[True]), [NIL], "families.header"),
+        ({**collection("list"), "sub-headers": 5}, [], "families.header"),
+        (collection("bag", MSGPACK), [NIL], "families.collection"),
+        (collection("dict"), [], "families.child-count"),
+        (collection("dict", MSGPACK), [NIL], "families.header"),
+        (collection("dict", MSGPACK), [b"\x92\xc7\x00\x01\x01"], "families.child-count"),
+    ],
+)
+def test_malformed(header, frames, rule):
+    for judge in (families.derive, families.check):
+        if rule in ("families.child-count", "families.type") and judge is families.derive:
+            continue
+        if header is not None and header.get("type") == "dict" and judge is families.derive:
+            continue
+        with pytest.raises(PayloadError) as caught:
+            judge(header, frames)
+        assert caught.value.rule == rule
+        assert "type-serialized" not in rule or "registry" in str(caught.value)
+
+
+def test_limits():
+    deep = MSGPACK
+    for _ in range(150):
+        deep = collection("list", deep)
+    cyclic = collection("list")
+    cyclic["sub-headers"].append(cyclic)
+    cyclic["frame-lengths"].append(1)
+    wide = collection("list", *[MSGPACK] * 50)
+    for header, frames, limits, rule in (
+        (deep, [NIL], Limits(), "families.depth"),
+        (cyclic, [NIL], Limits(max_depth=10**9), "families.depth"),
+        (wide, [NIL] * 50, Limits(max_refs=50), "families.refs"),
+        (wide, [NIL] * 50, Limits(max_frames=49), "families.too-large"),
+        (wide, [NIL] * 50, Limits(max_bytes=49), "families.too-large"),
+        (wide, [b"\x91\xc0"] * 50, Limits(max_refs=70), "families.refs"),
+        (MSGPACK, [b"\xa2ab"], Limits(max_array=2), "families.too-large"),
+    ):
+        with pytest.raises(PayloadError) as caught:
+            families.check(header, frames, limits=limits)
+        assert caught.value.rule == rule
+
+
+def test_families_are_derived_from_content():
+    def family(x, *tried):
+        header, frames = families.serialize(x, tried or FAMILIES)
+        return families.claimed(header), families.derive(header, frames)
+
+    assert family([1, "a"]) == ("msgpack", "msgpack")
+    assert family(ValueError(1)) == ("error", "error")
+    assert family([ValueError(1), 2]) == ("error", "error")
+    assert family([ValueError(1), 2j]) == ("dask", "dask")
+    assert family([]) == ("msgpack", "msgpack")
+    assert family([1], "pickle") == ("pickle", "pickle")
+    assert family(lambda: 1, "dask", "cloudpickle")[1] == "cloudpickle"
+    # A claim is not believed in either direction.
+    header, frames = families.serialize(lambda: 1, ("cloudpickle",))
+    header["serializer"] = "pickle"
+    assert families.claimed(header) == "pickle"
+    assert families.derive(header, frames) == "cloudpickle"
+    header, frames = families.serialize(1j, ("cloudpickle",))
+    assert families.derive(header, frames) == "pickle"
+
+
+def test_one_grant_bounds_every_depth():
+    header, frames = families.serialize([np.arange(3), len], ("dask", "pickle", "cloudpickle"))
+    for granted in (("dask",), ("msgpack",), ()):
+        with pytest.raises(PolicyDenied) as caught:
+            families.deserialize(header, frames, Grant("narrow", granted))
+        assert caught.value.rule == "context.family"
+        assert "narrow" in str(caught.value)
+    array = families.serialize([np.arange(3)], ("dask",))
+    with pytest.raises(PolicyDenied):
+        families.deserialize(*array, Grant("plain", ("msgpack",)))
+    failed = families.serialize(ValueError(), ("error",))
+    with pytest.raises(PolicyDenied):
+        families.deserialize(*failed, Grant("plain", ("msgpack",)))
+    assert families.covers(("dask",), "error")
+    assert not families.covers(("pickle", "cloudpickle"), "dask")
+
+
+def test_denied_before_anything_is_built(monkeypatch):
+    header, frames = families.serialize([1j, len], ("dask", "cloudpickle"), iterate_collection=True)
+    monkeypatch.setattr(pickles, "loads", None)
+    monkeypatch.setattr(pickles, "load_code", None)
+    with pytest.raises(PolicyDenied):
+        families.deserialize(header, frames, GRANT)
+
+
+def test_pickles_keep_buffers_and_their_flags():
+    free, fixed = np.arange(1000.0), np.arange(1000.0)
+    fixed.flags.writeable = False
+    header, frames = families.serialize({"a": free, "b": fixed}, ("pickle",))
+    assert header == {"serializer": "pickle", "writeable": [True, False]}
+    assert np.shares_memory(np.frombuffer(frames[1]), free)
+    back = families.deserialize(header, [bytes(frame) for frame in frames], ALL)
+    assert (back["a"] == free).all()
+    assert back["a"].flags.writeable
+    assert not back["b"].flags.writeable
+    back = families.deserialize(header, [frames[0], *map(bytearray, frames[1:])], ALL)
+    assert back["a"].flags.writeable
+    assert not back["b"].flags.writeable
+
+
+def test_granted_code_runs_and_its_failure_is_one_error():
+    header, frames = families.serialize(lambda x: x + 1, ("cloudpickle",))
+    assert families.deserialize(header, frames, ALL)(1) == 2
+    with pytest.raises(PolicyDenied):
+        families.deserialize(header, frames, Grant("data", ("dask", "msgpack", "pickle")))
+    with pytest.raises(PayloadError, match="ModuleNotFoundError"):
+        families.deserialize(header, [b"\x80\x04cno_such_module\nthing\n."], ALL)
+
+
+def test_garbage_pickles_are_one_error():
+    header = {"serializer": "pickle", "writeable": []}
+    for data in (b"", b".", b"\x80\x05", b"garbage", b"\x80\x05N."[:-1]):
+        for judge in (families.derive, families.check):
+            with pytest.raises(PayloadError):
+                judge(header, [data])
+
+
+class Model:
+    def __reduce__(self):
+        raise RuntimeError("secret text")
+
+
+def test_order_of_families_is_kept():
+    def way(x, *tried, **options):
+        return families.serialize(x, tried, **options)[0]["serializer"]
+
+    assert way([1], "pickle", "msgpack") == "pickle"
+    assert way([1], "msgpack", "pickle") == "msgpack"
+    assert way([1], "dask", "msgpack") == "msgpack"
+    assert way([1], "dask") == "collection"
+    assert way([1], "dask", "pickle") == "pickle"
+    assert way([2j], "dask", "pickle") == "collection"
+    assert way([2j], "dask", "pickle", iterate_collection=False) == "pickle"
+    assert way([len], "dask", "pickle", "cloudpickle") == "pickle"
+    assert way([[[2j]]], "dask", "pickle") == "collection"
+    assert way([1], "dask", "msgpack", iterate_collection=True) == "collection"
+    assert way([b"x" * (1 << 21)], "dask", "msgpack") == "collection"
+    assert way([b"x" * (1 << 21)], "msgpack") == "msgpack"
+    assert way([ValueError()], "msgpack", "error") == "collection"
+    assert way(ValueError(), "pickle", "dask") == "pickle"
+
+
+@pytest.mark.parametrize(
+    ("x", "tried", "words"),
+    [
+        ({"a": [1, Model()]}, FAMILIES, ["['a'][1]", "test_tree:Model", "dask, msgpack", "pickle"]),
+        (Model(), ("pickle",), ["cannot be pickled", "family dask"]),
+        ([np.arange(3)], ("msgpack",), ["numpy:ndarray", "[0]", "Allow family dask"]),
+        (lambda: 1, FAMILIES, ["builtins:function", "cloudpickle"]),
+        (Model, FAMILIES, ["cloudpickle"]),
+        (1, (), ["no family at all"]),
+        (Model(), (*FAMILIES, "pickle"), ["registry on both sides."]),
+    ],
+)
+def test_messages_help(x, tried, words):
+    with pytest.raises(PayloadError) as caught:
+        families.serialize(x, tried)
+    assert caught.value.rule == "families.cannot-serialize"
+    for word in words:
+        assert word in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_never_ends_is_refused():
+    cycle = [2j]
+    cycle.append(cycle)
+    many = [2j] * 100
+    for x, limits in ((cycle, Limits()), (many, Limits(max_refs=50))):
+        with pytest.raises(PayloadError, match="more than|too deep"):
+            families.serialize(x, FAMILIES, limits=limits)
+    with pytest.raises(PayloadError, match="unknown family"):
+        families.serialize(1, ("marshal",))
+
+
+def test_hash_floods_through_typed_members():
+    members = [complex(float(n) * 2**61, 0) for n in (1,)]
+    assert families.deserialize(*families.serialize(set(members), FAMILIES), GRANT) == set(members)
+    flood = collection("set", *[MSGPACK] * 100)
+    frames = [plain.encode(((1 << 61) - 1) * (1 << 70) * n) for n in range(1, 101)]
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(flood, frames, GRANT)
+    assert caught.value.rule == "families.hash-flood"
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+
+def check_point(node, limits):
+    (x,) = node.expect("x")
+    if type(x) is not int:
+        node.refuse("its x is no integer", "families.header")
+
+
+def point(registry=None):
+    own = Registry() if registry is None else registry
+    own.register_typed(
+        "points:Point",
+        Point,
+        encode=lambda value, limits: Parts({"x": value.x}),
+        check=check_point,
+        decode=lambda node, values: Point(node.meta["x"]),
+    )
+    return own
+
+
+def test_registering_a_type():
+    own = point()
+    assert own.named("points:Point").decode is own.for_object(Point(1)).decode
+    for name, cls in (("points:Point", int), ("points:Other", Point)):
+        with pytest.raises(ConfigError, match="already"):
+            own.register(Typed(name, (cls,), None, None, None))
+    for name in ("Point", "a:b:c", "a.b", "", "os:system()", "a b:c"):
+        with pytest.raises(ConfigError, match="module:qualname"):
+            Typed(name, (int,), None, None, None)
+
+
+def test_registered_lazily():
+    own = Registry()
+    loaded = []
+    own.register_lazy("missing", ["missing:Thing"], lambda: __import__("no_such_module_at_all"))
+    own.register_lazy(
+        __name__.partition(".")[0], ["points:Point"], lambda: loaded.append(point(own))
+    )
+    with pytest.raises(PayloadError) as caught:
+        own.named("missing:Thing")
+    assert caught.value.rule == "families.not-installed"
+    with pytest.raises(PayloadError, match="no type"):
+        own.named("missing:Other")
+    assert not loaded
+    own.named("points:Point")
+    assert own.for_object(Point(1)).name == "points:Point"
+    assert len(loaded) == 1
+    with pytest.raises(ConfigError):
+        own.register_lazy("missing", [], list)
+
+
+def test_remote_errors_inside_values():
+    back = families.deserialize(*families.serialize({"e": Broken("x")}, FAMILIES), GRANT)
+    assert type(back["e"]) is RemoteError
+
+
+class Broken(Exception):
+    pass
