@@ -11,7 +11,16 @@ from typing import Any
 
 from safeser.pickles.machine import read
 from safeser.pickles.names import shown
-from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, ListOf, TupleOf
+from safeser.pickles.nodes import (
+    ABSENT,
+    Call,
+    DictOf,
+    FrozenSetOf,
+    GlobalRef,
+    ListOf,
+    SetOf,
+    TupleOf,
+)
 from safeser.values import Limits
 
 __all__ = ["ExceptionRecord", "FrameRecord", "exception_record", "traceback_record"]
@@ -48,7 +57,7 @@ class ExceptionRecord:
         Others are replaced by a short description in angle brackets.
     :param notes: what ``add_note`` added.
     :param cause: what ``raise ... from`` named.
-    :param context: what was being handled.
+    :param context: what was being handled; None where that is the cause.
     :param complete: False where something could not be read or was cut.
     """
 
@@ -81,7 +90,7 @@ def exception_record(data: bytes, *, limits: Limits | None = None) -> ExceptionR
     """
     root = read(data, buffers=None, limits=limits or Limits()).root
     if isinstance(root, Call):
-        return _Reader().chain(root)
+        return _chain(root)
     return ExceptionRecord(args=(_plain(root, 0),), complete=False)
 
 
@@ -99,53 +108,60 @@ class _Parts:
     suppress: Any = False
     notes: Any = None
     traceback: Any = None
-    known: bool = True
 
 
-class _Reader:
-    """Reads one exception and those it names, each once, however they refer to each other."""
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """One exception, and which of the exceptions it names are told as part of it."""
 
-    def __init__(self) -> None:
-        self.seen: set[int] = set()
-
-    def chain(self, root: Call) -> ExceptionRecord:
-        """Return the record of *root*, its causes and contexts inside it, innermost made first."""
-        order: list[tuple[Call, _Parts]] = []
-        pending = [root]
-        while pending and len(order) < _MAX_CHAIN:
-            call = pending.pop()
-            if call.index in self.seen:
-                continue
-            self.seen.add(call.index)
-            parts = _parts(call)
-            order.append((call, parts))
-            pending += [p for p in (parts.context, parts.cause) if isinstance(p, Call)]
-        made: dict[int, ExceptionRecord] = {}
-        for call, parts in reversed(order):
-            made[call.index] = _record(parts, made)
-        return made[root.index]
+    index: int
+    parts: _Parts
+    cause: int | None
+    context: int | None
 
 
-def _record(parts: _Parts, made: dict[int, ExceptionRecord]) -> ExceptionRecord:
-    cause, context = _linked(parts.cause, made), _linked(parts.context, made)
+def _chain(root: Call) -> ExceptionRecord:
+    """Return the record of *root* with its causes and contexts, each told once.
+
+    Exceptions may share causes, and one is usually the cause and the context of another; told as
+    often as they are named, sixteen of them would fill the memory of whoever prints them.
+    """
+    seen = {root.index}
+    links: list[_Link] = []
+    pending = [root]
+    while pending:
+        call = pending.pop()
+        parts = _parts(call)
+        told: list[int | None] = []
+        for named in (parts.cause, parts.context):
+            fresh = isinstance(named, Call) and named.index not in seen and len(seen) < _MAX_CHAIN
+            told.append(named.index if fresh else None)
+            if fresh:
+                seen.add(named.index)
+                pending.append(named)
+        links.append(_Link(call.index, parts, *told))
+    made: dict[int | None, ExceptionRecord] = {}
+    for link in reversed(links):
+        made[link.index] = _record(link, made)
+    return made[root.index]
+
+
+def _record(link: _Link, made: dict[int | None, ExceptionRecord]) -> ExceptionRecord:
+    parts = link.parts
     items = parts.args.items if isinstance(parts.args, TupleOf | ListOf) else []
-    lost = (parts.cause is not None and cause is None) or (
-        parts.context is not None and context is None
+    lost = (parts.cause is not None and link.cause is None) or (
+        parts.context not in (None, parts.cause) and link.context is None
     )
     return ExceptionRecord(
         name=parts.name,
         args=tuple(_plain(item, 0) for item in items[:_MAX_ARGS]),
         notes=_notes(parts.notes),
-        cause=cause,
-        context=context,
+        cause=made.get(link.cause),
+        context=made.get(link.context),
         suppress_context=parts.suppress is True,
         frames=_frames(parts.traceback),
-        complete=parts.known and not lost and bool(parts.name) and len(items) <= _MAX_ARGS,
+        complete=not lost and bool(parts.name) and len(items) <= _MAX_ARGS,
     )
-
-
-def _linked(node: Any, made: dict[int, ExceptionRecord]) -> ExceptionRecord | None:
-    return made.get(node.index) if isinstance(node, Call) else None
 
 
 def _parts(call: Call) -> _Parts:
@@ -202,9 +218,12 @@ def _plain(value: Any, depth: int) -> Any:
 def _described(value: Any) -> str:
     if isinstance(value, GlobalRef):
         return shown(value.name)
-    if isinstance(value, Call) and isinstance(value.callee, GlobalRef):
-        return f"{shown(value.callee.name)} object"
-    return type(value).__name__
+    if isinstance(value, Call):
+        return f"{_parts(value).name or 'some'} object"
+    return _KINDS.get(type(value), "some object")
+
+
+_KINDS = {ListOf: "list", DictOf: "dict", SetOf: "set", FrozenSetOf: "frozenset", TupleOf: "tuple"}
 
 
 def _notes(node: Any) -> tuple[str, ...]:

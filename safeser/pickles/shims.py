@@ -127,6 +127,7 @@ def plain(value: Any, *kinds: type) -> Any:
 
 _ROOMS = {
     "plain": "safeser.pickles.shims_plain",
+    "exceptions": "safeser.pickles.shims_exceptions",
     "numpy": "safeser.pickles.shims_numpy",
 }
 

@@ -209,7 +209,7 @@ def _scalar(site: Site, _: str, dtype: Any, raw: Any) -> Any:
     site.charge_bytes(len(plain(raw, bytes)))
     if not _sound_dtype(dtype).itemsize:
         return np.zeros((), dtype)[()]
-    return _from_bytes(site, raw, dtype, (1,), "C").copy()[0]
+    return _from_bytes(site, bytearray(raw), dtype, (1,), "C")[0]
 
 
 def _reconstruct(_: Site, __: str, kind: Any, shape: Any, code: Any) -> Draft:
@@ -228,10 +228,13 @@ def _array_state(site: Site, draft: Any, state: Any) -> np.ndarray[Any, Any]:
     if _sound_dtype(dtype).hasobject:
         return _object_array(site, _shape(shape), dtype, content, order)
     site.charge_bytes(len(plain(content, bytes)))
-    made = _from_bytes(site, content, dtype, _shape(shape), order)
+    # Over a copy of the bytes and not by copying elements, which would leave padding unset and so
+    # hand over what this process last kept in that memory.
+    made = _from_bytes(site, bytearray(content), dtype, _shape(shape), order)
     # NumPy turns plain numbers into the machine's byte order on this way, and only on this.
-    native = dtype.newbyteorder("=") if dtype.kind in "iufcmM" else dtype
-    return made.astype(native, order=order)
+    if dtype.kind in "iufcmM" and not dtype.isnative:
+        return made.astype(dtype.newbyteorder("="), order=order)
+    return made
 
 
 def _object_array(
@@ -246,7 +249,8 @@ def _object_array(
     flat = np.empty(len(content), dtype)
     for at, item in enumerate(content):
         flat[at] = item
-    return flat.reshape(shape, order=order)
+    # The list is in logical order whatever the layout is.
+    return np.asarray(flat.reshape(shape), order=order)
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

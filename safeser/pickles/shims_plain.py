@@ -239,24 +239,6 @@ def _array(site: Site, _: str, kind: Any, code: Any, form: Any, raw: Any) -> arr
     return made
 
 
-def _exception(site: Site, name: str, *args: Any) -> BaseException:
-    site.charge(len(args))
-    kind = getattr(builtins, name.partition(":")[2])
-    made = kind(*args)
-    if type(made) is not kind and not isinstance(made, OSError):
-        raise bad("class", f"{name} made something of another type")
-    return made  # type: ignore[no-any-return]  # isinstance of a listed exception
-
-
-def _exception_state(_: Site, made: Any, state: Any) -> BaseException:
-    # ImportError keeps name and path like this; other state would be attributes of a peer's choice.
-    for field, value in plain(state, dict).items():
-        if field not in ("name", "path") or not isinstance(made, ImportError):
-            raise bad("state", "an exception has no such field")
-        setattr(made, field, plain(value, str, type(None)))
-    return made  # type: ignore[no-any-return]  # isinstance of a listed exception
-
-
 SHIMS: dict[str, Callable[..., Any]] = {
     "address": _address,
     "array": _array,
@@ -270,8 +252,6 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "decimal": _decimal,
     "defaultdict": _defaultdict,
     "deque": _deque,
-    "exception": _exception,
-    "exception_state": _exception_state,
     "fraction": _fraction,
     "frozenset": _frozenset,
     "latin1": _latin1,

@@ -83,6 +83,17 @@ def asm() -> type[Asm]:
     return Asm
 
 
+@pytest.fixture(autouse=True)
+def _own_reducers():
+    """Undo what tblib registers: it changes how every exception is pickled afterwards."""
+    import copyreg
+
+    before = copyreg.dispatch_table.copy()
+    yield
+    copyreg.dispatch_table.clear()
+    copyreg.dispatch_table.update(before)
+
+
 @pytest.fixture
 def trap(monkeypatch):
     """A module ``safeser_trap`` whose parts note that they were reached."""

@@ -190,6 +190,87 @@ EXCEPTIONS = [
 ]
 
 
+def test_exceptions_keep_their_notes():
+    error = ValueError("text")
+    error.add_note("note")
+    assert loads(pickle.dumps(error), profile="exceptions").__notes__ == ["note"]
+
+
+@pytest.mark.parametrize("error", EXCEPTIONS, ids=repr)
+def test_exceptions_as_tblib_writes_them(error):
+    tblib = pytest.importorskip("tblib.pickling_support")
+    try:
+        try:
+            raise KeyError("cause")  # noqa: TRY301 - the point is the cause
+        except KeyError as cause:
+            raise error from cause
+    except Exception as caught:
+        caught.add_note("note")
+        tblib.install(caught)
+        got = loads(pickle.dumps(caught), profile="exceptions")
+    assert type(got) is type(error)
+    assert repr(got) == repr(error)
+    assert str(got) == str(error)
+    assert repr(got.__cause__) == "KeyError('cause')"
+    assert got.__suppress_context__
+    assert got.__notes__ == ["note"]
+    assert got.__traceback__ is None
+
+
+TBLIB = "tblib.pickling_support:unpickle_exception"
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        lambda a: a.call(TBLIB, a.name("builtins:ValueError"), b"]", b"N", b"N"),
+        lambda a: a.call(TBLIB, a.name("builtins:ValueError"), b")", b"K\x01", b"N"),
+        lambda a: a.call(TBLIB, b"N", b")", b"N", b"N"),
+        lambda a: a.call(TBLIB, a.name("builtins:ValueError"), b")", b"N", b"N", b"N", b"N"),
+        lambda a: a.call(
+            f"{TBLIB}_with_attrs",
+            a.name("builtins:ValueError"),
+            a.dict(a.text("args"), b")", a.text("__class__"), b"N"),
+            *[b"N"] * 3,
+            b"\x89",
+            b"N",
+            b")",
+        ),
+        lambda a: a.call(
+            f"{TBLIB}_with_attrs",
+            a.name("builtins:ValueError"),
+            a.dict(a.text("args"), b")", a.text("__dict__"), a.dict(a.text("x"), b"N")),
+            *[b"N"] * 3,
+            b"\x89",
+            b"N",
+            b")",
+        ),
+        lambda a: a.call(
+            f"{TBLIB}_with_attrs",
+            a.name("builtins:ValueError"),
+            a.dict(a.text("args"), b")"),
+            *[b"N"] * 3,
+            b"\x89",
+            a.list(*[a.text("n")] * 101),
+            a.tuple(b"N"),
+        ),
+        lambda a: a.call(
+            TBLIB,
+            a.name("builtins:ValueError"),
+            b")",
+            b"N",
+            b"N",
+            b"N",
+            b"\x89",
+            a.list(*[a.text("n")] * 101),
+        ),
+    ],
+)
+def test_unsound_exceptions_of_tblib_are_refused(asm, recipe):
+    with pytest.raises(PayloadError):
+        loads(asm.pickle(recipe(asm)), profile="exceptions")
+
+
 @pytest.mark.parametrize("error", EXCEPTIONS, ids=repr)
 def test_built_in_exceptions_are_made_by_name(error):
     data = pickle.dumps(error)
@@ -219,7 +300,7 @@ def test_unsound_exceptions_are_refused(asm, recipe):
 
 def test_exceptions_take_no_other_state(asm):
     body = asm.build(asm.call("builtins:ValueError"), asm.dict(asm.text("x"), b"N"))
-    with pytest.raises(PolicyDenied):
+    with pytest.raises(PayloadError):
         loads(asm.pickle(body), profile="exceptions")
 
 

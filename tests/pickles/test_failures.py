@@ -1,0 +1,224 @@
+"""Pickled exceptions as Dask sends them, read as data."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+import cloudpickle
+import pytest
+
+from safeser.errors import PayloadError
+from safeser.pickles import ExceptionRecord, exception_record, traceback_record
+
+tblib = pytest.importorskip("tblib.pickling_support")
+
+
+class CustomError(Exception):
+    """Has an ``__init__`` of its own, which tblib writes with attributes."""
+
+    def __init__(self, message, code):
+        super().__init__(message, code)
+        self.code = code
+
+
+def raised(make):
+    """Return what *make* raises, with a traceback, pickled as ``distributed`` pickles it."""
+    try:
+        make()
+    except BaseException as error:
+        tblib.install(error)
+        return error
+    raise AssertionError
+
+
+def fail(error, cause=None, notes=()):
+    def run():
+        try:
+            if cause:
+                raise cause  # noqa: TRY301 - the point is the context
+        except Exception as context:
+            raise error from context
+        raise error
+
+    for note in notes:
+        error.add_note(note)
+    return raised(run)
+
+
+def test_a_plain_error():
+    record = exception_record(pickle.dumps(fail(ValueError("bad", 3, None), notes=["a", "b"])))
+    assert record.name == "builtins:ValueError"
+    assert record.args == ("bad", 3, None)
+    assert record.notes == ("a", "b")
+    assert record.complete
+    assert record.frames[-1].function == "run"
+    assert record.frames[-1].filename == __file__
+    assert record.frames[-1].line > 0
+
+
+def test_text_is_that_of_str():
+    assert exception_record(pickle.dumps(ValueError("why"))).text == "why"
+    assert exception_record(pickle.dumps(ValueError())).text == ""
+    assert exception_record(pickle.dumps(ValueError(1))).text == "1"
+    assert exception_record(pickle.dumps(ValueError("a", 1))).text == str(ValueError("a", 1))
+
+
+def test_a_custom_error_with_cause():
+    error = fail(CustomError("text", (1, b"x")), cause=KeyError("k"))
+    record = exception_record(pickle.dumps(error))
+    assert record.name == f"{CustomError.__module__}:CustomError"
+    assert record.args == ("text", (1, b"x"))
+    assert record.cause.name == "builtins:KeyError"
+    assert record.context is None
+    assert record.suppress_context
+    assert record.complete
+
+
+def test_errors_that_tblib_writes_by_their_own_reduction():
+    record = exception_record(pickle.dumps(fail(ImportError("no module", name="x"))))
+    assert (record.name, record.args) == ("builtins:ImportError", ("no module",))
+    record = exception_record(pickle.dumps(fail(FileNotFoundError(2, "none", "f"))))
+    assert record.name == "builtins:FileNotFoundError"
+    assert record.args[:2] == (2, "none")
+
+
+def test_errors_without_tblib():
+    error = UnboundLocalError("x")
+    error.add_note("n")
+    record = exception_record(pickle.dumps(error))
+    assert record == ExceptionRecord("builtins:UnboundLocalError", ("x",), notes=("n",))
+
+
+def test_a_class_of_a_notebook_has_its_name():
+    source = "class NotebookError(Exception): pass"
+    space = {"__name__": "__main__"}
+    exec(source, space)
+    error = space["NotebookError"]("why")
+    record = exception_record(cloudpickle.dumps(error))
+    assert record.name == "__main__:NotebookError"
+    assert record.args == ("why",)
+    record = exception_record(cloudpickle.dumps(fail(error)))
+    assert (record.name, record.args) == ("__main__:NotebookError", ("why",))
+
+
+def test_arguments_that_are_not_plain_are_described_only():
+    args = (len, [1], 2**5000, {1}, KeyError(1), (((((1,),),),),), {1: 2})
+    record = exception_record(pickle.dumps(fail(ValueError(*args))))
+    assert record.args[:5] == (
+        "<builtins:len>",
+        "<list>",
+        "<a large integer>",
+        "<set>",
+        "<builtins:KeyError object>",
+    )
+    assert "<tuple>" in str(record.args[5])
+    assert record.args[6] == "<dict>"
+
+
+def test_a_shared_cause_is_told_once():
+    inner = ValueError(0)
+    for index in range(12):
+        outer = ValueError(index)
+        outer.__cause__ = outer.__context__ = inner
+        inner = outer
+    tblib.install(inner)
+    record = exception_record(pickle.dumps(inner))
+    assert repr(record).count("ExceptionRecord") == 13
+    assert record.cause
+    assert not record.context
+    assert record.complete
+
+
+def test_everything_is_bounded(asm):
+    error = ValueError("x" * 100_000, *range(500))
+    for _ in range(200):
+        error.add_note("n" * 20_000)
+    for index in range(40):
+        outer = ValueError(index)
+        outer.__cause__ = error
+        error = outer
+    tblib.install(error)
+    record = exception_record(pickle.dumps(error))
+    depth, at = 0, record
+    while at.cause:
+        depth, at = depth + 1, at.cause
+    assert depth == 15
+    assert not at.complete
+    inner = ValueError("x" * 100_000, *range(500))
+    inner.__notes__ = ["n" * 20_000] * 200
+    record = exception_record(pickle.dumps(inner))
+    assert (len(record.args), len(record.args[0])) == (100, 10_000)
+    assert (len(record.notes), len(record.notes[0])) == (100, 10_000)
+    assert not record.complete
+
+
+def test_deep_recursion_is_read_and_cut():
+    def dive(depth):
+        return dive(depth - 1) if depth else 1 / 0
+
+    error = raised(lambda: dive(300))
+    record = exception_record(pickle.dumps(error, 5))
+    assert len(record.frames) == 200
+    assert record.name == "builtins:ZeroDivisionError"
+    assert len(traceback_record(pickle.dumps(error.__traceback__))) == 200
+
+
+def test_a_traceback_alone():
+    error = raised(lambda: 1 / 0)
+    lines = traceback_record(pickle.dumps(error.__traceback__))
+    assert [line.function for line in lines] == ["raised", "<lambda>"]
+    assert traceback_record(pickle.dumps("text")) == ()
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        lambda _: b"N",
+        lambda a: a.text("just text"),
+        lambda a: a.name("builtins:ValueError"),
+        lambda a: a.call("builtins:getattr", a.text("x")),
+        lambda a: a.call("builtins:getattr") + b")R",
+        lambda a: a.call("tblib.pickling_support:unpickle_exception"),
+        lambda a: a.call("tblib.pickling_support:unpickle_exception", *[b"N"] * 12),
+        lambda a: a.call("tblib.pickling_support:unpickle_exception_with_attrs", *[b"]"] * 8),
+        lambda a: (
+            a.call("tblib.pickling_support:unpickle_exception", a.call("x:f"), b")", a.call("x:f"))
+            + b"0N"
+        ),
+        lambda a: a.call(
+            "tblib.pickling_support:unpickle_exception",
+            a.name("builtins:E"),
+            b"N",
+            b"]",
+            a.call("tblib.pickling_support:unpickle_traceback"),
+        ),
+    ],
+)
+def test_what_cannot_be_read_gives_what_is_known(asm, trap, recipe):
+    record = exception_record(asm.pickle(recipe(asm)))
+    assert not record.complete
+    hash(record)
+
+
+def test_nothing_runs_or_is_imported(asm, trap):
+    body = asm.call(
+        "tblib.pickling_support:unpickle_exception",
+        asm.name("safeser_trap:fire"),
+        asm.tuple(asm.text("x")),
+        b"N",
+        asm.name("this:s"),
+    )
+    modules = set(sys.modules)
+    assert exception_record(asm.pickle(body)).name == "safeser_trap:fire"
+    assert set(sys.modules) == modules
+
+
+def test_names_are_shown_plain(asm):
+    record = exception_record(asm.pickle(asm.call("m:" + "x" * 400, asm.text("\x1b"))))
+    assert len(record.name) < 200
+
+
+def test_bytes_that_are_no_pickle():
+    with pytest.raises(PayloadError):
+        exception_record(b"nonsense")

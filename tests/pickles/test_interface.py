@@ -1,0 +1,345 @@
+"""Families, names, inspection, profiles, writing and granted code."""
+
+from __future__ import annotations
+
+import collections
+import decimal
+import json
+import pickle
+import sys
+import types
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.pickles import (
+    DATA_PROFILES,
+    Entry,
+    Profile,
+    dumps,
+    family_of,
+    global_of,
+    inspect,
+    load_code,
+    loads,
+)
+from safeser.pickles.profiles import ROLES
+from safeser.values import Limits
+
+
+class TestFamily:
+    @pytest.mark.parametrize(
+        "value",
+        [
+            None,
+            {"a": [1]},
+            np.arange(3),
+            np.float64(1),
+            decimal.Decimal(1),
+            int,
+            np.ndarray,
+            KeyError(1),
+        ],
+    )
+    def test_data_is_pickle(self, value):
+        assert family_of(pickle.dumps(value)) == "pickle"
+
+    @pytest.mark.parametrize(
+        "value",
+        [lambda: 1, len, collections.namedtuple, json.JSONDecoder, types.SimpleNamespace(a=1)],
+    )
+    def test_what_needs_more_is_cloudpickle(self, value):
+        data = cloudpickle.dumps(value)
+        assert family_of(data) == "cloudpickle"
+        assert inspect(data).text()
+
+    def test_a_global_counts_for_the_way_it_is_used(self, asm):
+        assert family_of(asm.pickle(asm.name("builtins:int"))) == "pickle"
+        assert family_of(asm.pickle(asm.call("builtins:int"))) == "cloudpickle"
+
+    def test_out_of_band_buffers_need_not_be_at_hand(self):
+        data = pickle.dumps(np.zeros(3), 5, buffer_callback=lambda _: None)
+        assert family_of(data) == "pickle"
+
+    def test_malformed_bytes_have_no_family(self):
+        for data in (b"", b"\x80\x04N", b"\x82\x01.", b"Np9\n."):
+            with pytest.raises(PayloadError):
+                family_of(data)
+
+    def test_depth_bounds_data_only(self):
+        deep = b"(" * 150 + b"t" * 150 + b"."
+        with pytest.raises(PayloadError):
+            family_of(deep)
+        assert family_of(b"cos\nsystem\n" + deep[:-1] + b"R.") == "cloudpickle"
+
+    def test_profiles_can_be_named(self):
+        assert family_of(pickle.dumps(np.arange(3)), profiles="data") == "cloudpickle"
+
+
+class TestGlobalOf:
+    @pytest.mark.parametrize("protocol", range(6))
+    def test_the_type_of_a_result(self, protocol):
+        for kind in (int, np.ndarray, collections.OrderedDict, type):
+            name = f"{kind.__module__}:{kind.__qualname__}"
+            assert global_of(pickle.dumps(kind, protocol)) == name
+        assert global_of(pickle.dumps(type(None), protocol)) == "builtins:NoneType"
+
+    def test_anything_else_has_no_name(self, asm):
+        for data in (
+            b"",
+            b"garbage",
+            pickle.dumps(1),
+            pickle.dumps([int]),
+            pickle.dumps(collections.deque()),
+            asm.pickle(asm.call("builtins:type", b"K\x01")),
+            asm.pickle(asm.call("builtins:type", b"N", b"N", b"N")),
+            asm.pickle(asm.new("builtins:type", b"N")),
+            asm.pickle(asm.name("builtins:int") + b"0" + asm.name("builtins:str")) + b"x",
+            b"N0" * 5000 + pickle.dumps(int),
+        ):
+            assert global_of(data) is None
+
+    def test_nothing_is_imported(self):
+        assert global_of(b"cantigravity\ngeohash\n.") == "antigravity:geohash"
+        assert "antigravity" not in sys.modules
+
+
+class TestInspection:
+    def test_what_is_inside(self, asm):
+        loop = {"n": 1, (1, 2): {3}, "f": frozenset({4}), "l": [bytearray(b"x"), 2**500, b"y" * 99]}
+        loop["self"] = loop
+        body = asm.build(
+            asm.call("builtins:getattr", asm.name("os:system"), b"\x97\x98"), asm.dict(b"N", b"N")
+        )
+        text = inspect(
+            pickle.dumps([loop, collections.deque([7]), collections.Counter("a")], 5)
+        ).text()
+        for part in (
+            "list of 3",
+            "dict of 5",
+            "'n': 1",
+            "tuple of 2",
+            "&",
+            "call collections:deque",
+            "set of 1",
+            "frozenset of 1",
+            "bytearray of 1",
+            "501 bits",
+            "99 in all",
+        ):
+            assert part in text
+        shown = inspect(asm.pickle(body, 5)).text()
+        assert "call builtins:getattr" in shown
+        assert "global os:system" in shown
+        assert "buffer 0 (read-only)" in shown
+        assert "state dict" in shown
+
+    def test_uses_and_verdicts(self, asm):
+        body = asm.list(
+            asm.call("collections:OrderedDict"),
+            asm.new("uuid:UUID"),
+            asm.name("os:system"),
+            asm.build(asm.call("builtins:getattr"), b"N") + b")R",
+            asm.name("m:C") + b")}\x92",
+        )
+        inspection = inspect(asm.pickle(body), profile=("data", "numpy"))
+        uses = [(use.name, use.role, bool(use.problem)) for use in inspection.globals]
+        assert uses == [
+            ("collections:OrderedDict", "called", False),
+            ("uuid:UUID", "instantiated", False),
+            ("os:system", "referenced", True),
+            ("builtins:getattr", "called", True),
+            ("builtins:getattr", "built", True),
+            ("<result of a call>", "called", True),
+            ("m:C", "instantiated", True),
+        ]
+        assert not inspection.permitted
+        assert [use.offset for use in inspection.globals] == sorted(
+            use.offset for use in inspection.globals
+        )
+        document = json.loads(json.dumps(inspection.as_dict()))
+        assert document["permitted"] is False
+        assert set(document["verdicts"]) == {"data+numpy", *DATA_PROFILES}
+        assert "os:system is referenced" in document["verdicts"]["data"]
+
+    def test_a_permitted_one(self):
+        inspection = inspect(pickle.dumps(decimal.Decimal(1)))
+        assert inspection.permitted
+        assert inspection.verdicts["numpy"]
+        assert inspection.globals[0].role == "called"
+        assert inspect(pickle.dumps(5)).tree == 5
+
+    def test_keyword_arguments_are_shown_and_refused(self, asm):
+        data = asm.pickle(asm.name("uuid:UUID") + b")" + asm.dict(asm.text("k"), b"N") + b"\x92")
+        assert "keywords dict" in inspect(data).text()
+        with pytest.raises(PolicyDenied, match="keyword arguments"):
+            loads(data)
+
+    def test_text_is_bounded_and_plain(self, asm):
+        hostile = asm.dict(asm.text("\x1b[2J\u202e" * 50), asm.text("\x07" * 10_000), b"]", b"N")
+        text = inspect(asm.pickle(asm.list(*[hostile] * 500))).text()
+        assert text.replace("\n", "").isprintable()
+        assert text.isascii()
+        assert max(map(len, text.splitlines())) < 1000
+        assert len(text.splitlines()) < 5000
+
+    def test_too_few_buffers_are_noticed_where_they_are_given(self):
+        data = pickle.dumps(np.zeros(3), 5, buffer_callback=lambda _: None)
+        with pytest.raises(PayloadError):
+            inspect(data, buffers=[])
+        assert inspect(data, profile="numpy").permitted
+
+
+class TestProfiles:
+    def test_every_shipped_entry_is_sound(self):
+        from safeser.pickles.shims import shim
+
+        for name in DATA_PROFILES:
+            for entry in Profile.named(name).entries.values():
+                assert entry.role in ROLES
+                assert all(callable(shim(part)) for part in (entry.make, entry.state) if part)
+                assert entry.role in ("reference", "constant") or entry.make
+
+    def test_the_listed_globals_exist(self):
+        pytest.importorskip("pyarrow")
+        profile = Profile.named(*DATA_PROFILES)
+        for entry in profile.entries.values():
+            if not entry.name.startswith("numpy.core."):
+                profile.object_of(entry)
+
+    def test_nothing_that_runs_code_is_listed(self):
+        names = set(Profile.named(*DATA_PROFILES).entries)
+        for module, words in {
+            "builtins": "eval exec getattr setattr open map filter compile __import__ vars globals",
+            "os": "system popen",
+            "functools": "partial reduce",
+            "operator": "attrgetter",
+            "numpy": "ndarray.tofile load",
+        }.items():
+            assert not names & {f"{module}:{word}" for word in words.split()}
+
+    def test_one_class_may_be_listed_for_two_ways(self):
+        profile = Profile.named("dask-internal", "data", "exceptions")
+        entry = profile.get("builtins:complex")
+        assert (entry.role, entry.referable) == ("callable", True)
+        assert profile.get("builtins:RuntimeWarning").make
+        assert not Profile.named("data").get("builtins:complex").referable
+        allowed = Profile.named("data").allowing({"builtins:complex": "reference"})
+        assert allowed.get("builtins:complex").make == "plain.complex"
+        assert allowed.get("builtins:complex").referable
+        assert "data" in repr(allowed)
+
+    @pytest.mark.parametrize(
+        "profile", ["none", "code", ("data", "code"), (), "../data", "data.toml"]
+    )
+    def test_unknown_profiles(self, profile):
+        with pytest.raises(ConfigError):
+            loads(b"N.", profile=profile)
+
+    @pytest.mark.parametrize(
+        ("name", "role"),
+        [
+            ("os.system", "reference"),
+            ("os:sys tem", "reference"),
+            ("os:*", "reference"),
+            ("os:system", "callable"),
+            ("os:system", "any"),
+            ("", "class"),
+            ("os\0:x", "class"),
+        ],
+    )
+    def test_only_exact_names_and_known_roles_can_be_allowed(self, name, role):
+        with pytest.raises(ConfigError):
+            Profile.named("data").allowing({name: role})
+
+    def test_unknown_fields_of_an_entry_are_refused(self):
+        from safeser.pickles import profiles
+
+        with pytest.raises(ConfigError):
+            list(profiles._entries({"entry": {"a:b": {"role": "class", "typo": 1}}}))
+
+    def test_a_profile_of_ones_own(self):
+        profile = Profile("mine", [Entry("builtins:len", "reference")])
+        assert loads(pickle.dumps(len), profile=profile) is len
+        with pytest.raises(PolicyDenied, match="profile mine"):
+            loads(pickle.dumps(abs), profile=profile)
+
+
+class TestWriting:
+    def test_data_is_plain_pickle_of_protocol_5(self):
+        data = dumps({"a": np.arange(3)})
+        assert data[:2] == b"\x80\x05"
+        assert family_of(data) == "pickle"
+
+    def test_buffers_go_out_of_band(self):
+        buffers = []
+        data = dumps(np.arange(1000), buffer_callback=buffers.append)
+        assert len(data) < 300
+        assert loads(data, buffers=buffers, profile=("data", "numpy")).tolist() == list(range(1000))
+
+    def test_code_is_written_only_where_it_is_asked_for(self):
+        with pytest.raises(PayloadError, match="cannot be pickled by reference"):
+            dumps(lambda: 1)
+        data = dumps(lambda: 41 + 1, code=True)
+        assert family_of(data) == "cloudpickle"
+        assert load_code(data)() == 42
+
+    def test_what_main_defines_goes_by_value(self, monkeypatch):
+        def step(x):
+            return x + 1
+
+        step.__module__, step.__qualname__ = "__main__", "step"
+        monkeypatch.setattr(sys.modules["__main__"], "step", step, raising=False)
+        assert global_of(dumps(step)) == "__main__:step"
+        buffers = []
+        data = dumps([step, np.zeros(9)], code=True, buffer_callback=buffers.append)
+        assert len(buffers) == 1
+        assert load_code(data, buffers=buffers)[0](1) == 2
+        assert global_of(data) is None
+
+    def test_modules_registered_by_value(self, monkeypatch):
+        module = types.ModuleType("safeser_by_value")
+        exec("def step(x): return x + 1", vars(module))
+        monkeypatch.setitem(sys.modules, "safeser_by_value", module)
+        assert global_of(dumps(module.step, code=True)) == "safeser_by_value:step"
+        cloudpickle.register_pickle_by_value(module)
+        try:
+            assert global_of(dumps(module.step, code=True)) is None
+            assert dumps({"a": 1}, code=True) == pickle.dumps({"a": 1}, 5)
+        finally:
+            cloudpickle.unregister_pickle_by_value(module)
+
+    def test_what_nothing_can_write(self):
+        import threading
+
+        for code in (False, True):
+            with pytest.raises(PayloadError):
+                dumps(threading.Lock(), code=code)
+
+
+def test_only_one_file_imports_an_unpickler():
+    import ast
+    import pathlib
+
+    import safeser.pickles
+
+    for path in pathlib.Path(safeser.pickles.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            hits = {"pickle", "_pickle", "cloudpickle", "pickletools"} & set(names)
+            assert not hits or path.name == "stock.py"
+
+
+def test_loads_takes_any_bytes_like():
+    data = pickle.dumps([1])
+    for form in (data, bytearray(data), memoryview(data), memoryview(bytearray(data))):
+        assert loads(form) == [1]
+        assert global_of(form) is None
+
+
+def test_limits_are_the_callers():
+    with pytest.raises(PayloadError):
+        loads(pickle.dumps(list(range(100))), limits=Limits(max_refs=50))
