@@ -72,7 +72,8 @@ def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *re
     _, context, suppress, notes, given = rest
     fields = dict(plain(attributes, dict))
     args = plain(fields.pop("args"), tuple)
-    if plain(given, tuple) not in ((), args):
+    # Only groups are given their arguments twice, as a tuple and as the list they were made from.
+    if plain(given, tuple) and plain(kind, GlobalRef).qualname != "ExceptionGroup":
         raise bad("arguments", "an exception has two sorts of arguments")
     number, text, name, other = (
         fields.pop(part, None) for part in ("errno", "strerror", "filename", "filename2")

@@ -1,0 +1,188 @@
+"""Any bytes give an object or a SafeserError; what is accepted reads as CPython reads it."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import datetime
+import decimal
+import fractions
+import math
+import pathlib
+import pickle
+import pickletools
+import random
+import sys
+import uuid
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from safeser.errors import SafeserError
+from safeser.pickles import (
+    DATA_PROFILES,
+    exception_record,
+    family_of,
+    global_of,
+    inspect,
+    loads,
+    traceback_record,
+)
+from safeser.values import Limits
+
+SMALL = Limits(max_bytes=1 << 16, max_refs=2000, max_array=1 << 16, max_depth=50)
+QUICK = settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+keys = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    st.dates(),
+    st.uuids(),
+    st.decimals(allow_nan=False, places=2),
+)
+leaves = st.one_of(
+    keys,
+    st.complex_numbers(),
+    st.datetimes(timezones=st.just(datetime.UTC) | st.none()),
+    st.timedeltas(),
+    st.times(),
+    st.fractions(max_denominator=1000),
+    st.builds(pathlib.PurePosixPath, st.text("ab/", max_size=5)),
+    st.builds(bytearray, st.binary(max_size=9)),
+    st.builds(collections.Counter, st.text(max_size=4)),
+    st.builds(collections.deque, st.lists(st.integers(), max_size=3), st.none() | st.just(5)),
+)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(keys, inner, max_size=4)
+        | st.dictionaries(keys, inner, max_size=4).map(collections.OrderedDict)
+        | st.sets(keys, max_size=4)
+        | st.frozensets(keys, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def agree(one, two):
+    """Whether two values are equal part by part, with NaNs and types."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, float):
+        return one == two or (math.isnan(one) and math.isnan(two))
+    if isinstance(one, complex):
+        return agree(one.real, two.real) and agree(one.imag, two.imag)
+    if isinstance(one, list | tuple | collections.deque):
+        return len(one) == len(two) and all(map(agree, one, two))
+    if isinstance(one, dict):
+        return agree(list(one), list(two)) and agree(list(one.values()), list(two.values()))
+    if isinstance(one, set | frozenset):
+        return repr(sorted(map(repr, one))) == repr(sorted(map(repr, two)))
+    return bool(one == two)
+
+
+@QUICK
+@given(values, st.integers(2, 5))
+def test_plain_data_reads_as_python_reads_it(value, protocol):
+    data = pickle.dumps(value, protocol)
+    assert agree(loads(data), pickle.loads(data))
+    assert family_of(data) == "pickle"
+
+
+def every_door(data):
+    """Hand *data* to everything that parses; only SafeserError may come out."""
+    for door in (
+        lambda: loads(data, profile=DATA_PROFILES, limits=SMALL, buffers=[b"abcdefgh"]),
+        lambda: inspect(data, limits=SMALL).as_dict(),
+        lambda: family_of(data, limits=SMALL),
+        lambda: global_of(data),
+        lambda: exception_record(data, limits=SMALL),
+        lambda: traceback_record(data, limits=SMALL),
+    ):
+        with contextlib.suppress(SafeserError):
+            door()
+
+
+@QUICK
+@given(st.binary(max_size=200))
+def test_any_bytes(data):
+    every_door(data)
+
+
+OPCODES = [opcode.code.encode("latin-1") for opcode in pickletools.opcodes]
+PARTS = [
+    b"K\x00",
+    b"\x8c\x05numpy\x8c\x05dtype\x93",
+    b"\x8c\x0bcollections\x8c\x05deque\x93",
+    b"\x8c\x0bcollections\x8c\x0bOrderedDict\x93",
+    b"\x8c\x08builtins\x8c\x03set\x93",
+    b"\x8c\x08builtins\x8c\x0aValueError\x93",
+    b"\x8c\x04uuid\x8c\x04UUID\x93",
+    b"\x8c\x02f8\x89\x88\x87",
+    b"\x8c\x01<",
+    b"h\x00",
+    b"h\x01",
+    b"\x94",
+]
+
+
+@QUICK
+@given(st.lists(st.sampled_from(OPCODES + PARTS * 4), max_size=40))
+def test_any_opcodes(parts):
+    every_door(b"\x80\x05" + b"".join(parts) + b".")
+
+
+def seeds():
+    loop = [1, {"a": (2, b"c")}]
+    loop.append(loop)
+    error = KeyError("k")
+    error.add_note("n")
+    yield from (
+        loop,
+        {1: {2.5, "x"}, (None, True): frozenset({b"y"}), 2**80: bytearray(b"z")},
+        [datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), datetime.timedelta(3)],
+        [decimal.Decimal("1.5"), fractions.Fraction(1, 3), uuid.UUID(int=5), pathlib.PurePath("a")],
+        [collections.OrderedDict(a=1), collections.deque([1], 2), collections.Counter("ab")],
+        np.arange(6, dtype=">i4").reshape(2, 3),
+        np.zeros(2, [("a", "i4"), ("b", [("c", "U2")], (2,))]),
+        [np.array([1, "a", None], object), np.float32(1), np.datetime64("2026-01-01")],
+        [error, int, type(None), OSError(2, "a", "b")],
+    )
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+def test_mutated_pickles_never_do_anything_else(protocol):
+    chance = random.Random(20261121)
+    modules = None
+    for seed in seeds():
+        whole = pickle.dumps(seed, protocol)
+        every_door(whole)
+        modules = modules or set(sys.modules)
+        for _ in range(150):
+            data = bytearray(whole)
+            for _ in range(chance.randint(1, 4)):
+                at = chance.randrange(len(data))
+                match chance.randrange(4):
+                    case 0:
+                        data[at] = chance.randrange(256)
+                    case 1:
+                        data[at] ^= 1 << chance.randrange(8)
+                    case 2:
+                        del data[at : at + chance.randint(1, 4)]
+                    case _:
+                        end = at + chance.randint(1, 12)
+                        data[at:at] = data[chance.randrange(len(data)) :][: end - at]
+                if not data:
+                    data = bytearray(b".")
+            every_door(bytes(data))
+        assert set(sys.modules) - modules <= {m for m in sys.modules if m.startswith("numpy")}
