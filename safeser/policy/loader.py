@@ -135,7 +135,8 @@ class _Builder:
             self.refuse("YAML tags are not allowed in a policy", event, fix="Leave the tag out.")
         if isinstance(event, CollectionStartEvent):
             self._collection(event)
-        elif isinstance(event, ScalarEvent):
+        else:
+            assert isinstance(event, ScalarEvent)
             self._scalar(event)
 
     def _collection(self, event: CollectionStartEvent) -> None:

@@ -273,6 +273,11 @@ def test_limits_have_floors_and_ceilings(limits: str) -> None:
     refused(more=f"limits: {{{limits}}}\n")
 
 
+def test_a_group_where_there_are_none() -> None:
+    error = refused(one("kinds: [data]", sender="group:red"), principals="principals: {b: {}}\n")
+    assert (error.rule, error.fix) == ("config.undefined", "")
+
+
 def test_too_many_contexts() -> None:
     contexts = "".join(f"- {{name: x{i}, sender: a, recipient: b}}\n" for i in range(257))
     assert "256" in refused(contexts).message

@@ -1,0 +1,190 @@
+"""The ready policies: whom each is for, and exactly what passes between whom."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from safeser.policy import Policy, ready_policies
+from safeser.policy.ready import locate
+from safeser.policy.rules import CODE_OPERATIONS
+from safeser.values import FAMILIES, Context, Decision, Kind
+
+REPOSITORY = Path(__file__).parents[2] / "policies"
+
+CODERS = {"default": ["client"], "demo": ["alice"]}
+USERS = {"default": ["client"], "demo": ["alice", "bob"]}
+SERVERS = ["scheduler", "worker", "nanny"]
+
+both = pytest.mark.parametrize("name", ["default", "demo"])
+
+
+def ask(
+    policy: Policy,
+    hop: str,
+    kind: str,
+    operation: str | None,
+    family: str,
+    author: str | None = None,
+) -> Decision:
+    sender, recipient = hop.split(" -> ")
+    return policy.decide(Context(sender, recipient, kind, operation), family, author=author)
+
+
+def test_these_are_ready() -> None:
+    assert ready_policies() == ("default", "demo")
+
+
+@both
+def test_each_says_in_its_first_line_whom_it_is_for(name: str) -> None:
+    text = (REPOSITORY / f"{name}.yaml").read_text("utf-8")
+    assert text.startswith("# For ")
+    assert locate(name).read_text("utf-8") == text
+    policy = Policy.load(name)
+    assert (policy.name, policy.revision) == (name, 1)
+    assert set(policy.principals) == {*SERVERS, *USERS[name]}
+    assert "# CODE: whoever holds" in text
+
+
+@both
+def test_keys_come_from_the_roster(name: str) -> None:
+    assert len(Policy.load(name).roster) == 0
+
+
+@both
+def test_code_passes_on_exactly_these_hops(name: str) -> None:
+    policy = Policy.load(name)
+    everybody = [*policy.principals, "unknown", "stranger"]
+    hops = {
+        f"{sender} -> {recipient}"
+        for sender, recipient, kind in itertools.product(everybody, everybody, Kind)
+        for sealing in (False, True)
+        if policy.decide(Context(sender, recipient, kind), "cloudpickle", sealing=sealing).permitted
+    }
+    expected = {"scheduler -> worker", "scheduler -> nanny"}
+    for coder in CODERS[name]:
+        expected |= {f"{coder} -> scheduler", f"{coder} -> worker"}
+    assert hops == expected
+    # The same hops, and no other, may be asked to run what they are sent.
+    running = {
+        f"{sender} -> {recipient}"
+        for sender, recipient in itertools.product(everybody, everybody)
+        for operation in (*CODE_OPERATIONS, "update-graph")
+        if policy.permits_operation(Context(sender, recipient, "control", operation)).permitted
+    }
+    assert running == expected
+
+
+@both
+def test_no_pickle_reaches_a_user(name: str) -> None:
+    policy = Policy.load(name)
+    for user, sender, kind in itertools.product(USERS[name], policy.principals, Kind):
+        for family in ("pickle", "cloudpickle"):
+            assert not policy.decide(Context(sender, user, kind), family).permitted
+    for family in FAMILIES[:3]:
+        assert ask(policy, f"scheduler -> {USERS[name][0]}", "data", None, family).permitted
+        assert ask(policy, f"worker -> {USERS[name][0]}", "data", None, family).permitted
+
+
+@both
+def test_a_stolen_worker_key_runs_no_code_elsewhere(name: str) -> None:
+    policy = Policy.load(name)
+    scheduler = "worker -> scheduler"
+    assert ask(policy, scheduler, "data", None, "pickle").permitted
+    assert ask(policy, scheduler, "task", "update-graph", "msgpack").rule == "submission.none"
+    assert ask(policy, scheduler, "control", "run_function", "msgpack").rule == (
+        "operation.not-granted"
+    )
+    assert ask(policy, scheduler, "data", None, "cloudpickle").rule == "context.family"
+    assert ask(policy, "worker -> worker", "data", None, "cloudpickle").rule == "context.family"
+    assert ask(policy, "worker -> nanny", "data", None, "pickle").rule == "context.family"
+    assert "dask-internal" in policy.grant(Context("worker", "scheduler")).profiles
+    assert policy.grant(Context("worker", "worker")).profiles == ("data", "numpy", "pandas")
+
+
+@both
+def test_strangers_and_users_among_themselves_get_nothing(name: str) -> None:
+    policy = Policy.load(name)
+    for user, kind in itertools.product(USERS[name], Kind):
+        for hop in ("unknown -> scheduler", f"{user} -> nanny", f"{user} -> {user}"):
+            sender, recipient = hop.split(" -> ")
+            assert policy.decide(Context(sender, recipient, kind), "msgpack").rule == "context.none"
+    assert policy.counterparts("unknown") == frozenset()
+    assert policy.counterparts(USERS[name][0]) == {"scheduler", "worker"}
+    assert policy.counterparts("scheduler") == {"worker", "nanny", *USERS[name]}
+
+
+@both
+def test_the_cluster_can_do_its_work(name: str) -> None:
+    policy = Policy.load(name)
+    coder = CODERS[name][0]
+    for hop, kind, operation, family in (
+        ("scheduler -> worker", "task", "compute-task", "cloudpickle"),
+        ("scheduler -> worker", "control", "plugin-add", "pickle"),
+        ("scheduler -> nanny", "control", "restart", "msgpack"),
+        ("worker -> scheduler", "admin", "heartbeat_worker", "msgpack"),
+        ("worker -> scheduler", "admin", "register-worker", "msgpack"),
+        ("worker -> scheduler", "data", "task-finished", "pickle"),
+        ("worker -> worker", "data", "get_data", "msgpack"),
+        ("worker -> worker", "data", "shuffle_receive", "dask"),
+        ("nanny -> scheduler", "admin", "register_nanny", "msgpack"),
+        ("worker -> nanny", "control", "close_gracefully", "msgpack"),
+        ("nanny -> worker", "admin", None, "msgpack"),
+        (f"{coder} -> scheduler", "task", "update-graph", "cloudpickle"),
+        (f"{coder} -> scheduler", "control", "run_function", "cloudpickle"),
+        (f"{coder} -> scheduler", "control", "register_worker_plugin", "cloudpickle"),
+        (f"{coder} -> scheduler", "control", "restart", "msgpack"),
+        (f"{coder} -> scheduler", "admin", "get_task_stream", "msgpack"),
+        (f"{coder} -> worker", "data", "get_data", "msgpack"),
+        (f"{coder} -> worker", "data", "update_data", "dask"),
+        (f"scheduler -> {coder}", "data", "key-in-memory", "msgpack"),
+        (f"scheduler -> {coder}", "data", "task-erred", "error"),
+        (f"worker -> {coder}", "data", None, "dask"),
+    ):
+        decision = ask(policy, hop, kind, operation, family)
+        assert decision.permitted, (hop, kind, operation, family, decision)
+
+
+@both
+def test_what_is_relayed_to_a_user_passes_as_data(name: str) -> None:
+    hop = f"scheduler -> {USERS[name][0]}"
+    for family in ("dask", "msgpack", "error"):
+        assert ask(Policy.load(name), hop, "data", None, family, author="any").permitted
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "family", "rule"),
+    [
+        ("task", "update-graph", "msgpack", "submission.none"),
+        ("task", "update-graph", "pickle", "submission.none"),
+        ("control", "run_function", "msgpack", "operation.not-granted"),
+        ("control", "upload_file", "msgpack", "operation.not-granted"),
+        ("control", "register_worker_plugin", "msgpack", "operation.not-granted"),
+        ("control", "broadcast", "msgpack", "operation.not-granted"),
+        ("control", "restart", "msgpack", "operation.not-granted"),
+        ("control", "dump_cluster_state_to_url", "msgpack", "operation.not-granted"),
+        ("control", "connection_stream", "msgpack", "operation.not-granted"),
+        ("control", "terminate", "msgpack", "operation.not-granted"),
+        ("admin", "register-worker", "msgpack", "operation.not-granted"),
+        ("admin", None, "pickle", "floor.admin"),
+        ("admin", "identity", "dask", "floor.admin"),
+        ("data", None, "pickle", "context.family"),
+        ("data", "scatter", "cloudpickle", "context.family"),
+    ],
+)
+@pytest.mark.parametrize("recipient", ["scheduler", "worker"])
+def test_bob_may_submit_nothing(
+    recipient: str, kind: str, operation: str | None, family: str, rule: str
+) -> None:
+    decision = ask(Policy.load("demo"), f"bob -> {recipient}", kind, operation, family)
+    assert decision.rule == rule
+    assert decision.fix
+
+
+def test_bob_may_look_and_fetch() -> None:
+    policy = Policy.load("demo")
+    for operation in ("identity", "register-client", "gather"):
+        assert ask(policy, "bob -> scheduler", "admin", operation, "msgpack").permitted
+    assert ask(policy, "bob -> scheduler", "data", "scatter", "dask").permitted
