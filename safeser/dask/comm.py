@@ -175,9 +175,12 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise CommClosedError("the connection is closed")
         # Sealing and enqueueing happen without an await between them: the sequence number is the
         # order on the wire.
+        session = self.link.session
         try:
-            buffers = self.link.session.seal(b"", frames)
+            buffers = session.seal(b"", frames)
         except EnvelopeError as error:
+            if not session.ended:  # this one message is too large; nothing of it was sent
+                raise
             self.abort()
             raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from error
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
