@@ -18,7 +18,7 @@ from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.values import Limits
 
-__all__ = ["Owned", "array_child", "register"]
+__all__ = ["Owned", "aligned", "array_child", "register"]
 
 Array = np.ndarray[Any, Any]
 
@@ -143,6 +143,16 @@ def _decode_array(node: Node, values: list[Any]) -> Array:
     array.flags.writeable = False
     shape = tuple(meta["shape"])
     return array if array.shape == shape else np.broadcast_to(array, shape)
+
+
+def aligned(value: Any) -> Any:
+    """Return *value*, copied if it is an array at an address that compiled code may not expect.
+
+    A frame starts where the bytes before it ended. NumPy copes; pandas' and Arrow's loops need not.
+    """
+    if type(value) is np.ndarray and not value.flags.aligned:
+        return value.copy(order="K")
+    return value
 
 
 def _check_objects(node: Node, limits: Limits) -> None:

@@ -270,7 +270,18 @@ def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
 
 def decode(frame: bytes | memoryview, *, limits: Limits = DEFAULTS) -> ExceptionData:
     """Return the failure that *frame* describes, each part within its own bound."""
-    links = plain.decode(frame, limits=limits)
+    return decode_counted(frame, limits=limits, room=limits.max_refs)[0]
+
+
+def decode_counted(
+    frame: bytes | memoryview, *, limits: Limits, room: int
+) -> tuple[ExceptionData, int]:
+    """Return the failure that *frame* describes and what is left of *room* values."""
+    links, room = plain.decode_counted(frame, limits=limits, room=room)
+    return _chain(links), room
+
+
+def _chain(links: Any) -> ExceptionData:
     if type(links) is not list or not 1 <= len(links) <= _MAX_CAUSES + 1:
         _malformed()
     data: ExceptionData | None = None

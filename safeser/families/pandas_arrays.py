@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from safeser.errors import PayloadError
-from safeser.families.arrays import Owned, array_child
+from safeser.families.arrays import Owned, aligned, array_child
 from safeser.families.pandas_scalars import (
     UNITS,
     check_freq,
@@ -299,7 +299,7 @@ def _check(node: Node, limits: Limits) -> None:
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
-    return _CHECKS[node.meta["kind"]][1](node, values)
+    return _CHECKS[node.meta["kind"]][1](node, [aligned(value) for value in values])
 
 
 def register() -> None:

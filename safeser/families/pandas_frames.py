@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from safeser.families import pandas_arrays
+from safeser.families.arrays import aligned
 from safeser.families.pandas_arrays import column
 from safeser.families.pandas_scalars import check_freq, describe_freq, offset
 from safeser.families.plain import label
@@ -57,7 +58,7 @@ def _check_frame(node: Node, limits: Limits) -> None:
 
 
 def _decode_frame(node: Node, values: list[Any]) -> Any:
-    index, columns, attrs, *arrays = values
+    index, columns, attrs, *arrays = map(aligned, values)
     _same(len(columns) == len(arrays))
     _same(all(array.ndim == 1 and len(array) == len(index) for array in arrays))
     # Positions stand in for the labels, which may repeat; without a copy each keeps its buffer.
@@ -102,7 +103,7 @@ def _check_series(node: Node, limits: Limits) -> None:
 
 
 def _decode_series(node: Node, values: list[Any]) -> Any:
-    index, name, attrs, array = values
+    index, name, attrs, array = map(aligned, values)
     _same(array.ndim == 1 and len(array) == len(index))
     series = _as_series(array, index)
     series.name = name
@@ -161,7 +162,7 @@ def _check_index(node: Node, limits: Limits) -> None:
 
 
 def _decode_index(node: Node, values: list[Any]) -> Any:
-    name, array = values
+    name, array = values[0], aligned(values[1])
     _same(array.ndim == 1)
     index = pd.Index(array, dtype=array.dtype, name=name, copy=False, tupleize_cols=False)
     _same(type(index).__name__ == node.meta["kind"] and index.dtype == array.dtype)
@@ -192,7 +193,7 @@ def _check_multi(node: Node, limits: Limits) -> None:
 
 
 def _decode_multi(node: Node, values: list[Any]) -> Any:
-    names, *parts = values
+    names, *parts = map(aligned, values)
     half = len(parts) // 2
     return pd.MultiIndex(
         parts[:half],

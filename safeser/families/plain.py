@@ -1,7 +1,8 @@
 """Plain values as one frame of strict msgpack that keeps every exact type.
 
-The one rule: a frame is decoded by this parser alone, which charges every count against the bytes
-and limits that are left before it takes memory, so a small frame cannot make a large object.
+The one rule: every count is charged against the bytes and limits that are left before memory is
+taken, so a small frame cannot make a large object. msgpack's C code only ever reads and writes runs
+of scalars, whose size is their own; it believes no count.
 
 Lists, tuples, sets and frozensets are msgpack arrays; all but the list open with an empty extension
 that names them. Integers beyond 64 bits and text with lone surrogates have extensions of their own.
@@ -9,9 +10,13 @@ that names them. Integers beyond 64 bits and text with lone surrogates have exte
 
 from __future__ import annotations
 
+import io
+import itertools
 import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NoReturn
+
+import msgpack  # type: ignore[import-untyped]  # it ships no types
 
 from safeser.errors import PayloadError
 from safeser.values import Limits
@@ -37,6 +42,12 @@ _MAX_SAME_HASH = 64
 
 #: Limits where a caller names none.
 DEFAULTS = Limits()
+
+#: Shorter runs of scalars are not worth asking whether they are such.
+_RUN = 16
+
+#: Exact types whose msgpack is the same from everyone who writes it.
+_SCALAR_TYPES: frozenset[type] = frozenset({type(None), bool, int, float, str})
 
 _TUPLE, _SET, _FROZENSET, _BIGINT, _SURROGATES = 1, 2, 3, 4, 5
 _MARKED: dict[int, type] = {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}
@@ -150,6 +161,8 @@ class _Writer:
         self.head(0x90, 15, (0, 0xDC, 0xDD), len(value) + (mark is not None))
         if mark is not None:
             self.out += bytes((0xC7, 0, mark))
+        if len(value) >= _RUN and self.run(value, as_keys=mark in (_SET, _FROZENSET)):
+            return
         for position, item in enumerate(value):
             if mark in (_SET, _FROZENSET):
                 _refuse_nan(item)
@@ -159,9 +172,26 @@ class _Writer:
                 error.path.append(f"[{position}]")
                 raise
 
+    def run(self, values: Iterable[Any], *, as_keys: bool) -> bool:
+        """Write *values* at once if all of them are scalars that msgpack itself keeps exactly."""
+        kinds = set(map(type, values))
+        if not kinds <= _SCALAR_TYPES or (as_keys and float in kinds):
+            return False
+        items = list(values)
+        try:
+            packed = msgpack.packb(items)
+        except (OverflowError, UnicodeEncodeError):  # large integers and lone surrogates
+            return False
+        self.out += packed[1 if len(items) < 16 else 3 if len(items) < 1 << 16 else 5 :]
+        return True
+
     def put_map(self, value: dict[Any, Any], room: int) -> None:
         self.enter(value, 2 * len(value), room)
         self.head(0x80, 15, (0, 0xDE, 0xDF), len(value))
+        if len(value) >= _RUN and set(map(type, value)) <= _SCALAR_TYPES - {float}:
+            flat = list(itertools.chain.from_iterable(value.items()))
+            if self.run(flat, as_keys=False):
+                return
         for key, item in value.items():
             _refuse_nan(key)
             try:
@@ -274,7 +304,7 @@ class _Reader:
                 kind, count = opened
                 if len(open_) >= self.depth:
                     _refuse("msgpack is nested too deep", "families.depth", self.pos)
-                open_.append((kind, count, []))
+                open_.append((kind, count, self.run(count) if count >= _RUN else []))
             while True:
                 if opened is None:
                     if not open_:
@@ -285,6 +315,31 @@ class _Reader:
                     break
                 open_.pop()
                 item, opened = self.close(kind, items), None
+
+    def run(self, count: int) -> list[Any]:
+        """Read *count* scalars at once; of anything else among them read nothing.
+
+        msgpack reserves memory for as many elements as an array claims, at each depth: here it may
+        not open any container.
+        """
+        stream = io.BytesIO(self.data)
+        stream.seek(self.pos)
+        unpacker = msgpack.Unpacker(
+            stream,
+            read_size=min(9 * count, 1 << 14),
+            max_buffer_size=max(len(self.data), 1 << 14),
+            max_array_len=0,
+            max_map_len=0,
+            max_ext_len=0,
+        )
+        try:
+            items = list(itertools.islice(unpacker, count))
+        except (ValueError, msgpack.UnpackException):
+            return []
+        if len(items) != count or not set(map(type, items)) <= _SCALAR_TYPES:
+            return []
+        self.pos += unpacker.tell()
+        return items
 
     def last(self, item: Any) -> Any:
         if self.pos != len(self.data):
@@ -345,9 +400,12 @@ class _Reader:
             return number
         if code == _SURROGATES:
             try:
-                return body.decode("utf-8", "surrogatepass")
+                text = body.decode("utf-8", "surrogatepass")
             except UnicodeDecodeError:
                 _refuse("text in a msgpack frame is not UTF-8", "families.utf8", self.pos)
+            if not any("\ud800" <= char <= "\udfff" for char in text):
+                _refuse("text with surrogates has none", "families.msgpack", self.pos)
+            return text
         _refuse("unknown or misplaced msgpack extension", "families.extension", self.pos)
 
     def opens(self, what: str, count: int) -> tuple[type, int]:

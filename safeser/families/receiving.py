@@ -92,7 +92,7 @@ def _check(nodes: Sequence[Node], limits: Limits) -> None:
             node.value, room = plain.decode_counted(frame, limits=limits, room=room)
             node.yields = f"builtins:{type(node.value).__name__}"
         elif node.serializer == "error":
-            node.value = errors.decode(node.frames[0], limits=limits)
+            node.value, room = errors.decode_counted(node.frames[0], limits=limits, room=room)
         elif node.serializer == "collection":
             _check_collection(node)
         elif node.serializer == "dask":
@@ -122,14 +122,14 @@ def _build(node: Node, grant: Grant, limits: Limits) -> Any:
     values = [child.value for child in node.children]
     for child in node.children:
         child.value = None
-    if node.serializer == "collection":
-        return _collect(node, values)
     try:
+        if node.serializer == "collection":
+            return _collect(node, values)
         return registry.named(node.type, where=node.where).decode(node, values)
     except SafeserError:
         raise
-    # Whatever a listed constructor raises about a peer's values means that they are not such an
-    # object; its text may hold the values and stays out of the error.
+    # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
+    # means that they are no such object; its text may hold the values and stays out of the error.
     except Exception as error:
         raise PayloadError(
             f"a value of type {node.type} cannot be built ({type(error).__name__})",

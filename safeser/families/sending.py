@@ -222,10 +222,6 @@ class _Sender:
             return pickled.encode(x, family)
         except SafeserError as error:
             raise Unencodable(x, error.message) from None
-        except RecursionError:
-            raise
-        except Exception as error:  # an object's own __reduce__ may raise anything
-            raise Unencodable(x, f"its pickling failed with {type(error).__name__}") from None
 
 
 def _holds_typed(x: Any, room: int) -> bool:

@@ -13,6 +13,7 @@ import fractions
 import math
 import pathlib
 import re
+import struct
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -213,7 +214,6 @@ def _encode_memoryview(x: memoryview, limits: Limits) -> Parts:
 
 
 def _check_memoryview(node: Node, limits: Limits) -> None:
-    form: Any  # checked below; typeshed wants the letter itself
     form, shape, writeable = node.expect("format", "shape", "writeable", frames=1)
     if type(form) is not str or form not in _FORMATS or type(writeable) is not bool:
         node.refuse("its format or flag is unknown", "families.header")
@@ -223,7 +223,7 @@ def _check_memoryview(node: Node, limits: Limits) -> None:
         node.refuse("its shape holds something else than lengths", "families.shape")
     if len(shape) != 1 and 0 in shape:
         node.refuse("it is empty in more than one dimension", "families.shape")
-    itemsize = memoryview(b"").cast(form).itemsize
+    itemsize = struct.calcsize(form)
     if math.prod(shape) * itemsize != node.frames[0].nbytes:
         node.refuse("its shape does not fit its frame", "families.shape")
     if form == "?" and node.frames[0].tobytes().translate(None, b"\0\1"):

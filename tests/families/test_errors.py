@@ -25,8 +25,13 @@ def through(exc):
 
 
 def raised(exc, cause=None):
-    try:
+    def fail():
+        if cause is None:
+            raise exc
         raise exc from cause
+
+    try:
+        fail()
     except BaseException as caught:
         return caught
 
@@ -51,7 +56,7 @@ def test_listed_builtins_come_back_as_themselves(exc):
     assert type(back) is type(exc)
     assert str(back) == str(exc)
     text = "".join(traceback.format_exception(back))
-    assert "in raised" in text
+    assert "in fail" in text
     assert "on the process where it was raised" in text
 
 
@@ -108,13 +113,9 @@ def test_notes_and_causes():
     back = through(outer)
     assert type(back.__cause__) is KeyError
     assert "look here" in back.__cause__.__notes__
-    try:
-        try:
-            raise KeyError(1)
-        except KeyError:
-            raise ValueError(2)  # noqa: B904 - the context is the point
-    except ValueError as exc:
-        back = through(exc)
+    outer = raised(ValueError(2))
+    outer.__context__ = raised(KeyError(1))
+    back = through(outer)
     assert back.__cause__ is None
     assert type(back.__context__) is KeyError
 
