@@ -1,0 +1,68 @@
+"""Every operation of Dask's protocol: who handles it, what it may carry, and what it stands for.
+
+The one rule: an operation that is not in this table is not known, and what is not known is refused.
+The rows were compared, in both directions, with what running servers register, for the versions in
+:data:`SUPPORTED_DISTRIBUTED`.
+
+Grants are by name and a name may stand for different things on different servers. Four do:
+``gather``, ``task-erred`` and ``close`` are in two groups, and ``restart``, which a client merely
+hears of, stays with the authority that it is on a scheduler or nanny.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from safeser.operations.client import CLIENT
+from safeser.operations.nanny import NANNY
+from safeser.operations.operation import Channel, Encoding, Operation, Server
+from safeser.operations.scheduler import SCHEDULER
+from safeser.operations.worker import WORKER
+
+__all__ = [
+    "COMMON_REPLY",
+    "GROUPS",
+    "HANDSHAKE",
+    "NAMES",
+    "OPERATIONS",
+    "SUPPORTED_DISTRIBUTED",
+    "Channel",
+    "Encoding",
+    "Operation",
+    "Server",
+    "lookup",
+]
+
+#: Versions of distributed whose live handlers were compared with this table.
+SUPPORTED_DISTRIBUTED = ("2026.8.0",)
+
+#: The one message of Dask's own handshake, which each side writes before it reads.
+HANDSHAKE = frozenset({"compression", "pickle-protocol", "python"})
+
+#: Payloads of a reply that failed. Whoever asked raises them if ``status`` is ``uncaught-error``; a
+#: client does so, whatever the operation, for each stream element whose ``status`` says error.
+COMMON_REPLY: Mapping[str, Encoding] = MappingProxyType(
+    {"exception": Encoding.ERROR, "traceback": Encoding.ERROR}
+)
+
+#: Every row, server by server.
+OPERATIONS: tuple[Operation, ...] = (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
+
+#: Every name that stands for an operation on any server: what a policy can grant.
+NAMES = frozenset(operation.name for operation in OPERATIONS)
+
+#: Names of operations, by group.
+GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        group: frozenset(row.name for row in OPERATIONS if row.group == group)
+        for group in sorted({row.group for row in OPERATIONS})
+    }
+)
+
+_ROWS = {(row.server, row.channel, row.name): row for row in OPERATIONS}
+
+
+def lookup(server: Server, channel: Channel, name: str) -> Operation | None:
+    """Return what *name* stands for on *server* and *channel*, or None if nothing does."""
+    return _ROWS.get((server, channel, name))

@@ -1,0 +1,109 @@
+"""What is known about one operation of Dask's protocol, and how rows of the table are written.
+
+The one rule: a row is constant data. It says what Dask does with a message of that name, never what
+somebody may do with it; that is the policy's word.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from safeser.values import Kind
+
+__all__ = ["Channel", "Encoding", "Operation", "Server", "payload", "plain"]
+
+
+class Server(enum.Enum):
+    """Who handles an operation."""
+
+    SCHEDULER = "scheduler"
+    WORKER = "worker"
+    NANNY = "nanny"
+    CLIENT = "client"
+
+
+class Channel(enum.Enum):
+    """How an operation arrives."""
+
+    RPC = "rpc"  # a request that is answered on the same connection
+    STREAM = "stream"  # one element of a one-way stream of batches
+
+
+class Encoding(enum.Enum):
+    """How a payload stands in its field, and so who would unpickle it in stock Dask."""
+
+    MARKED = "marked"
+    """Dask's own marker, ``Serialized`` or ``__Pickled__``, opened by its codec."""
+
+    RAW = "raw"
+    """Bare pickled bytes in plain msgpack, opened by the handler; in a container, each item."""
+
+    WRAPPED = "wrapped"
+    """A marker; if what it holds is bytes, the handler unpickles those, as it does bare bytes."""
+
+    ERROR = "error"
+    """An exception or traceback: pickled bytes, bare or marked, opened by whoever raises it."""
+
+    NESTED = "nested"
+    """A request of its own to a worker or a nanny, or what they replied to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row: an operation as one server handles it on one channel.
+
+    Fields are named by paths: ``msg.message`` is a key inside a field, ``[]`` stands for each
+    element of a sequence, ``*`` for each value of a mapping, and the empty path for the whole.
+    Exceptions and tracebacks that any reply may carry are in ``COMMON_REPLY``, not in each row.
+
+    :param kind: what it is because of its name; payloads found in a message only add to that.
+    :param group: the one group of this row; a name has several rows where servers share it.
+    :param fields: payloads that the request or element may carry.
+    :param reply: payloads that a successful reply may carry.
+    :param becomes: what the connection is afterwards: ``"client-stream"``, ``"worker-stream"``,
+        ``"feed"`` (the server goes on writing), ``"raw-stream"`` (every stream operation, by
+        anybody), or None where requests go on.
+    :param streams: states of the connection in which honest peers send this stream element. Dask
+        itself keeps one dict of handlers for all streams and lets the sender's fields override the
+        identity that it registered with, so that a client could report other workers' tasks.
+    :param inline: whether Dask's loops handle it themselves, without a registered handler.
+    """
+
+    server: Server
+    channel: Channel
+    name: str
+    kind: Kind
+    group: str
+    fields: Mapping[str, Encoding] = field(default_factory=dict, hash=False)
+    reply: Mapping[str, Encoding] = field(default_factory=dict, hash=False)
+    becomes: str | None = None
+    note: str = ""
+    streams: frozenset[str] = frozenset()
+    inline: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
+        object.__setattr__(self, "reply", MappingProxyType(dict(self.reply)))
+
+
+def plain(
+    server: Server,
+    channel: Channel,
+    group: str,
+    names: str,
+    *,
+    kind: Kind = Kind.ADMIN,
+    streams: frozenset[str] = frozenset(),
+) -> tuple[Operation, ...]:
+    """Return rows for *names*, separated by blanks, none of which carries a payload."""
+    return tuple(
+        Operation(server, channel, name, kind, group, streams=streams) for name in names.split()
+    )
+
+
+def payload(encoding: Encoding, names: str) -> Mapping[str, Encoding]:
+    """Return *names*, separated by blanks, as fields of one encoding."""
+    return dict.fromkeys(names.split(), encoding)
