@@ -84,7 +84,7 @@ def printable(text: str, limit: int = 120) -> str:
 
 def label(text: object) -> str:
     """Return *text* as a label of a count: at most 64 plain characters that JSON never escapes."""
-    shown = printable(text, 64) if isinstance(text, str) else "?"
+    shown = printable(text, 61) if isinstance(text, str) else "?"
     return shown.replace("\\", "?").replace('"', "?")
 
 

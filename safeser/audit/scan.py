@@ -43,10 +43,15 @@ class Line:
 
 
 def lines(handle: int) -> Iterator[Line]:
-    """Yield the lines of an open file from its start, holding at most one of them."""
+    """Yield the lines of an open file as long as it is now, holding at most one of them.
+
+    A process that writes faster than this reads would keep it busy for ever.
+    """
     buffer = b""
     junk = 0
-    while chunk := os.read(handle, _CHUNK):
+    left = os.fstat(handle).st_size
+    while chunk := os.read(handle, min(left, _CHUNK)):
+        left -= len(chunk)
         if junk:
             _, newline, rest = chunk.partition(b"\n")
             junk += len(chunk)

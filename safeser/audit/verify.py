@@ -15,7 +15,7 @@ from safeser.audit.chain import Head, Keys, file_keys, index_keys
 from safeser.audit.files import Directory, head_name
 from safeser.audit.index import INDEX
 from safeser.audit.key import AuditKey, KeySource, resolve
-from safeser.audit.record import Record
+from safeser.audit.record import MAX_LINE, Record, begins_like_a_line
 from safeser.audit.report import Expected, Mark, Problem, Report, limited, moment, shown
 from safeser.audit.scan import Scan, scan
 from safeser.errors import AuditError
@@ -313,6 +313,10 @@ class _Verification:
         handle = self._open(directory, name)
         if handle is None:
             return
+        if self._never_begun(directory, name, handle):
+            self.notes.append(f"{shown(name)}: its process was killed before its first record")
+            os.close(handle)
+            return
         used: list[tuple[str, str, Keys]] = []
 
         def find_keys(genesis: Record | None) -> Keys | None:
@@ -338,6 +342,15 @@ class _Verification:
             self.problems += found.problems
             self._times(found)
 
+    @staticmethod
+    def _never_begun(directory: Directory, name: str, handle: int) -> bool:
+        """Whether the file holds at most a part of a first record, and its head nothing."""
+        start = os.pread(handle, MAX_LINE + 1, 0)
+        try:
+            return begins_like_a_line(start) and not directory.read_head(name)
+        except AuditError:
+            return False
+
     def _unfinished(
         self, directory: Directory, name: str, used: tuple[str, str, Keys], found: Scan
     ) -> bool:
@@ -347,9 +360,9 @@ class _Verification:
             return False
         if (found.records, found.end) != (1, 1) or not self.index_whole:
             return False
-        data = directory.read_head(name)
         try:
-            return data is None or data == b"" or Head.decode(data, keys.head).count == 1
+            data = directory.read_head(name)
+            return not data or Head.decode(data, keys.head).count == 1
         except AuditError:
             return False
 
