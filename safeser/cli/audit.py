@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -124,22 +123,14 @@ def _newest(log: Path, count: int) -> list[Record]:
 def _following(log: Path, count: int) -> Iterator[Record]:
     from safeser.audit import read
 
-    recent: deque[Record] = deque(maxlen=count)
-    reached_end = False
-
-    def wait() -> bool:
-        nonlocal reached_end
-        if reached_end:
-            time.sleep(_POLL)
-        reached_end = True
-        return True
-
-    # ``read`` calls wait() before it yields what came after, so the flag is up by then; what was
-    # there before is held back until the first record after it, or it would all be printed.
-    for record in read(log, wait=wait):
-        if reached_end:
-            yield from recent
-            recent.clear()
+    newest = _newest(log, count)
+    yield from newest
+    shown = newest[-1].sequence if newest else -1
+    for record in read(log, wait=_wait):
+        if record.sequence > shown:
             yield record
-        else:
-            recent.append(record)
+
+
+def _wait() -> bool:
+    time.sleep(_POLL)
+    return True

@@ -1,0 +1,150 @@
+"""``safeser audit``: verification's exit codes, and reading what peers wrote without harm."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from safeser.audit import AuditKey, AuditLog
+
+
+@pytest.fixture
+def log(tmp_path):
+    AuditKey.new().save(tmp_path / "audit.key")
+    opened = AuditLog.open(
+        tmp_path / "audit",
+        key=tmp_path / "audit.key",
+        principal="worker",
+        policy=("p", 1, "0" * 64),
+    )
+    for number in range(30):
+        opened.record({"event": "load", "sender": "alice", "where": f"field-{number}"})
+    opened.close()
+    return opened
+
+
+def test_verify_of_a_whole_log(safeser, log, tmp_path):
+    ended = safeser("audit", "verify", tmp_path / "audit", "--key", tmp_path / "audit.key")
+    assert (ended.code, ended.err) == (0, "")
+    assert "no problem found" in ended.out
+
+
+def test_verify_names_the_place_of_a_changed_byte(safeser, log, tmp_path):
+    path = Path(log.path)
+    path.write_bytes(path.read_bytes().replace(b"field-7", b"field-6"))
+    ended = safeser("audit", "verify", tmp_path / "audit", f"--key={tmp_path / 'audit.key'}")
+    assert ended.code == 1
+    assert ".log:" in ended.out
+
+
+def test_verify_with_a_saved_head_finds_a_log_that_was_begun_anew(safeser, log, tmp_path):
+    key, head = f"--key={tmp_path / 'audit.key'}", tmp_path / "head"
+    assert safeser("audit", "verify", tmp_path / "audit", key, "--save-head", head).code == 0
+    assert safeser("audit", "verify", tmp_path / "audit", key, "--expect", head).code == 0
+    AuditLog.open(
+        tmp_path / "other",
+        key=tmp_path / "audit.key",
+        principal="worker",
+        policy=("p", 1, "0" * 64),
+    ).close()
+    ended = safeser("audit", "verify", tmp_path / "other", key, "--expect", head)
+    assert ended.code == 1
+    assert "rolled back" in ended.out
+
+
+@pytest.mark.parametrize("text", [None, "nonsense", "\N{SNOWMAN}"])
+def test_verify_refuses_what_is_not_a_head(safeser, log, tmp_path, text):
+    if text is not None:
+        (tmp_path / "head").write_text(text)
+    key, head = f"--key={tmp_path / 'audit.key'}", tmp_path / "head"
+    ended = safeser("audit", "verify", tmp_path / "audit", key, "--expect", head)
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+
+
+def test_a_head_never_replaces_a_file(safeser, log, tmp_path):
+    (tmp_path / "head").write_text("mine")
+    key, head = f"--key={tmp_path / 'audit.key'}", tmp_path / "head"
+    ended = safeser("audit", "verify", tmp_path / "audit", key, "--save-head", head)
+    assert ended.code == 2
+    assert (tmp_path / "head").read_text() == "mine"
+
+
+def test_verify_without_a_log_or_a_key_could_not_run(safeser, log, tmp_path):
+    key = f"--key={tmp_path / 'audit.key'}"
+    assert safeser("audit", "verify", tmp_path / "nowhere", key).code == 2
+    ended = safeser("audit", "verify", tmp_path / "audit", f"--key={tmp_path / 'nokey'}")
+    assert ended.code == 2
+    assert ended.err.startswith("safeser: ")
+
+
+def test_tail_shows_the_newest_last(safeser, log, tmp_path):
+    ended = safeser("audit", "tail", tmp_path / "audit", "-n", "3")
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert len(lines) == 3
+    assert "field-28" in lines[0]
+    assert "field-29" in lines[1]
+
+
+def test_tail_of_a_changed_file_says_to_verify(safeser, log):
+    with open(log.path, "ab") as file:
+        file.write(b"nonsense\n")
+    ended = safeser("audit", "tail", log.path)
+    assert ended.code == 1
+    assert "safeser audit verify" in ended.err
+
+
+def test_tail_prints_what_peers_wrote_as_plain_text(safeser, tmp_path):
+    AuditKey.new().save(tmp_path / "audit.key")
+    with AuditLog.open(
+        tmp_path / "audit",
+        key=tmp_path / "audit.key",
+        principal="worker",
+        policy=("p", 1, "0" * 64),
+    ) as opened:
+        opened.record({"event": "load", "operation": "\x1b[2J[red]x[/red]\n:boom:"})
+    out = safeser("audit", "tail", tmp_path / "audit").out
+    assert "\x1b" not in out
+    assert "[red]x[/red]" in out
+
+
+def test_follow_needs_one_file(safeser, log, tmp_path):
+    ended = safeser("audit", "tail", tmp_path / "audit", "--follow")
+    assert ended.code == 2
+    assert ".log files" in ended.err
+
+
+def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
+    AuditKey.new().save(tmp_path / "audit.key")
+    opened = AuditLog.open(
+        tmp_path / "audit",
+        key=tmp_path / "audit.key",
+        principal="worker",
+        policy=("p", 1, "0" * 64),
+    )
+    for number in range(5):
+        opened.record({"event": "load", "where": f"old-{number}"})
+    opened.flush()
+    command = "from safeser.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", command, "audit", "tail", opened.path, "-n", "2", "--follow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as tail:
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        assert "old-3" in tail.stdout.readline()
+        assert "old-4" in tail.stdout.readline()
+        opened.record({"event": "load", "where": "new"})
+        opened.flush()
+        assert "new" in tail.stdout.readline()
+        tail.send_signal(signal.SIGINT)
+        assert tail.stderr.read() == ""
+        assert tail.wait(timeout=30) == 130
+    opened.close()

@@ -1,0 +1,151 @@
+"""``safeser keys``: what is written, with which rights, and what is refused."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from safeser import ConfigError
+from safeser.audit import AuditKey
+from safeser.cli import keys as module
+from safeser.keys import Identity, Roster
+
+
+def test_init_makes_identities_that_the_roster_lists(safeser, tmp_path):
+    folder = tmp_path / "new" / "keys"
+    ended = safeser("keys", "init", folder)
+    assert (ended.code, ended.err) == (0, "")
+    roster = Roster.load(folder / "roster")
+    for name in ("scheduler", "worker", "nanny", "client"):
+        identity = Identity.load(folder / f"{name}.key")
+        assert identity.principal == name
+        assert roster.principal_of(identity.public) == name
+        assert identity.public.fingerprint in ended.out
+    AuditKey.load(folder / "audit.key")
+    assert len(roster) == 4
+
+
+def test_init_keeps_others_out(keys):
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o700
+    for path in (*keys.glob("*.key"),):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_init_prints_no_private_key(safeser, tmp_path):
+    ended = safeser("keys", "init", tmp_path / "keys")
+    for path in (tmp_path / "keys").glob("*.key"):
+        secret = path.read_text().split()[-1]
+        assert secret not in ended.out
+
+
+def test_init_prints_lines_that_start_the_cluster(safeser, tmp_path):
+    ended = safeser("keys", "init", tmp_path / "keys")
+    lines = ended.out.splitlines()
+    assert "export DASK_SAFESER__POLICY=default" in lines
+    worker = f"DASK_SAFESER__IDENTITY={tmp_path / 'keys' / 'worker.key'} "
+    assert any(line.startswith(worker) and line.endswith(":8786") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("users", "policy"),
+    [(("alice", "bob"), "demo"), (("alice",), "demo"), (("zoe",), "./policy.yaml")],
+)
+def test_init_names_a_policy_that_lists_the_users(safeser, tmp_path, users, policy):
+    options = [part for user in users for part in ("--principal", user)]
+    ended = safeser("keys", "init", tmp_path / "keys", *options)
+    assert ended.code == 0
+    assert f"DASK_SAFESER__POLICY={policy}" in ended.out
+    assert not (tmp_path / "keys" / "client.key").exists()
+
+
+def test_init_refuses_a_folder_with_something_in_it(safeser, tmp_path):
+    (tmp_path / "precious").write_text("x")
+    ended = safeser("keys", "init", tmp_path)
+    assert ended.code == 2
+    assert "is not empty" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_init_refuses_one_principal_twice(safeser, tmp_path):
+    ended = safeser("keys", "init", tmp_path / "keys", "--principal", "worker")
+    assert ended.code == 2
+    assert "worker would get two identities" in ended.err
+    assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.parametrize("name", ["../worker", "a b", "", "x" * 65, "-x"])
+def test_init_refuses_names_before_it_writes(safeser, tmp_path, name):
+    ended = safeser("keys", "init", tmp_path / "keys", f"--principal={name}")
+    assert ended.code == 2
+    assert ended.err.startswith("safeser: ")
+    assert not (tmp_path / "keys").exists()
+
+
+def test_init_refuses_a_place_that_cannot_be_a_folder(safeser, tmp_path):
+    (tmp_path / "file").write_text("x")
+    ended = safeser("keys", "init", tmp_path / "file")
+    assert ended.code == 2
+    assert "cannot be used" in ended.err
+
+
+def test_init_refuses_a_path_with_a_nul():
+    with pytest.raises(ConfigError, match="cannot be used"):
+        module._claim(module.Path("a\0b"))
+
+
+def test_a_failed_init_leaves_no_key_behind(safeser, tmp_path, monkeypatch):
+    def broken(self, path):
+        raise ConfigError("the disk is full")
+
+    monkeypatch.setattr(Roster, "save", broken)
+    ended = safeser("keys", "init", tmp_path / "keys")
+    assert ended.code == 2
+    assert list((tmp_path / "keys").iterdir()) == []
+
+
+def test_new_shows_the_line_that_a_roster_takes(safeser, tmp_path):
+    ended = safeser("keys", "new", tmp_path / "dora.key", "--principal", "dora")
+    assert ended.code == 0
+    line = ended.out.splitlines()[-1].removeprefix("roster line  ")
+    identity = Identity.load(tmp_path / "dora.key")
+    assert Roster.parse(line).principal_of(identity.public) == "dora"
+
+
+def test_new_never_replaces_a_key(safeser, keys):
+    before = (keys / "worker.key").read_bytes()
+    ended = safeser("keys", "new", keys / "worker.key", "--principal", "worker")
+    assert ended.code == 2
+    assert "exists already" in ended.err
+    assert (keys / "worker.key").read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", ["", "roster"])
+def test_list_takes_the_folder_or_the_roster(safeser, keys, suffix):
+    ended = safeser("keys", "list", keys / suffix)
+    assert ended.code == 0
+    rows = [line.split() for line in ended.out.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["scheduler", "worker", "nanny", "client"]
+    assert {row[2] for row in rows} == {"active"}
+
+
+def test_list_does_not_read_comments_as_markup(safeser, keys):
+    roster = keys / "roster"
+    lines = roster.read_text().splitlines()
+    roster.write_text(f"{lines[0]} [red]node[/red] :boom:\n")
+    assert "[red]node[/red] :boom:" in safeser("keys", "list", roster).out
+
+
+def test_fingerprint_shows_the_public_half_only(safeser, keys):
+    ended = safeser("keys", "fingerprint", keys / "worker.key")
+    identity = Identity.load(keys / "worker.key")
+    assert identity.public.fingerprint in ended.out
+    assert identity.public.text in ended.out
+    assert (keys / "worker.key").read_text().split()[-1] not in ended.out
+
+
+def test_a_key_that_others_can_read_is_refused_with_the_remedy(safeser, keys):
+    (keys / "worker.key").chmod(0o640)
+    ended = safeser("keys", "fingerprint", keys / "worker.key")
+    assert ended.code == 2
+    assert "chmod 600" in ended.err

@@ -1,0 +1,186 @@
+"""The command as a process: exit codes, one line on standard error, quick start, clean ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from safeser import AuthenticationError, ConfigError, PolicyDenied, SafeserError
+from safeser.cli.ending import complain, one_line, run
+from safeser.cli.screen import table
+
+BLOCK_DASK = """
+import sys
+
+class NoDask:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("dask", "distributed"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoDask())
+import importlib.metadata as metadata
+version = metadata.version
+
+def hide(name):
+    if name in ("dask", "distributed"):
+        raise metadata.PackageNotFoundError(name)
+    return version(name)
+
+metadata.version = hide
+"""
+
+
+def test_version(process):
+    ended = process("--version")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("safeser 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("keys", "init"),
+        ("keys", "frobnicate"),
+        ("policy", "explain", "demo"),
+        ("audit", "tail", ".", "-n", "many"),
+        ("--frobnicate",),
+    ],
+)
+def test_wrong_usage_could_not_run(process, arguments):
+    ended = process(*arguments)
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("keys", "list", "nowhere"), "does not exist"),
+        (("keys", "fingerprint", "."), "is not a regular file"),
+        (("policy", "show", "nowhere"), "no ready policy 'nowhere'"),
+        (("policy", "check", "/dev/null/x.yaml"), "cannot be read"),
+        (("audit", "tail", "nowhere"), "there is no log at nowhere"),
+        (("inspect", "nowhere"), "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(process, tmp_path, arguments, says):
+    ended = process(*arguments, cwd=tmp_path)
+    assert ended.code == 2
+    assert ended.err.startswith("safeser: ")
+    assert ended.err.count("\n") == 1
+    assert says in ended.err
+
+
+def test_names_in_errors_cannot_break_the_line(process, tmp_path):
+    ended = process("keys", "list", "a\nb\x1b[2J", cwd=tmp_path)
+    assert ended.err.count("\n") == 1
+    assert "\x1b" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("x"), 2),
+        (PolicyDenied("x"), 1),
+        (AuthenticationError("x"), 1),
+        (SafeserError("x"), 1),
+    ],
+)
+def test_each_error_has_its_code(capsys, error, code):
+    assert complain(error) == code
+    assert capsys.readouterr().err == f"safeser: x [{error.rule}]\n"
+
+
+def test_long_and_hostile_messages_are_cut():
+    assert one_line("a\n\tb\x1b[0m\u202ec") == "a b?[0m?c"
+    assert len(one_line("x" * 5000)) < 1300
+
+
+def test_interrupt_ends_with_130():
+    def interrupted():
+        raise KeyboardInterrupt
+
+    assert run(interrupted) == 130
+
+
+@pytest.mark.parametrize(("asked", "code"), [(0, 0), (3, 3), (None, 0)])
+def test_exits_keep_their_code(asked, code):
+    def leave():
+        raise SystemExit(asked)
+
+    assert run(leave) == code
+
+
+def test_errors_that_are_not_of_safeser_stay_visible():
+    def broken():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(broken)
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    command = f'"{sys.executable}" -c "from safeser.cli import main; main()" policy show demo'
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | true"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_nothing_heavy_is_imported_for_keys(tmp_path):
+    code = (
+        "import sys\n"
+        "from safeser.cli.app import app\n"
+        "from safeser.cli.ending import run\n"
+        f"assert run(lambda: app(['keys', 'init', {str(tmp_path / 'keys')!r}])) == 0\n"
+        "heavy = {'dask', 'distributed', 'numpy', 'pandas', 'pyarrow', 'tornado', 'sklearn'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_up_without_dask_says_what_to_install(tmp_path):
+    code = BLOCK_DASK + "from safeser.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "up", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("safeser: ")
+    assert ended.stderr.count("\n") == 1
+    assert "pip install 'safeser[dask]'" in ended.stderr
+
+
+def test_version_without_dask():
+    code = BLOCK_DASK + "from safeser.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "without Dask" in ended.stdout
+
+
+@pytest.mark.parametrize("width", ["40", "80", "120"])
+def test_tables_fold_and_never_cut(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    table(("a", "b"), [("x" * 60, "[b]" * 20)])
+    out = capsys.readouterr().out
+    assert out.count("x") == 60
+    assert out.count("[") == 20
+    assert max(map(len, out.splitlines())) <= int(width)

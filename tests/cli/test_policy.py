@@ -1,0 +1,86 @@
+"""``safeser policy``: check, show, explain and their exit codes."""
+
+from __future__ import annotations
+
+import pytest
+
+EXPLAIN = ("policy", "explain", "demo", "--recipient=scheduler", "--operation=update-graph")
+
+
+@pytest.mark.parametrize("name", ["default", "demo"])
+def test_check_of_a_ready_policy_is_fine(safeser, name):
+    ended = safeser("policy", "check", name)
+    assert ended.code == 0
+    assert ended.out.startswith(f"{name}: fine, {name} revision ")
+
+
+def test_check_names_the_place_and_goes_on_to_the_next(safeser, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("safeser: 1\nname: x\nrevision: 1\nprinciples: {}\n")
+    ended = safeser("policy", "check", bad, "default")
+    assert ended.code == 1
+    assert f"{bad}, line 4, column 1" in ended.err
+    assert ended.err.count("\n") == 1
+    assert "default: fine" in ended.out
+
+
+@pytest.mark.parametrize("name", ["defualt", "./missing.yaml"])
+def test_check_of_nothing_could_not_run(safeser, name):
+    ended = safeser("policy", "check", name)
+    assert ended.code == 2
+    assert ended.err.startswith("safeser: ")
+
+
+def test_show_without_a_name_lists_the_ready_ones(safeser):
+    ended = safeser("policy", "show")
+    assert ended.code == 0
+    assert "default" in ended.out
+    assert "demo" in ended.out
+
+
+def test_show_spells_everything_out(safeser):
+    ended = safeser("policy", "show", "demo")
+    assert ended.code == 0
+    assert "scheduler, worker -> alice, bob: admin, data" in ended.out
+    assert "submission  code: the sender can run what it likes there" in ended.out
+    assert "update-graph" in ended.out
+
+
+def test_show_tells_sealing_from_opening(safeser, tmp_path):
+    policy = tmp_path / "p.yaml"
+    policy.write_text(
+        "safeser: 1\nname: p\nrevision: 1\nprincipals: {a: {}, b: {}}\n"
+        "contexts:\n- {name: c, sender: a, recipient: b, serializers: [dask, msgpack]}\n"
+    )
+    out = safeser("policy", "show", policy).out
+    assert "seals       dask, msgpack" in out
+    assert "opens       msgpack" in out
+    assert "operations  0: none" in out
+
+
+def test_explain_permits_with_code_0(safeser):
+    ended = safeser(*EXPLAIN, "--sender=alice", "--kind=task", "--family=cloudpickle")
+    assert ended.code == 0
+    assert ended.out.splitlines()[-1].startswith("permitted [")
+
+
+def test_explain_denies_with_code_1_and_the_edit(safeser):
+    ended = safeser(*EXPLAIN, "--sender=bob", "--kind=task", "--family=cloudpickle")
+    assert ended.code == 1
+    assert "denied [" in ended.out
+    assert ended.out.splitlines()[-1].startswith("to change it: ")
+
+
+def test_explain_asks_for_the_sending_side_and_authors_too(safeser):
+    ended = safeser(
+        "policy", "explain", "default", "--sender=scheduler", "--recipient=client",
+        "--family=pickle", "--sealing", "--author=worker",
+    )  # fmt: skip
+    assert ended.code == 1
+    assert "written by worker (sealing)" in ended.out
+
+
+def test_explain_refuses_a_kind_that_does_not_exist(safeser):
+    ended = safeser(*EXPLAIN, "--sender=bob", "--kind=everything", "--family=dask")
+    assert ended.code == 2
+    assert "admin, data, task, control" in ended.err
