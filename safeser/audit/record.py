@@ -173,6 +173,13 @@ def split(raw: bytes) -> tuple[bytes, bytes] | None:
     return bytes.fromhex(digits.decode("ascii")), raw[_BODY_AT : -len(_SUFFIX)]
 
 
+def salvage(raw: bytes) -> tuple[bytes | None, bytes]:
+    """Return what stands where a line has its MAC and its record, of a line that may be neither."""
+    digits = raw[len(_PREFIX) : len(_PREFIX) + 64]
+    mac = bytes.fromhex(digits.decode("ascii")) if _HEX_MAC.match(digits) else None
+    return mac, raw[_BODY_AT : -len(_SUFFIX)]
+
+
 def begins_like_a_line(raw: bytes) -> bool:
     """Return whether *raw* can be the start of a line that a kill cut short.
 

@@ -58,6 +58,10 @@ def verify(path: str | os.PathLike[str], *, key: KeySource, expect: str = "") ->
             verification.one_file(directory, name)
         else:
             verification.everything(directory)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        text = f"reading failed ({reason}); what was not read was not verified"
+        verification.problem(path, "unreadable file", text)
     finally:
         directory.close()
     return verification.report()
@@ -149,13 +153,16 @@ class _Verification:
             self.problem(INDEX, "index changed", text, line=1, seq=0)
             return
         keys = index_keys(self.key, directory=claimed)
+        before = len(self.problems)
         marks = self._head_marks(directory, INDEX, keys, claimed)
         marks += self._expected_marks(claimed)
         found = scan(
             handle, file=INDEX, find_keys=lambda _: keys, marks=marks, see=self._index_record
         )
         self.directory_id = claimed if found.records else ""
-        if not found.records:
+        if not found.records and found.readable:
+            # One problem, not one for each thing that this key does not fit.
+            del self.problems[before:]
             text = "nothing in it verifies: it was changed, or this is not the key of this log"
             self.problem(INDEX, "index changed", text, line=1, seq=0)
             return
