@@ -41,6 +41,8 @@ class Use:
 def judge(program: Program, profile: Profile) -> list[Use]:
     """Return every use of a global in *program*, in the order of the stream, with its verdict."""
     uses: list[Use] = []
+    if not any(isinstance(node, GlobalRef | Call) for node in program.nodes):
+        return uses
     # A name that is used in no other way may still be imported for its effect: judged as a value.
     values = {node.index for node in program.nodes if isinstance(node, GlobalRef)}
     for node in program.nodes:
@@ -62,6 +64,8 @@ def argument_tuples(program: Program) -> set[int]:
     also handed over as a value is judged, and built, like any other.
     """
     arguments = {node.args.index for node in program.nodes if isinstance(node, Call)}
+    if not arguments:
+        return arguments
     if isinstance(program.root, Node):
         arguments.discard(program.root.index)
     for node in program.nodes:

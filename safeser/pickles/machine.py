@@ -82,6 +82,7 @@ class _Machine:
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
+        self.names: dict[tuple[str, str], str] = {}
         self.nodes: list[Node] = []
         self.steps: list[Step] = []
         self.refs = limits.max_refs
@@ -187,10 +188,15 @@ class _Machine:
     # -- names and calls -----------------------------------------------------------------------
 
     def push_global(self, module: str, qualname: str) -> None:
-        if self.protocol < 3:
-            module, qualname = canonical(module, qualname)
-        check_name(module, qualname, dotted=self.protocol >= 4, where=f"byte {self.at}")
-        self.push(GlobalRef(module, qualname))
+        written = module, qualname
+        name = self.names.get(written)
+        if name is None:
+            if self.protocol < 3:
+                module, qualname = canonical(module, qualname)
+            check_name(module, qualname, dotted=self.protocol >= 4, where=f"byte {self.at}")
+            # Kept, so that a long name that is used often takes memory once.
+            name = self.names[written] = f"{module}:{qualname}"
+        self.push(GlobalRef(name))
 
     def do_global(self) -> None:
         module = self.decode(self.take_line(_MAX_NAME), "utf-8")
@@ -424,8 +430,12 @@ def _string(width: int) -> Callable[[_Machine], None]:
     return push
 
 
-def _index(width: int) -> Callable[[_Machine], int]:
-    return lambda machine: int.from_bytes(machine.take(width), "little")
+def _put(width: int) -> Callable[[_Machine], None]:
+    return lambda machine: machine.put(int.from_bytes(machine.take(width), "little"))
+
+
+def _get(width: int) -> Callable[[_Machine], None]:
+    return lambda machine: machine.get(int.from_bytes(machine.take(width), "little"))
 
 
 def _constant(value: object) -> Callable[[_Machine], None]:
@@ -444,12 +454,12 @@ _TABLE: dict[bytes, Callable[[_Machine], Any]] = {
     b"2": lambda machine: machine.stack.append(machine.top()),
     # memo
     b"p": lambda machine: machine.put(machine.take_index()),
-    b"q": lambda machine: machine.put(_index(1)(machine)),
-    b"r": lambda machine: machine.put(_index(4)(machine)),
+    b"q": _put(1),
+    b"r": _put(4),
     b"\x94": lambda machine: machine.put(len(machine.memo)),
     b"g": lambda machine: machine.get(machine.take_index()),
-    b"h": lambda machine: machine.get(_index(1)(machine)),
-    b"j": lambda machine: machine.get(_index(4)(machine)),
+    b"h": _get(1),
+    b"j": _get(4),
     # constants and numbers
     b"N": _constant(None),
     b"\x88": _constant(True),

@@ -113,15 +113,18 @@ class Buffer(Node):
 class GlobalRef(Node):
     """A name, and only that; ``module`` and ``qualname`` are well-formed, not looked up."""
 
-    __slots__ = ("module", "qualname")
+    __slots__ = ("name",)
 
-    def __init__(self, module: str, qualname: str) -> None:
-        self.module = module
-        self.qualname = qualname
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     @property
-    def name(self) -> str:
-        return f"{self.module}:{self.qualname}"
+    def module(self) -> str:
+        return self.name.partition(":")[0]
+
+    @property
+    def qualname(self) -> str:
+        return self.name.partition(":")[2]
 
 
 class Call(Node):

@@ -59,6 +59,10 @@ class Site:
         if self._elements < 0:
             raise bad("max-refs", "building the object takes more elements than allowed")
 
+    def charge_text(self, text: str | bytes) -> None:
+        """Charge for parsing *text*: a call may name the same long text again and again."""
+        self.charge(len(text) >> 3)
+
     def charge_bytes(self, count: int) -> None:
         self._bytes -= count
         if self._bytes < 0 or count > self.limits.max_array:
@@ -93,7 +97,8 @@ class Site:
             raise bad("unhashable", "a key or set member is not a plain, hashable value")
         if kind is int:
             return 1 + int(key.bit_length() >> 9)
-        return _SLOW_HASH if kind in self.hashable else 1
+        # A structured NumPy scalar hashes all of its fields each time.
+        return _SLOW_HASH + (getattr(key, "nbytes", 0) >> 2) if kind in self.hashable else 1
 
     def _hash_cost(self, key: Any) -> int:
         cost, level = 0, [key]

@@ -22,11 +22,20 @@ _MAX_NOTES = 100
 def _exception(site: Site, name: str, *args: Any) -> Any:
     site.charge(len(args))
     kind = getattr(builtins, name.partition(":")[2])
+    if issubclass(kind, UnicodeError) and kind is not UnicodeError:
+        _check_span(*args)
     made = kind(*args)
     # OSError picks its subclass by the number.
     if type(made) is not kind and kind is not OSError:
         raise bad("class", f"{name} made something of another type")
     return made
+
+
+def _check_span(*args: Any) -> None:
+    # str() of these reads the object at these positions; CPython 3.11 does so outside of it, too.
+    start, end = (plain(position, int) for position in args[-3:-1])
+    if not 0 <= start <= end <= len(plain(args[-4], str, bytes)):
+        raise bad("arguments", "a UnicodeError points outside of its text")
 
 
 def _state(_: Site, made: Any, state: Any) -> Any:

@@ -170,25 +170,27 @@ def _timezone(_: Site, __: str, offset: Any, *name: Any) -> datetime.timezone:
     return datetime.timezone(plain(offset, datetime.timedelta), *name)
 
 
-def _decimal(_: Site, __: str, text: Any) -> decimal.Decimal:
+def _decimal(site: Site, __: str, text: Any) -> decimal.Decimal:
     if len(plain(text, str)) > _MAX_DIGITS or not _DECIMAL.match(text):
         raise bad("arguments", "a Decimal is not plain decimal text")
+    site.charge_text(text)
     value = decimal.Decimal(text)
     if value.is_finite() and abs(int(value.as_tuple().exponent)) > _MAX_EXPONENT:
         raise bad("arguments", "the exponent of a Decimal is out of range")
     return value
 
 
-def _fraction(_: Site, __: str, *args: Any) -> fractions.Fraction:
+def _fraction(site: Site, __: str, *args: Any) -> fractions.Fraction:
     if len(args) == 1:
         match = _FRACTION.match(plain(args[0], str)) if len(args[0]) <= _MAX_DIGITS else None
         if match is None:
             raise bad("arguments", "a Fraction is not plain text")
+        site.charge_text(args[0])
         return fractions.Fraction(int(match[1]), int(match[2] or 1))
     numerator, denominator = (plain(part, int) for part in args)
     if max(numerator.bit_length(), denominator.bit_length()) > _MAX_DIGITS * 4:
         raise bad("arguments", "a Fraction is too long")
-    # Not normalized is what no Fraction is; the constructor would hide it.
+    site.charge((numerator.bit_length() + denominator.bit_length()) >> 5)
     return fractions.Fraction(numerator, denominator)
 
 
@@ -204,12 +206,13 @@ def _uuid_state(_: Site, draft: Any, state: Any) -> uuid.UUID:
     return uuid.UUID(int=plain(value, int), is_safe=uuid.SafeUUID(safe))
 
 
-def _path(_: Site, name: str, *parts: Any) -> pathlib.PurePath:
+def _path(site: Site, name: str, *parts: Any) -> pathlib.PurePath:
     if len(parts) > _MAX_PARTS:
         raise bad("arguments", "a path has too many parts")
     for part in parts:
         if len(plain(part, str)) > _MAX_PART or "\0" in part:
             raise bad("arguments", "a part of a path is too long or holds a NUL")
+        site.charge_text(part)
     kind: Any = getattr(pathlib, name.partition(":")[2])
     return kind(*parts)  # type: ignore[no-any-return]  # one of pathlib's listed classes
 

@@ -147,6 +147,17 @@ def test_arrays_need_the_profile():
         loads(pickle.dumps(np.arange(3)))
 
 
+def test_looking_at_the_same_bytes_again_is_charged(asm):
+    hostile = Hostile(asm)
+    flags = hostile.dtype("b1", hostile.state(order="|")) + b"q\x000"
+    raw = asm.raw(bytes(1 << 19)) + b"q\x010"
+    again = hostile.frombuffer([b"h\x01"], b"h\x00", (1 << 19,))
+    body = flags + raw + b"](" + again * 20 + b"e"
+    with pytest.raises(PayloadError) as refused:
+        loads(asm.pickle(body), profile=PROFILE)
+    assert refused.value.rule == "pickle.max-bytes"
+
+
 def test_arrays_are_bounded():
     data = pickle.dumps(np.zeros(1000), 5)
     with pytest.raises(PayloadError):
@@ -245,6 +256,9 @@ HOSTILE = {
             for i in range(100)
         ],
         size=8,
+    ),
+    "fields that overlap": lambda h: h.structured(
+        ("a", h.dtype(), 0), ("b", h.dtype(), 4), size=12
     ),
     "the shared dtype": lambda h: h.dtype(copy=b"\x89"),
     "another alignment": lambda h: h.dtype(align=b"\x88"),

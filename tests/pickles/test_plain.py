@@ -287,6 +287,17 @@ def test_built_in_exceptions_are_made_by_name(error):
     "recipe",
     [
         lambda a: a.call("builtins:UnicodeDecodeError", b"N"),
+        lambda a: a.call(
+            "builtins:UnicodeDecodeError",
+            a.text("utf-8"),
+            a.raw(b"x"),
+            a.number(-(1 << 60)),
+            a.number(1 - (1 << 60)),
+            a.text("str() would read there"),
+        ),
+        lambda a: a.call(
+            "builtins:UnicodeTranslateError", a.text("x"), ZERO, a.number(9), a.text("")
+        ),
         lambda a: a.build(a.call("builtins:ImportError"), a.dict(a.text("__class__"), b"N")),
         lambda a: a.build(a.call("builtins:ImportError"), a.dict(a.text("name"), b"]")),
         lambda a: a.build(a.call("builtins:ImportError"), b"]"),
