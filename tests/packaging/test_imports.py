@@ -1,0 +1,149 @@
+"""Rules on imports that the layering contracts cannot see: pickle is a module of Python's own.
+
+The checker reads the source, so that an import inside a function or by name counts as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import safeser
+
+ROOT = Path(safeser.__file__).parent
+
+#: What only some rooms may import, and which those are. The demo attacks and counts, so it needs
+#: the real thing, but nothing imports the demo except its command.
+RESERVED = {
+    "pickle": ("safeser.pickles", "safeser.demo"),
+    "_pickle": ("safeser.pickles", "safeser.demo"),
+    "cloudpickle": ("safeser.pickles", "safeser.demo"),
+    "pickletools": ("safeser.pickles",),
+    "shelve": (),
+    "marshal": (),
+    "dill": (),
+    "joblib": (),
+    "distributed": ("safeser.dask", "safeser.demo"),
+    "dask": ("safeser.dask", "safeser.demo"),
+}
+
+#: What a room may never import, whatever the layers say: a relay decides and does not open.
+NEVER = {"safeser.gateway": ("safeser.families", "safeser.pickles")}
+
+
+def within(name: str, parent: str) -> bool:
+    return name == parent or name.startswith(parent + ".")
+
+
+def imported(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name of everything that *source* imports, by statement or by constant name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.lineno, node.module
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+                yield node.lineno, node.args[0].value
+
+
+def faults(module: str, source: str) -> list[str]:
+    found = []
+    for line, name in imported(source):
+        for reserved, rooms in RESERVED.items():
+            if within(name, reserved) and not any(within(module, room) for room in rooms):
+                found.append(f"{module}:{line} imports {name}")
+        for room, refused in NEVER.items():
+            if within(module, room) and any(within(name, each) for each in refused):
+                found.append(f"{module}:{line} imports {name}")
+    return found
+
+
+def modules() -> list[tuple[str, Path]]:
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found.append((".".join(parts).removesuffix(".__init__"), path))
+    return found
+
+
+def test_every_module_keeps_to_its_rooms_imports():
+    checked = modules()
+    assert len(checked) > 30
+    assert [f for name, path in checked for f in faults(name, path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("safeser.families.plain", "import pickle"),
+        ("safeser.families.plain", "def f():\n    import pickle as p"),
+        ("safeser.channel", "from pickle import loads"),
+        ("safeser.channel", "from importlib import import_module\nimport_module('_pickle')"),
+        ("safeser.channel", "__import__('cloudpickle')"),
+        ("safeser.dask.comm", "import cloudpickle.cloudpickle"),
+        ("safeser.policy.model", "from distributed.core import rpc"),
+        ("safeser.picklesque", "import pickle"),
+        ("safeser.gateway.relay", "from safeser import pickles"),
+        ("safeser.gateway.relay", "from safeser.families.plain import loads"),
+    ],
+)
+def test_the_checker_finds(module, source):
+    assert len(set(faults(module, source))) >= 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("safeser.pickles.stock", "import pickle, cloudpickle"),
+        ("safeser.dask.comm", "from distributed.core import rpc\nimport dask"),
+        ("safeser.families.plain", "from safeser import pickles"),
+        ("safeser.gateway.relay", "from safeser import channel"),
+    ],
+)
+def test_the_checker_leaves_alone(module, source):
+    assert faults(module, source) == []
+
+
+LIBRARY = """
+import sys
+
+class NoDask:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("dask", "distributed", "tornado", "pandas", "pyarrow"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoDask())
+import warnings
+warnings.simplefilter("error")
+import safeser
+"""
+
+
+def in_process(code: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-c", LIBRARY + code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_the_library_works_without_dask():
+    names = sorted(set(safeser.__all__) - {"Client", "Security"})
+    in_process(f"for name in {names}: assert getattr(safeser, name) is not None")
+
+
+def test_import_alone_is_light():
+    out = in_process("print(sorted({'numpy', 'pydantic', 'typer', 'rich'} & set(sys.modules)))")
+    assert out == "[]\n"

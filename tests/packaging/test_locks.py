@@ -1,0 +1,55 @@
+"""The locks: everything pinned, every file hashed, no index named, one set of versions."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+_PIN = re.compile(
+    r"(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[0-9][^ ;\\]*)(?: ; (?P<marker>[^\\]+?))?"
+    r"(?P<hashes>(?: \\\n    --hash=sha256:[0-9a-f]{64})+)\Z"
+)
+
+
+def pins(lock):
+    """Return name, version and marker of each pin; every line must belong to one."""
+    text = (PROJECT / "requirements" / lock).read_text().rstrip("\n")
+    found = [_PIN.match(entry) for entry in re.split(r"\n(?! )", text)]
+    assert None not in found
+    return {(pin["name"], pin["version"], pin["marker"] or "") for pin in found if pin}
+
+
+def declared(*extras):
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    needs = list(project["dependencies"])
+    for extra in extras:
+        needs += project["optional-dependencies"][extra]
+    names = {re.match(r"[A-Za-z0-9.-]+", need)[0].lower().replace(".", "-") for need in needs}
+    return names - {"safeser"}
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [
+        ("demo.lock", ("dask", "arrow", "demo")),
+        ("dev.lock", ("dask", "arrow", "demo", "dev")),
+    ],
+)
+def test_a_lock_covers_what_is_declared(lock, extras):
+    locked = {name for name, _, _ in pins(lock)}
+    assert declared(*extras) <= locked
+    assert {"hatchling", "editables"} <= locked  # what builds safeser itself
+
+
+def test_the_demo_and_the_tests_run_the_same_versions():
+    assert pins("demo.lock") <= pins("dev.lock")
+
+
+@pytest.mark.parametrize("lock", ["demo.lock", "dev.lock"])
+def test_a_lock_names_no_place(lock):
+    text = (PROJECT / "requirements" / lock).read_text()
+    assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|trusted-host|@", text)
