@@ -70,10 +70,13 @@ def _granting(operation: str, rule: Rule) -> tuple[Edit, ...]:
 
 def _listing(query: Query, rule: Rule) -> tuple[Edit, ...]:
     side = "serializers" if query.sealing else "deserializers"
-    listed = Edit(rule.name, side, query.family)
-    if query.family == "cloudpickle" and rule.submission == "none":
-        return (listed, Edit(rule.name, "submission", "code"))
-    return (listed,)
+    changes = [Edit(rule.name, side, query.family)]
+    if query.family == "cloudpickle":
+        if "pickle" not in rule.families(sealing=query.sealing):
+            changes.append(Edit(rule.name, side, "pickle"))
+        if rule.submission == "none":
+            changes.append(Edit(rule.name, "submission", "code"))
+    return tuple(changes)
 
 
 def _has_unknown(rule: Rule) -> bool:
@@ -87,7 +90,7 @@ def fix(name: str, query: Query, rule: Rule | None) -> str:
     changes = edits(name, query, rule)
     if not changes:
         return _impossible(name, query, rule)
-    words = " and ".join(str(change) for change in changes)
+    words = ", ".join(str(change) for change in changes)
     return f"In context {rule.name!r} (line {rule.line}), {words}. Risk: {_risk(changes, rule)}."
 
 

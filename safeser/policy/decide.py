@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from safeser.errors import PolicyDenied
-from safeser.operations import OPERATIONS
+from safeser.operations import NAMES
 from safeser.policy import advice
 from safeser.policy.rules import HARMLESS, PICKLES, SUBMIT, UNLISTED, Query, Rule
 from safeser.values import FAMILIES, UNKNOWN, Context, Decision, Grant, Kind
@@ -106,7 +106,7 @@ class Table:
     ) -> Query:
         """Return the question that *context* and *family* pose, in names that the policy knows."""
         operation = context.operation
-        if operation is not None and operation not in OPERATIONS:
+        if operation is not None and operation not in NAMES:
             operation = UNLISTED
         return Query(
             self.known(context.sender),

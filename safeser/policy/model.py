@@ -158,8 +158,8 @@ class LimitsModel(_Strict):
 
     # One message is held in memory whole.
     max_bytes: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 16, le=1 << 40)] | None = None
-    # Readers of nested values recurse; CPython gives them a thousand frames.
-    max_depth: Annotated[int, Field(ge=8, le=500)] | None = None
+    # Deeper values would meet CPython's recursion limit when they are compared, printed or freed.
+    max_depth: Annotated[int, Field(ge=8, le=200)] | None = None
     # An element costs some 100 bytes: this is 10 GB.
     max_refs: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
     max_array: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 10, le=1 << 40)] | None = None

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from safeser.errors import ConfigError
 from safeser.keys import PublicKey
-from safeser.operations import GROUPS, OPERATIONS
+from safeser.operations import GROUPS, NAMES
 from safeser.policy.decide import Table
 from safeser.policy.faults import did_you_mean, fault, shown
 from safeser.policy.loader import Document, Path
@@ -22,6 +22,7 @@ from safeser.policy.rules import (
     PICKLES,
     PROFILES,
     UNKNOWN_OPERATIONS,
+    WEAKEST,
     Principal,
     Rule,
 )
@@ -213,6 +214,14 @@ class _Reader:
                 rule="config.family",
                 fix=f"Add msgpack to '{field}'.",
             )
+        if "cloudpickle" in names and "pickle" not in names:
+            self.refuse(
+                "who may send any code may send pickles without code as well",
+                field,
+                names.index("cloudpickle"),
+                rule="config.family",
+                fix=f"Add pickle to '{field}'.",
+            )
         return names
 
     def _profiles(self) -> tuple[str, ...]:
@@ -251,8 +260,21 @@ class _Reader:
         if self.context.operations is None:
             return frozenset()
         names = self.context.operations.grant
-        self._known(names, {*GROUPS, *OPERATIONS}, "operation", "operations", "grant")
-        return frozenset().union(*(GROUPS.get(name, frozenset({name})) for name in names))
+        self._known(names, {*GROUPS, *NAMES}, "operation", "operations", "grant")
+        granted = [GROUPS.get(name, frozenset({name})) for name in names]
+        strongest = Kind.strongest([*self._kinds()]).strength
+        for index, operations in enumerate(granted):
+            weakest = min((WEAKEST[name] for name in operations), key=lambda kind: kind.strength)
+            if weakest.strength > strongest:
+                self.refuse(
+                    f"{names[index]} is of kind {weakest.value}, which this context does not match",
+                    "operations",
+                    "grant",
+                    index,
+                    rule="config.no-effect",
+                    fix=f"Add {weakest.value} to 'kinds', or take it out.",
+                )
+        return frozenset().union(*granted)
 
     # --- floors and what they imply ------------------------------------------------------------
 

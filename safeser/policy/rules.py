@@ -6,11 +6,13 @@ decide from; the floors hold in :mod:`safeser.policy.decide` whatever a rule say
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from safeser.keys import PublicKey
-from safeser.operations import GROUPS
+from safeser.operations import GROUPS, OPERATIONS
 from safeser.values import Kind
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "SUBMIT",
     "UNKNOWN_OPERATIONS",
     "UNLISTED",
+    "WEAKEST",
     "Principal",
     "Query",
     "Rule",
@@ -38,9 +41,20 @@ PROFILES = ("data", "numpy", "pandas", "exceptions", "dask-internal")
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"
 
-#: Operations that run what the sender sends. ``upload_file`` does so in plain msgpack, so that
-#: families alone could not hold it back.
+#: Operations that run what the sender sends, or write it to a path of the sender's choice.
+#: ``upload_file`` does both in plain msgpack, so that families alone could not hold it back.
 CODE_OPERATIONS = GROUPS["run"] | GROUPS["plugins"] | GROUPS["files"]
+
+#: The weakest kind that a message of each operation can have; payloads only make it stronger.
+WEAKEST: Mapping[str, Kind] = MappingProxyType(
+    {
+        row.name: min(
+            (other.kind for other in OPERATIONS if other.name == row.name),
+            key=lambda kind: kind.strength,
+        )
+        for row in OPERATIONS
+    }
+)
 
 #: What may be granted to whom nobody authenticated.
 UNKNOWN_OPERATIONS = GROUPS["basic"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safeser.operations import GROUPS
 
 from safeser.errors import ConfigError
 from safeser.keys import PrivateKey
+from safeser.operations import GROUPS
 from safeser.policy import Policy
 from safeser.values import Limits
 
@@ -182,6 +182,11 @@ def test_unfinished_features_are_named(contexts: str, rule: str) -> None:
         (one("deserializers: [msgpack, Pickle]"), "config.family", "'pickle'"),
         (one("deserializers: [msgpack, error]"), "config.family", "Leave it out"),
         (one("deserializers: [dask]"), "config.family", "Add msgpack"),
+        (
+            one("submission: code, serializers: [msgpack, cloudpickle]"),
+            "config.family",
+            "Add pickle to 'serializers'",
+        ),
         (one("kinds: [dat]"), "config.kind", "'data'"),
         (one("submission: coed"), "config.submission", "'code'"),
         (
@@ -194,6 +199,17 @@ def test_unfinished_features_are_named(contexts: str, rule: str) -> None:
             "config.profile",
             "Known here",
         ),
+        (
+            one("kinds: [admin, data], operations: {grant: [run]}"),
+            "config.no-effect",
+            "Add control",
+        ),
+        (
+            one("kinds: [data], operations: {grant: [basic, restart_workers]}"),
+            "config.no-effect",
+            "",
+        ),
+        (one("kinds: [admin], operations: {grant: [gather]}"), "config.no-effect", "Add data"),
         (one("pickle: {profile: data}"), "config.no-effect", "list pickle"),
         (one("kinds: []"), "config.empty", ""),
         (one("serializers: []"), "config.empty", ""),
@@ -299,7 +315,8 @@ def test_no_policy_widens_admin(side: str, family: str) -> None:
 def test_no_policy_lets_unknown_have_pickle(
     sender: str, recipient: str, side: str, family: str
 ) -> None:
-    fields = f"submission: code, {side}: [msgpack, {family}]"
+    families = "pickle" if family == "pickle" else "pickle, cloudpickle"
+    fields = f"submission: code, {side}: [msgpack, {families}]"
     assert refused(one(fields, sender=sender, recipient=recipient)).rule == "floor.unknown"
 
 
@@ -325,8 +342,8 @@ def test_unknown_may_be_let_in_for_plain_data() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        "deserializers: [msgpack, cloudpickle]",
-        "serializers: [msgpack, cloudpickle]",
+        "deserializers: [msgpack, pickle, cloudpickle]",
+        "serializers: [msgpack, cloudpickle, pickle]",
         "operations: {grant: [run]}",
         "operations: {grant: [plugins]}",
         "operations: {grant: [upload_file]}",

@@ -141,6 +141,8 @@ def test_the_cluster_can_do_its_work(name: str) -> None:
         (f"{coder} -> worker", "data", "update_data", "dask"),
         (f"scheduler -> {coder}", "data", "key-in-memory", "msgpack"),
         (f"scheduler -> {coder}", "data", "task-erred", "error"),
+        (f"scheduler -> {coder}", "admin", "restart", "msgpack"),
+        (f"scheduler -> {coder}", "admin", "stream-start", "msgpack"),
         (f"worker -> {coder}", "data", None, "dask"),
     ):
         decision = ask(policy, hop, kind, operation, family)
@@ -162,7 +164,8 @@ def test_what_is_relayed_to_a_user_passes_as_data(name: str) -> None:
         ("control", "run_function", "msgpack", "operation.not-granted"),
         ("control", "upload_file", "msgpack", "operation.not-granted"),
         ("control", "register_worker_plugin", "msgpack", "operation.not-granted"),
-        ("control", "broadcast", "msgpack", "operation.not-granted"),
+        # Relays are granted; what they relay is decided as an operation of its own.
+        ("control", "broadcast", "pickle", "context.family"),
         ("control", "restart", "msgpack", "operation.not-granted"),
         ("control", "dump_cluster_state_to_url", "msgpack", "operation.not-granted"),
         ("control", "connection_stream", "msgpack", "operation.not-granted"),
