@@ -642,6 +642,25 @@ def test_a_disk_that_fails_while_reading_is_a_problem(logs, place, key, monkeypa
     assert "unreadable file" in kinds
 
 
+def test_a_disk_that_fails_before_reading_is_a_problem(logs, place, key, monkeypatch):
+    def broken(handle, size, offset):
+        raise OSError(5, "broken")
+
+    monkeypatch.setattr(os, "pread", broken)
+    for path in (place, logs[0]):
+        (problem,) = verify(path, key=key).problems
+        assert problem.kind == "unreadable file"
+        assert "Input/output error" in problem.text
+
+
+def test_an_unregistered_file_with_a_head_that_is_none_is_a_problem(logs, place, key):
+    for name, content in (("x", b""), ("y", b'{"mac":"0')):
+        (place / f"{name}.log").write_bytes(content)
+        (place / f"{name}.head").mkdir()
+    kinds = {(each.file, each.kind) for each in verify(place, key=key).problems}
+    assert {("x.log", "unregistered file"), ("y.log", "unregistered file")} <= kinds
+
+
 # --- any edit -------------------------------------------------------------------------------------
 
 

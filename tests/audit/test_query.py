@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from safeser.audit import read
+from safeser.audit.record import MAX_LINE
+from safeser.audit.report import moment
+from safeser.errors import AuditError
+
+ADMIT = {"event": "admit", "sender": "bob", "permitted": True}
+
+
+def test_a_directory_is_read_file_by_file(make, place: Path):
+    for principal in ("bob", "alice"):
+        make(principal).record(ADMIT)
+    found = list(read(place))
+    assert [each.type for each in found] == ["genesis", "event"] * 2
+    assert [found[0].text("principal"), found[2].text("principal")] == ["alice", "bob"]
+
+
+def test_a_growing_file_is_followed(make, monkeypatch):
+    log = make()
+    log.record(ADMIT)
+    monkeypatch.chdir(Path(log.path).parent)
+    grown = []
+
+    def wait() -> bool:
+        if len(grown) == 3:
+            return False
+        grown.append(1)
+        log.record({**ADMIT, "bytes": len(grown)})
+        return True
+
+    found = list(read(Path(log.path).name, wait=wait))
+    assert [each.fields.get("bytes") for each in found] == [None, None, 1, 2, 3]
+
+
+def test_a_line_that_is_not_whole_is_left_alone(make):
+    log = make()
+    log.record(ADMIT)
+    with open(log.path, "ab") as file:
+        file.write(b'{"mac":"00')
+    assert len(list(read(log.path))) == 2
+
+
+@pytest.mark.parametrize("extra", [b"\x1b[2J\n", b"x" * (MAX_LINE + 70_000), b"{}\n"])
+def test_a_line_that_is_no_record_is_named(make, extra: bytes):
+    log = make()
+    with open(log.path, "ab") as file:
+        file.write(extra)
+    with pytest.raises(AuditError, match="line 2") as caught:
+        list(read(log.path))
+    assert str(caught.value).isprintable()
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path):
+    with pytest.raises(AuditError, match="no such file"):
+        list(read(tmp_path / "missing.log"))
+    os.mkfifo(tmp_path / "fifo.log")
+    with pytest.raises(AuditError, match="regular"):
+        list(read(tmp_path / "fifo.log"))
+
+
+def test_a_time_that_no_calendar_has():
+    assert moment(1 << 70) is None
