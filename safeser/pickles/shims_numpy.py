@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -74,8 +75,14 @@ def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
         if metadata or not known:
             raise bad("dtype", "the unit of a datetime dtype is not one of NumPy's")
         text = code if unit == b"generic" else f"{code}[{one}{unit.decode()}]"
-        return np.dtype(text).newbyteorder(order)
-    return np.dtype(code).newbyteorder(order)
+        return _ordered(np.dtype(text), order)
+    return _ordered(np.dtype(code), order)
+
+
+def _ordered(dtype: np.dtype[Any], order: str) -> np.dtype[Any]:
+    # Only where it isn't the machine's own: NumPy shows an order that was set as one.
+    native = order in ("=", "|") or (order == "<") == (sys.byteorder == "little")
+    return dtype if native else dtype.newbyteorder(">" if order == ">" else "<")
 
 
 def _structured(
@@ -266,11 +273,35 @@ def _object_array(
     return np.asarray(flat.reshape(shape), order=order)
 
 
+def _masked(_: Site, __: str, kind: Any, base: Any, shape: Any, code: Any) -> Draft:
+    if type(kind) is not GlobalRef or type(base) is not GlobalRef:
+        raise bad("shape", "a masked array is begun in another way than NumPy does")
+    if shape != (0,) or code not in ("b", b"b"):
+        raise bad("shape", "a masked array is begun in another way than NumPy does")
+    return Draft("masked")
+
+
+def _masked_state(site: Site, draft: Any, state: Any) -> Any:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "an array is built twice")
+    version, shape, dtype, fortran, content, mask, fill = plain(state, tuple)
+    if _sound_dtype(dtype).names is not None or dtype.hasobject:
+        raise bad("dtype", "masked arrays of structures or objects are not accepted")
+    if not (fill is None or isinstance(fill, np.generic | int | float | complex | str | bytes)):
+        fill = plain(fill, np.ndarray)[()]
+    begun = Draft("array")
+    values = _array_state(site, begun, (version, shape, dtype, fortran, content))
+    hidden = _array_state(site, begun, (version, shape, np.dtype(bool), fortran, mask))
+    return np.ma.MaskedArray(values, mask=hidden, fill_value=fill)
+
+
 SHIMS: dict[str, Callable[..., Any]] = {
     "array_state": _array_state,
     "dtype": _dtype,
     "dtype_state": _dtype_state,
     "frombuffer": _frombuffer,
+    "masked": _masked,
+    "masked_state": _masked_state,
     "reconstruct": _reconstruct,
     "scalar": _scalar,
 }

@@ -130,6 +130,7 @@ def test_dtypes(dtype):
     got = loads(pickle.dumps(dtype), profile=PROFILE)
     assert got == dtype
     assert got.__reduce__() == dtype.__reduce__()
+    assert repr(got) == repr(dtype)
 
 
 def test_names_of_numpy_1():
@@ -156,6 +157,66 @@ def test_looking_at_the_same_bytes_again_is_charged(asm):
     with pytest.raises(PayloadError) as refused:
         loads(asm.pickle(body), profile=PROFILE)
     assert refused.value.rule == "pickle.max-bytes"
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.ma.array([1, 2, 3], mask=[0, 1, 0]),
+        np.ma.array([[1.5, 2], [3, 4]], mask=[[0, 1], [1, 0]], fill_value=-1, order="F"),
+        np.ma.array(["a", "b"], mask=True),
+        np.ma.array([1, 2]),
+    ],
+    ids=str,
+)
+def test_masked_arrays(array, protocol):
+    data = pickle.dumps(array, protocol)
+    got, expected = loads(data, profile=PROFILE), pickle.loads(data)
+    assert type(got) is np.ma.MaskedArray
+    assert repr(got) == repr(expected)
+    assert got.data.tolist() == expected.data.tolist()
+    assert got.fill_value == expected.fill_value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": b"N"},
+        {"shape": b"K\x05"},
+        {"mask": b"\x02"},
+        {"mask": b"\x01\x01"},
+        {"fill": b"]"},
+        {"objects": True},
+        {"twice": True},
+    ],
+    ids=str,
+)
+def test_forged_masked_arrays_are_refused(asm, change):
+    hostile = Hostile(asm)
+    begun = asm.call(
+        "numpy.ma.core:_mareconstruct",
+        change.get("kind", asm.name("numpy.ma:MaskedArray")),
+        asm.name("numpy:ndarray"),
+        asm.tuple(change.get("shape", b"K\x00")),
+        asm.text("b"),
+    )
+    state = asm.tuple(
+        b"K\x01",
+        asm.tuple(b"K\x01"),
+        hostile.objects() if "objects" in change else hostile.dtype(),
+        b"\x89",
+        asm.raw(bytes(8)),
+        asm.raw(change.get("mask", b"\x01")),
+        change.get("fill", b"N"),
+    )
+    body = asm.build(begun, state)
+    if "twice" in change:
+        body += b"N" + b"b"
+    with pytest.raises(PayloadError):
+        loads(asm.pickle(body), profile=PROFILE)
+    if change == {"twice": True}:
+        assert loads(asm.pickle(body[:-2]), profile=PROFILE).mask.all()
 
 
 def test_arrays_are_bounded():
