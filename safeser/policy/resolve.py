@@ -44,10 +44,11 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
     :raises ConfigError: at the first place where the policy does not mean something definite.
     """
     principals = _principals(model, document)
+    members = _selectors(principals)
     rules = []
     seen: dict[str, int] = {}
     for index, context in enumerate(model.contexts):
-        reader = _Reader(context, index, document, principals)
+        reader = _Reader(context, index, document, members)
         reader.check_name(seen)
         rules.append(reader.rule())
     table = Table(rules, principals)
@@ -95,6 +96,16 @@ def _principals(model: PolicyModel, document: Document) -> dict[str, Principal]:
     return principals
 
 
+def _selectors(principals: Mapping[str, Principal]) -> dict[str, frozenset[str]]:
+    """Return all that can stand under ``sender`` or ``recipient``, and whom each means."""
+    groups: dict[str, set[str]] = {}
+    for name, principal in principals.items():
+        for group in principal.groups:
+            groups.setdefault(_GROUP + group, set()).add(name)
+    single = {name: frozenset({name}) for name in (*principals, UNKNOWN)}
+    return single | {group: frozenset(names) for group, names in groups.items()}
+
+
 class _Reader:
     """Resolves one context; holds what every check of it needs, the place above all."""
 
@@ -103,11 +114,11 @@ class _Reader:
         context: ContextModel,
         index: int,
         document: Document,
-        principals: Mapping[str, Principal],
+        members: Mapping[str, frozenset[str]],
     ) -> None:
         self.context = context
         self.document = document
-        self.principals = principals
+        self.members = members
         self.path: Path = ("contexts", index)
 
     def refuse(self, message: str, *path: str | int, rule: str, fix: str = "") -> NoReturn:
@@ -152,33 +163,23 @@ class _Reader:
     # --- names ---------------------------------------------------------------------------------
 
     def _members(self, field: str, names: tuple[str, ...]) -> frozenset[str]:
-        members: set[str] = set()
         for index, name in enumerate(names):
-            found = self._group(field, index, name) if name.startswith(_GROUP) else {name}
-            if not found <= self.principals.keys() | {UNKNOWN}:
-                self.refuse(
-                    f"no principal is called {shown(name)}",
-                    field,
-                    index,
-                    rule="config.undefined",
-                    fix=did_you_mean(name, [*self.principals, UNKNOWN]),
-                )
-            members |= found
-        return frozenset(members)
+            if name not in self.members:
+                self._refuse_undefined(field, index, name)
+        return frozenset().union(*(self.members[name] for name in names))
 
-    def _group(self, field: str, index: int, name: str) -> set[str]:
-        group = name.removeprefix(_GROUP)
-        found = {who for who, principal in self.principals.items() if group in principal.groups}
-        if not found:
-            groups = {group for principal in self.principals.values() for group in principal.groups}
-            self.refuse(
-                f"no principal is in group {shown(group)}, so this never matches",
-                field,
-                index,
-                rule="config.undefined",
-                fix=did_you_mean(group, groups),
-            )
-        return found
+    def _refuse_undefined(self, field: str, index: int, name: str) -> NoReturn:
+        group = name.startswith(_GROUP)
+        alike = [each for each in self.members if each.startswith(_GROUP) == group]
+        self.refuse(
+            f"no principal is in {shown(name)}, so this never matches"
+            if group
+            else f"no principal is called {shown(name)}",
+            field,
+            index,
+            rule="config.undefined",
+            fix=did_you_mean(name, alike),
+        )
 
     def _known(self, names: Iterable[str], known: Collection[str], what: str, *path: str) -> None:
         for index, name in enumerate(names):

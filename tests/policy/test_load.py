@@ -222,7 +222,7 @@ def test_unfinished_features_are_named(contexts: str, rule: str) -> None:
         (one("kinds: [data]", recipient="[a, Unknown]"), "config.undefined", "'unknown'"),
         (one("kinds: [data]", sender="any"), "config.undefined", ""),
         (one("kinds: [data]", sender="'*'"), "config.undefined", ""),
-        (one("kinds: [data]", sender="group:redd"), "config.undefined", "'red'"),
+        (one("kinds: [data]", sender="group:redd"), "config.undefined", "'group:red'"),
         (one("kinds: [data]", sender="[]"), "config.empty", ""),
         (one("kinds: [data]", sender="{a: 1}"), "config.value", ""),
         (CONTEXT + CONTEXT, "config.duplicate-name", ""),
