@@ -165,7 +165,7 @@ def traceback_text(exc: BaseException) -> str:
     """Return the formatted traceback of *exc* alone, cut to its last characters."""
     lines = traceback.format_exception(type(exc), exc, exc.__traceback__, chain=False)
     text = _clean("".join(lines))
-    return text if len(text) <= _MAX_TRACEBACK else "[...]" + text[-_MAX_TRACEBACK:]
+    return text if len(text) <= _MAX_TRACEBACK else "[...]" + text[5 - _MAX_TRACEBACK :]
 
 
 def _clean(text: str) -> str:
@@ -241,27 +241,35 @@ def _plain_args(exc: BaseException) -> tuple[Any, ...] | None:
         args = (*args, exc.filename)
         if exc.filename2 is not None:
             args = (*args, None, exc.filename2)
+    return args if _is_small(args) else None
+
+
+def _is_small(args: tuple[Any, ...]) -> bool:
     try:
         size = len(plain.encode(args, limits=Limits(max_depth=10, max_refs=1000)))
     except Unencodable:
-        return None
-    return args if size <= _MAX_ARGS_BYTES else None
+        return False
+    return size <= _MAX_ARGS_BYTES
 
 
 def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
-    """Return *data* as one frame of strict msgpack: its chain as a list, outermost first."""
-    links = []
+    """Return *data* as one frame of strict msgpack: its chain as a list, outermost first.
+
+    Whoever made *data*, what goes out is within the bounds that every receiver holds it to.
+    """
+    links: list[list[Any]] = []
     link: ExceptionData | None = data
-    while link is not None:
+    while link is not None and len(links) <= _MAX_CAUSES:
+        args = link.args if link.args is not None and _is_small(link.args) else None
         links.append(
             [
-                link.type,
-                link.message,
-                link.args,
-                link.traceback,
-                list(link.notes),
+                link.type[:_MAX_NAME],
+                link.message[:_MAX_MESSAGE],
+                args,
+                link.traceback[-_MAX_TRACEBACK:],
+                [note[:_MAX_MESSAGE] for note in link.notes[:_MAX_NOTES]],
                 link.explicit,
-                list(link.state),
+                [text[:_MAX_MESSAGE] for text in link.state],
             ]
         )
         link = link.cause
@@ -291,7 +299,7 @@ def _chain(links: Any) -> ExceptionData:
         name, message, args, text, notes, explicit, state = link
         _check_text(name, _MAX_NAME)
         _check_text(message, _MAX_MESSAGE)
-        _check_text(text, _MAX_TRACEBACK + 10)
+        _check_text(text, _MAX_TRACEBACK)
         if type(args) is not tuple and args is not None:
             _malformed()
         for texts, most in ((notes, _MAX_NOTES), (state, 3)):

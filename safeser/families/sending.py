@@ -71,7 +71,7 @@ def _refuse(error: Unencodable, families: Sequence[str]) -> NoReturn:
     raise PayloadError(
         f"cannot serialize {inside} of type {name} by {tried}{reason}",
         rule="families.cannot-serialize",
-        where=error.where,
+        where=error.where.strip(),
         fix=_advice(error.value, families),
     ) from None
 

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from attack import FAMILIES, GRANT, LIMITS, hostile, mutate_all, survives, through
+from families_attack import FAMILIES, GRANT, LIMITS, hostile, mutate_all, survives, through
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

@@ -140,6 +140,17 @@ def test_endless_causes_and_texts_end():
     assert len(errors.traceback_text(raised(RecursionError("d" * 200_000)))) < 101_000
 
 
+def test_what_others_describe_is_cut_to_what_receivers_take():
+    long = "x" * 200_000
+    data = ExceptionData(long, long, (object(),), long, (long,) * 50, None, False, (long,))
+    for _ in range(50):
+        data = ExceptionData("builtins:ValueError", "m", ("m",), cause=data)
+    back = errors.from_data(errors.decode(errors.encode(data)))
+    assert type(back) is ValueError
+    short = ExceptionData(long, long, (object(),), long, (long,) * 50)
+    assert type(errors.from_data(errors.decode(errors.encode(short)))) is RemoteError
+
+
 GOOD = ["builtins:ValueError", "x", ("x",), "", [], False, []]
 
 

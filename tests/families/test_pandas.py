@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from attack import FAMILIES, GRANT, LIMITS, mutate_all, through
+from families_attack import FAMILIES, GRANT, LIMITS, mutate_all, through
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import pandas as hpd
@@ -217,11 +217,12 @@ def refused(value):
 def test_frames_may_start_anywhere():
     frame = whole().set_index(["text", "zone"])
     header, frames = families.serialize(frame, FAMILIES)
-    received = [memoryview(b"x" + bytes(part))[1:] for part in frames]
+    received = [memoryview(bytearray(b"x" + bytes(part)))[1:] for part in frames]
     back = families.deserialize(header, received, GRANT)
     same_frame(back, frame)
     back.sort_index()
     back["Int64"].sum()
+    assert back["int"].to_numpy().flags.aligned
 
 
 class Frame(pd.DataFrame):

@@ -12,7 +12,7 @@ import zoneinfo
 
 import numpy as np
 import pytest
-from attack import FAMILIES, GRANT, mutate_all, through
+from families_attack import FAMILIES, GRANT, mutate_all, through
 from hypothesis import given
 from hypothesis import strategies as st
 

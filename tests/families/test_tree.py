@@ -1,11 +1,15 @@
 """The tree of a payload: families derived from content, one grant at every depth, no frame lost."""
 
+import contextlib
+
 import numpy as np
 import pytest
-from attack import FAMILIES, GRANT
+from families_attack import FAMILIES, GRANT, hostile
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from safeser import families, pickles
-from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
 from safeser.families import Parts, Registry, Typed, plain
 from safeser.families.errors import RemoteError
 from safeser.values import Grant, Limits
@@ -67,6 +71,31 @@ def test_malformed(header, frames, rule):
             judge(header, frames)
         assert caught.value.rule == rule
         assert "type-serialized" not in rule or "registry" in str(caught.value)
+
+
+names = st.sampled_from(
+    ["serializer", "type", "sub-header", "sub-headers", "frame-lengths", "writeable", "shape"]
+)
+words = st.sampled_from(
+    ["dask", "msgpack", "collection", "pickle", "error", "list", "dict", "numpy:ndarray",
+     "pandas:NA", "builtins:bytes", "collections:deque"]
+)  # fmt: skip
+anything = st.recursive(
+    hostile | words | st.integers(0, 3),
+    lambda inner: st.dictionaries(names, inner, max_size=5) | st.lists(inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(anything, st.lists(st.binary(max_size=9), max_size=3))
+@settings(max_examples=300)
+def test_any_header_gives_a_value_or_one_error(header, frames):
+    with contextlib.suppress(SafeserError):
+        families.claimed(header)
+    with contextlib.suppress(SafeserError):
+        families.derive(header, frames)
+    with contextlib.suppress(SafeserError):
+        repr(families.deserialize(header, frames, ALL.narrowed(["dask", "msgpack", "pickle"])))
 
 
 def test_limits():
@@ -143,13 +172,21 @@ def test_pickles_keep_buffers_and_their_flags():
     header, frames = families.serialize({"a": free, "b": fixed}, ("pickle",))
     assert header == {"serializer": "pickle", "writeable": [True, False]}
     assert np.shares_memory(np.frombuffer(frames[1]), free)
-    back = families.deserialize(header, [bytes(frame) for frame in frames], ALL)
+    narrow = ALL.narrowed(["pickle"])
+    back = families.deserialize(header, [bytes(frame) for frame in frames], narrow)
     assert (back["a"] == free).all()
     assert back["a"].flags.writeable
     assert not back["b"].flags.writeable
     back = families.deserialize(header, [frames[0], *map(bytearray, frames[1:])], ALL)
     assert back["a"].flags.writeable
     assert not back["b"].flags.writeable
+
+
+def test_who_may_send_code_is_not_read_first(monkeypatch):
+    header, frames = families.serialize([1, 2j], ("pickle",))
+    monkeypatch.setattr(pickles, "family_of", None)
+    monkeypatch.setattr(pickles, "loads", None)
+    assert families.deserialize(header, frames, ALL) == [1, 2j]
 
 
 def test_granted_code_runs_and_its_failure_is_one_error():
