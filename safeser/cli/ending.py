@@ -12,12 +12,14 @@ from collections.abc import Callable
 
 from safeser.errors import ConfigError, SafeserError
 
-__all__ = ["DENIED", "FINE", "INTERRUPTED", "UNABLE", "complain", "one_line", "run"]
+__all__ = ["CUT_OFF", "DENIED", "FINE", "INTERRUPTED", "UNABLE", "complain", "one_line", "run"]
 
 FINE = 0
 DENIED = 1
 UNABLE = 2
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+# As shells report what a signal ended: 128 and the number of SIGINT, and of SIGPIPE.
+INTERRUPTED = 130
+CUT_OFF = 141
 
 _MAX_LINE = 1200  # two long paths and two sentences
 
@@ -44,9 +46,12 @@ def run(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader went away, as `head` does. Python would complain again when it flushes at exit.
+        # Python would complain once more when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FINE
+        return CUT_OFF
     except SystemExit as end:
+        # The reader went away, as `head` does, maybe before the verdict: neither fine nor denied.
+        if isinstance(end.__context__, BrokenPipeError):
+            return CUT_OFF
         return end.code if isinstance(end.code, int) else FINE
     return FINE

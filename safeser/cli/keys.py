@@ -123,7 +123,7 @@ def _next_steps(directory: Path, users: list[str]) -> None:
 
 
 def _fitting_policy(users: list[str]) -> str | None:
-    """Return the ready policy that lists exactly these users beside the processes, if one does."""
+    """Return a ready policy that lists these users beside the processes, if one does."""
     from safeser.policy import Policy, ready_policies
 
     for name in ready_policies():

@@ -58,8 +58,12 @@ def show(
         str | None,
         typer.Argument(metavar="[POLICY]", help="A file or a ready policy. [default: list those]"),
     ] = None,
+    *,
+    operations: Annotated[
+        bool, typer.Option("--operations", help="Name each operation, not only their groups.")
+    ] = False,
 ) -> None:
-    """Show what a policy says, groups and operations spelled out; without one, the ready ones."""
+    """Show what a policy says, groups of principals spelled out; without one, the ready ones."""
     from safeser.policy import Policy, ready_policies
 
     if policy is None:
@@ -81,10 +85,10 @@ def show(
     line("The first context that matches decides; none matches: deny.")
     for rule in loaded.contexts:
         line()
-        _show_context(rule)
+        _show_context(rule, every=operations)
 
 
-def _show_context(rule: Rule) -> None:
+def _show_context(rule: Rule, *, every: bool) -> None:
     line(f"line {rule.line}, {rule.name}", style="bold")
     kinds = [kind.value for kind in sorted(rule.kinds, key=lambda kind: kind.strength)]
     line(f"  {_names(rule.senders)} -> {_names(rule.recipients)}: {', '.join(kinds)}")
@@ -100,7 +104,20 @@ def _show_context(rule: Rule) -> None:
         line("  submission  code: the sender can run what it likes there", style="yellow")
     else:
         line(f"  submission  {rule.submission}")
-    line(f"  operations  {len(rule.operations)}: {_names(rule.operations)}")
+    line(f"  operations  {_operations(rule.operations)}")
+    if every:
+        for name in sorted(rule.operations):
+            line(f"    {name}")
+
+
+def _operations(granted: frozenset[str]) -> str:
+    """Return what is granted as the groups that it holds whole, and the names beyond them."""
+    from safeser.operations import GROUPS
+
+    whole = {group for group, names in GROUPS.items() if names <= granted}
+    beyond = granted.difference(*(GROUPS[group] for group in whole))
+    shown = [*(group for group in GROUPS if group in whole), *sorted(beyond)]
+    return f"{', '.join(shown)} ({len(granted)} in all)" if shown else "none"
 
 
 def _names(names: frozenset[str]) -> str:

@@ -5,6 +5,7 @@ The one rule: it prints the one line that connects to it, with paths of keys and
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from safeser.cli.screen import line
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, SafeserError
 
 if TYPE_CHECKING:
     from safeser.dask.local import LocalCluster
@@ -53,12 +54,24 @@ def up(
 
     try:
         local.up(directory=base, policy=policy, n_workers=workers, port=port, announce=announce)
-    except (OSError, RuntimeError) as error:
-        # Dask wraps what kept the scheduler from starting, such as a port that is taken.
-        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-        raise ConfigError(
-            f"the cluster could not be started: {cause}",
-            rule="config.up",
-            fix="Name another --port, or 0 for any free one.",
-        ) from None
+    except (OSError, RuntimeError, SafeserError) as error:
+        if directory is None:
+            shutil.rmtree(base, ignore_errors=True)
+        raise _cause(error) from None
     line(f"Ended. Logs are in {base.absolute() / 'audit'}")
+
+
+def _cause(error: BaseException) -> SafeserError:
+    """Return what kept the cluster from starting; Dask wraps it, sometimes more than once."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, SafeserError):
+            return cause
+        if isinstance(cause, OSError):
+            return ConfigError(
+                f"the cluster could not be started: {cause.strerror or cause}",
+                rule="config.up",
+                fix="If the port is taken, name another with --port, or 0 for any free one.",
+            )
+        cause = cause.__cause__ or cause.__context__
+    return ConfigError(f"the cluster could not be started: {error}", rule="config.up")

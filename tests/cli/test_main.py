@@ -122,16 +122,15 @@ def test_errors_that_are_not_of_safeser_stay_visible():
         run(broken)
 
 
-def test_a_reader_that_goes_away_is_no_error():
-    command = f'"{sys.executable}" -c "from safeser.cli import main; main()" policy show demo'
+@pytest.mark.parametrize("arguments", ["policy show demo", "--version"])
+def test_a_reader_that_goes_away_is_quiet_and_no_verdict(arguments):
+    command = f'"{sys.executable}" -c "from safeser.cli import main; main()" {arguments}'
+    # The pipe's only reader is gone before the command starts.
+    script = f"set -o pipefail; {{ read -r _ < <(sleep 0.2); {command}; }} | true"
     ended = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command} | true"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_nothing_heavy_is_imported_for_keys(tmp_path):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from safeser.cli.policy import _operations
+from safeser.operations import GROUPS
+
 EXPLAIN = ("policy", "explain", "demo", "--recipient=scheduler", "--operation=update-graph")
 
 
@@ -43,7 +46,18 @@ def test_show_spells_everything_out(safeser):
     assert ended.code == 0
     assert "scheduler, worker -> alice, bob: admin, data" in ended.out
     assert "submission  code: the sender can run what it likes there" in ended.out
-    assert "update-graph" in ended.out
+    assert "operations  basic, cluster, diagnose (" in ended.out
+
+
+def test_show_names_each_operation_when_asked(safeser):
+    ended = safeser("policy", "show", "default", "--operations")
+    assert "    update-graph\n" in ended.out
+    assert "    update-graph\n" not in safeser("policy", "show", "default").out
+
+
+def test_show_names_operations_beyond_whole_groups():
+    granted = GROUPS["cluster"] | {"echo-of-mine"}
+    assert _operations(granted) == f"cluster, echo-of-mine ({len(granted)} in all)"
 
 
 def test_show_tells_sealing_from_opening(safeser, tmp_path):
@@ -55,7 +69,7 @@ def test_show_tells_sealing_from_opening(safeser, tmp_path):
     out = safeser("policy", "show", policy).out
     assert "seals       dask, msgpack" in out
     assert "opens       msgpack" in out
-    assert "operations  0: none" in out
+    assert "operations  none\n" in out
 
 
 def test_explain_permits_with_code_0(safeser):

@@ -1,0 +1,106 @@
+"""``safeser up``: what it prints, and what it says when no cluster comes up."""
+
+from __future__ import annotations
+
+import errno
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from safeser import PolicyDenied
+from safeser.cli import up as module
+from safeser.dask import local
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Stand in for the cluster; what was asked for is kept."""
+    asked = {}
+
+    def up(*, announce, **options):
+        asked.update(options)
+        announce(SimpleNamespace(scheduler_address="safeser://127.0.0.1:4321"))
+
+    monkeypatch.setattr(local, "up", up)
+    return asked
+
+
+def failing(monkeypatch, tmp_path, error):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+
+    def up(**_):
+        (folder / "half").write_text("x")
+        raise error
+
+    monkeypatch.setattr(local, "up", up)
+    monkeypatch.setattr(module.tempfile, "mkdtemp", lambda prefix: str(folder))
+    return folder
+
+
+def test_it_prints_a_line_that_connects(safeser, started, tmp_path, monkeypatch):
+    ended = safeser("up", tmp_path / "here", "--workers", "2", "--port", "0")
+    assert (ended.code, ended.err) == (0, "")
+    assert started == {
+        "directory": tmp_path / "here",
+        "policy": "default",
+        "n_workers": 2,
+        "port": 0,
+    }
+    [line] = [each for each in ended.out.splitlines() if each.startswith("client = ")]
+    given = {}
+    names = SimpleNamespace(
+        Client=lambda *address, **options: given.update(options, address=address),
+        Security=dict,
+    )
+    exec(line, {"safeser": names})
+    assert given["address"] == ("safeser://127.0.0.1:4321",)
+    assert given["deserializers"] == ["dask", "msgpack"]
+    assert given["security"]["identity"] == str(tmp_path / "here" / "keys" / "client.key")
+
+
+def test_without_a_folder_it_takes_a_new_one_of_its_own(safeser, started):
+    assert safeser("up").code == 0
+    folder = started["directory"]
+    assert folder.stat().st_mode & 0o077 == 0
+    folder.rmdir()
+
+
+def wrapped(cause):
+    error = RuntimeError("Cluster failed to start")
+    error.__cause__ = RuntimeError("inner")
+    error.__cause__.__context__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (wrapped(OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))), 2, "--port"),
+        (wrapped(PolicyDenied("x may not", rule="operation.not-granted")), 1, "x may not"),
+        (PolicyDenied("x may not"), 1, "x may not"),
+        (RuntimeError("no reason\nat all"), 2, "could not be started: no reason at all"),
+    ],
+)
+def test_a_cluster_that_does_not_start_is_one_line(
+    safeser, monkeypatch, tmp_path, error, code, says
+):
+    folder = failing(monkeypatch, tmp_path, error)
+    ended = safeser("up")
+    assert ended.code == code
+    assert ended.err.count("\n") == 1
+    assert says in ended.err
+    assert not folder.exists()
+
+
+def test_a_folder_that_was_named_is_left_as_it_is(safeser, monkeypatch, tmp_path):
+    folder = failing(monkeypatch, tmp_path, RuntimeError("x"))
+    assert safeser("up", folder).code == 2
+    assert (folder / "half").exists()
+
+
+@pytest.mark.parametrize("arguments", [("--workers", "0"), ("--port", "65536"), ("--port=-1",)])
+def test_numbers_are_bounded(safeser, started, arguments):
+    assert safeser("up", *arguments).code == 2
+    assert started == {}
