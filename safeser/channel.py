@@ -159,6 +159,12 @@ class Link:
         if not decision.permitted:
             self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
 
+    def permit_inner(self, context: Context) -> None:
+        """Refuse an operation that a relay would carry for a sender who may not ask for it."""
+        decision = self.policy.permits_operation(context)
+        if not decision.permitted:
+            self.refuse(context, decision.rule, decision.reason, where="msg.op", fix=decision.fix)
+
     def narrow(
         self, context: Context, payload: Payload, deserializers: Sequence[str] | None
     ) -> None:
@@ -241,7 +247,7 @@ class Link:
         """Turn *obj* into a header and frames by the first granted family that can."""
         # The order is the policy's, but the families that carry no code come first: what they can
         # carry needs no pickle, whatever the policy would also allow.
-        ordered = [f for f in ("msgpack", "error", "dask") if f in grant.families or f in _FLOOR]
+        ordered: list[str] = [*_FLOOR, *(f for f in ("dask",) if f in grant.families)]
         ordered += [f for f in grant.families if f not in ordered]
         return serialization.serialize(
             obj, ordered, limits=self.policy.limits, iterate_collection=iterate_collection
@@ -287,9 +293,7 @@ class Link:
         for length in lengths:
             parts.append(joined[start : start + length])
             start += length
-        return self.session.verify(
-            Sealed(prelude, joined[PRELUDE_SIZE:header_end], tuple(parts))
-        )
+        return self.session.verify(Sealed(prelude, joined[PRELUDE_SIZE:header_end], tuple(parts)))
 
     def admit_message(self, verified: Verified, context: Context) -> Admitted:
         """Decide a verified library message under *context*.

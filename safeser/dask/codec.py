@@ -109,9 +109,7 @@ class Encoder:
             body = msgpack.Packer().pack_array_header(len(self._parts)) + body
         if not self._rows:
             return [body]
-        table = [
-            [row.header, len(row.frames), row.author, row.failed] for row in self._rows
-        ]
+        table = [[row.header, len(row.frames), row.author, row.failed] for row in self._rows]
         frames: list[Any] = [body, msgpack.packb(table, use_bin_type=True)]
         for row in self._rows:
             frames.extend(row.frames)

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from distributed.comm.addressing import parse_host_port, unparse_host_port
 from distributed.comm.core import CommClosedError
 from distributed.comm.tcp import (
     MAX_BUFFER_SIZE,
@@ -61,6 +62,8 @@ _TABLE_ENTRY = 8
 class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     """One connection whose peer has proved who it is."""
 
+    stream: IOStream | None
+
     def __init__(
         self,
         stream: IOStream,
@@ -98,9 +101,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             if message is not SKIP:
                 return message
 
-    async def _understand(
-        self, verified: Verified, deserializers: Sequence[str] | None
-    ) -> Any:
+    async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
         size = sum(frame.nbytes for frame in verified.frames)
         if self.allow_offload and OFFLOAD_THRESHOLD and size > OFFLOAD_THRESHOLD:
             return await offload(self.conversation.receive, verified, deserializers)
@@ -268,8 +269,6 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         return comm
 
     async def _open(self, address: str) -> IOStream:
-        from distributed.comm.addressing import parse_host_port
-
         ip, port = parse_host_port(address)
         stream = await self.client.connect(ip, port, max_buffer_size=MAX_BUFFER_SIZE)
         if stream.closed() and stream.error:
@@ -301,6 +300,7 @@ def _not_accepted(address: str, channel: Any) -> str:
 
 
 class _Listener(BaseTCPListener):  # type: ignore[misc]
+    ip: str
     prefix = PREFIX
     comm_class = SafeserComm
     encrypted = False
@@ -327,8 +327,6 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         return {}
 
     async def _handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        from distributed.comm.addressing import unparse_host_port
-
         peer = self.prefix + unparse_host_port(*address[:2])
         link = await self._authenticate(stream, peer)
         if link is None:

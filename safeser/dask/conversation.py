@@ -1,15 +1,15 @@
 """What may be said next on one connection, and what becomes of what was said.
 
-The one rule: each message is classified by the connection's own state and the table of operations,
-decided as a whole, and only then built. Replies and stream elements name no operation or one of
-several tables; the state says which. A refusal answers a request, fails a reply, or replaces a field
-of a stream element; it never ends a stream that others share.
+The one rule: each message is classified by the connection's own state and the table of
+operations, decided as a whole, and only then built. Replies and stream elements name no operation
+or one of several tables; the state says which. A refusal answers a request, fails a reply, or
+replaces a stream element; it never ends a stream that others share.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from distributed.comm.utils import OFFLOAD_THRESHOLD
@@ -20,6 +20,7 @@ from safeser import families
 from safeser.channel import Admitted, Link
 from safeser.dask import substitutes, translate
 from safeser.dask.codec import Encoder, Parsed, PayloadRow, Reference, parse, paths, substitute
+from safeser.dask.fields import pickled, references, replace, select
 from safeser.dask.translate import Failure, Relayed
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -39,10 +40,13 @@ _STREAMS = {
     "worker-stream": (Server.SCHEDULER, Server.WORKER),
 }
 
+#: The field by which a stream element says whose it is, and by which its connection registered.
+#: Dask lets the element's word win, so that one client could speak as another.
+_IDENTITY = {"client-stream": "client", "worker-stream": "worker"}
+_REGISTERED_AS = {"client-stream": "client", "worker-stream": "address"}
+
 #: After these requests the asker says one word more, which is no request.
 _ACKNOWLEDGED = frozenset({"get_data", "register_nanny"})
-
-_INLINE = frozenset({"close", "close-stream"})  # handled by Dask's loops, not by a handler
 
 _FLOOR = ("msgpack", "dask")
 
@@ -70,8 +74,11 @@ class Conversation:
         self._greeted = False
         self._greeting_sent = False
         self._asked = ""
+        self._asked_reply: Mapping[str, Encoding] = {}
         self._current: Operation | None = None
         self._remote: Server | None = None
+        self._stream = ""  # state of the connection, as the table names it
+        self._registered: Any = None
         self._reads: Server | None = None  # table of incoming stream elements
         self._writes: Server | None = None  # table of outgoing stream elements
         self._answers: list[list[Any]] = []
@@ -134,9 +141,7 @@ class Conversation:
                     "python": python,
                     "pickle-protocol": protocol,
                 }
-        raise PayloadError(
-            "Dask's handshake is malformed", rule="payload.handshake"
-        )
+        raise PayloadError("Dask's handshake is malformed", rule="payload.handshake")
 
     def _request(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
         body = parsed.body
@@ -153,18 +158,26 @@ class Conversation:
             name = body["op"]
             assert self.server is not None
             row = lookup(self.server, Channel.RPC, name)
-            if row is None and name not in _INLINE:
+            if row is None:
                 raise _unknown(name)
-            message = self._admit_element(row, name, body, parsed.rows, willing)
+            message = self._admit_element(row, body, parsed.rows, willing)
         except SafeserError as error:
             self._note(error)
-            if reply or (row_of(body, self.server) or _NO_ROW).becomes:
+            if reply or _opens_stream(body):
                 self._answer(error)
             return SKIP
         self._current = row
-        if row is not None and row.becomes in _STREAMS:
-            self._reads, self._writes = _STREAMS[row.becomes]
+        self._begin_stream(row, body, reading=0)
         return message
+
+    def _begin_stream(self, row: Operation, body: dict[str, Any], *, reading: int) -> None:
+        """Note that the connection becomes a stream; *reading* is 0 for the responder."""
+        if row.becomes not in _STREAMS:
+            return
+        tables = _STREAMS[row.becomes]
+        self._reads, self._writes = tables[reading], tables[1 - reading]
+        self._stream = row.becomes
+        self._registered = body.get(_REGISTERED_AS[row.becomes])
 
     def _is_late_reply(self, parsed: Parsed) -> bool:
         """Tell a reply from a stream element on a stream that is just beginning."""
@@ -173,28 +186,19 @@ class Conversation:
 
     def _reply(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
         """What a peer answers to what this side asked."""
+        raw = [
+            found
+            for path, encoding in self._asked_reply.items()
+            if encoding is Encoding.RAW
+            for where, value in select(parsed.body, path)
+            for found in pickled(value, where)
+        ]
         kind = Kind.DATA if parsed.rows else Kind.ADMIN
-        raw = self._raw_reply_fields(parsed.body)
         if raw:
             kind = Kind.CONTROL
         context = self.link.inbound(kind)
         reply = self._admit(context, parsed.body, parsed.rows, raw, willing)
         return translate.incoming_reply(self._asked, reply)
-
-    def _raw_reply_fields(self, body: Any) -> list[tuple[str, bytes]]:
-        """Pickles that Dask's code would open in a reply: plugins sent with a registration."""
-        if not isinstance(body, dict):
-            return []
-        found: list[tuple[str, bytes]] = []
-        for server in (Server.SCHEDULER, Server.WORKER, Server.NANNY):
-            row = lookup(server, Channel.RPC, self._asked)
-            if row is None:
-                continue
-            for field, encoding in row.reply.items():
-                if encoding is Encoding.RAW and field in body:
-                    found += _raw_values(field, body[field])
-            break
-        return found
 
     def _elements(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
         """A batch of stream elements; each is decided by itself."""
@@ -218,48 +222,61 @@ class Conversation:
     ) -> Any:
         assert self._reads is not None
         if not isinstance(element, dict) or not isinstance(element.get("op"), str):
-            raise PayloadError(
-                "a stream element must name its operation", rule="operation.missing"
-            )
+            raise PayloadError("a stream element must name its operation", rule="operation.missing")
         name = element["op"]
         row = lookup(self._reads, Channel.STREAM, name)
-        if row is None and name not in _INLINE:
+        if row is None or self._stream not in row.streams:
             raise _unknown(name)
-        message = self._admit_element(row, name, element, rows, willing)
+        self._check_identity(element)
+        message = self._admit_element(row, element, rows, willing)
         return translate.incoming_element(self._reads, name, message)
+
+    def _check_identity(self, element: dict[str, Any]) -> None:
+        """Refuse an element that speaks as another client or worker than registered here."""
+        name = _IDENTITY[self._stream]
+        if self.server is not None and name in element and element[name] != self._registered:
+            raise PolicyDenied(
+                f"this connection registered as another {name} than the one that the element names",
+                rule="stream.identity",
+                where=name,
+            )
 
     def _admit_element(
         self,
-        row: Operation | None,
-        name: str,
+        row: Operation,
         body: dict[str, Any],
         rows: Sequence[PayloadRow],
         willing: Sequence[str] | None,
     ) -> Any:
         """Decide one request or element with all that is in it, then build it."""
-        row = row or _NO_ROW
-        references = paths(body)
-        raw = _raw_fields(row, body)
-        kinds = [row.kind, *([Kind.DATA] if references else []), *([Kind.CONTROL] if raw else [])]
-        inner = _nested(row, body)
-        for nested, inner_body in inner:
-            kinds += [nested.kind]
-            raw += [(f"msg.{where}", value) for where, value in _raw_fields(nested, inner_body)]
-        kind = Kind.strongest(kinds)
-        operation = None if row is _NO_ROW else name
-        for nested, _ in inner:
+        raw, declared = _payload_fields(row, body)
+        kinds = [row.kind]
+        for nested, inner in _nested(row, body):
             # A relay must not carry what its sender may not ask for directly.
-            decision = self.link.policy.permits_operation(self.link.inbound(kind, nested.name))
-            if not decision.permitted:
-                self.link.refuse(
-                    self.link.inbound(kind, nested.name),
-                    decision.rule,
-                    decision.reason,
-                    where="msg.op",
-                    fix=decision.fix,
-                )
-        context = self.link.inbound(kind, operation)
-        return self._admit(context, body, rows, raw, willing, fields=_declared(row, inner))
+            self.link.permit_inner(self.link.inbound(nested.kind, nested.name))
+            inner_raw, inner_declared = _payload_fields(nested, inner)
+            raw += inner_raw
+            declared |= inner_declared
+            kinds.append(nested.kind)
+        kinds += [Kind.CONTROL] if raw else []
+        kinds += [Kind.DATA] if any(True for _ in references(body)) else []
+        context = self.link.inbound(Kind.strongest(kinds), row.name)
+        message = self._admit(context, body, rows, raw, willing, declared=declared)
+        return self._open_wrapped(row, context, message)
+
+    def _open_wrapped(self, row: Operation, context: Context, message: Any) -> Any:
+        """Open here what a handler would unpickle once more: shards of a shuffle."""
+        for path, encoding in row.fields.items():
+            if encoding is Encoding.WRAPPED:
+                for where, value in select(message, path):
+                    if isinstance(value, bytes):
+                        payload = self.link.payload(
+                            context, where, translate.PICKLE_HEADER, [value]
+                        )
+                        admitted = self.link.admit(context, [payload])
+                        opened = self.link.load_one(admitted, payload)
+                        message = replace(message, path, opened)
+        return message
 
     def _admit(
         self,
@@ -269,14 +286,15 @@ class Conversation:
         raw: Sequence[tuple[str, bytes]],
         willing: Sequence[str] | None,
         *,
-        fields: Sequence[str] | None = None,
+        declared: set[int] | None = None,
     ) -> Any:
         """Decide *body* with every payload in it, then build it.
 
-        :param fields: where pickles may stand at all; None for replies, which may hold them
-            anywhere that policy allows.
+        :param raw: pickles in plain fields, which Dask's handlers open by themselves.
+        :param declared: rows that stand where the operation has pickled payloads; None for replies,
+            which may hold them anywhere that policy allows.
         """
-        references = paths(body)
+        places = paths(body)
         payloads = [
             self.link.payload(
                 context,
@@ -285,12 +303,12 @@ class Conversation:
                 rows[reference.index].frames,
                 author=rows[reference.index].author,
             )
-            for where, reference in references
+            for where, reference in places
         ]
-        for payload in payloads:
+        for payload, (_, reference) in zip(payloads, places, strict=True):
             self.link.narrow(context, payload, willing)
-            pickled = payload.family in ("pickle", "cloudpickle")
-            if fields is not None and pickled and not _within(payload.where, fields):
+            stray = declared is not None and reference.index not in declared
+            if stray and payload.family in ("pickle", "cloudpickle"):
                 # Dask's own decoder would open a pickle in any field of any message.
                 self.link.refuse(
                     context,
@@ -307,7 +325,7 @@ class Conversation:
         admitted = self.link.admit(context, payloads)
         objects = {
             reference.index: self._build(admitted, payload, reference, rows[reference.index])
-            for payload, (_, reference) in zip(payloads, references, strict=False)
+            for payload, (_, reference) in zip(payloads, places, strict=False)
         }
         return substitute(body, objects) if objects else body
 
@@ -404,17 +422,14 @@ class Conversation:
         if not isinstance(name, str):  # the last word of an exchange, such as "OK"
             return self._encode([message], self._plain_leaf, listed=False)
         row = self._row_for(name)
-        if row is None and name not in _INLINE:
+        if row is None:
             raise _unknown(name)
-        row = row or _NO_ROW
-        self._asked = name
+        self._asked, self._asked_reply = name, row.reply
         kind = row.kind if row.kind is not Kind.ADMIN else Kind.DATA
-        operation = None if row is _NO_ROW else name
-        self.link.permit_operation(self.link.outbound(row.kind, operation))
-        leaf = _Leaf(self.link, kind, operation, serializers, fails=False, row=self._failure_row)
+        self.link.permit_operation(self.link.outbound(row.kind, name))
+        leaf = _Leaf(self.link, kind, name, serializers, fails=False, row=self._failure_row)
         frames = self._encode([message], leaf, listed=False)
-        if row.becomes in _STREAMS:
-            self._writes, self._reads = _STREAMS[row.becomes]
+        self._begin_stream(row, message, reading=1)
         return frames
 
     def _row_for(self, name: str) -> Operation | None:
@@ -431,13 +446,11 @@ class Conversation:
         for element in elements:
             name = element.get("op") if isinstance(element, dict) else None
             row = lookup(self._writes, Channel.STREAM, name) if isinstance(name, str) else None
-            if row is None and name not in _INLINE:
+            if row is None:
                 logger.error("Not sent to %s: operation %r is not known", self.link.peer, name)
                 continue
-            row = row or _NO_ROW
             kind = row.kind if row.kind is not Kind.ADMIN else Kind.DATA
-            operation = None if row is _NO_ROW else row.name
-            leaf = _Leaf(self.link, kind, operation, None, fails=True, row=self._failure_row)
+            leaf = _Leaf(self.link, kind, row.name, None, fails=True, row=self._failure_row)
             encoder.add(translate.outgoing(element), leaf)
         return encoder.frames(listed=listed)
 
@@ -522,24 +535,9 @@ class _Leaf:
         return "cloudpickle" in self._grant.families
 
 
-_NO_ROW = Operation(
-    server=Server.SCHEDULER,
-    channel=Channel.RPC,
-    name="",
-    kind=Kind.ADMIN,
-    group="basic",
-    fields={},
-    reply={},
-    becomes=None,
-    note="handled by Dask's loops",
-)
-
-
-def row_of(body: Any, server: Server | None) -> Operation | None:
-    name = body.get("op") if isinstance(body, dict) else None
-    if server is None or not isinstance(name, str):
-        return None
-    return lookup(server, Channel.RPC, name)
+def _opens_stream(body: Any) -> bool:
+    """Tell whether the sender of a refused request waits for a stream rather than a reply."""
+    return isinstance(body, dict) and body.get("op") in ("register-client", "register-worker")
 
 
 def _is_stream(message: Any) -> bool:
@@ -555,52 +553,40 @@ def _unknown(name: Any) -> PolicyDenied:
     )
 
 
-def _raw_values(where: str, value: Any) -> list[tuple[str, bytes]]:
-    if isinstance(value, bytes):
-        return [(where, value)] if value else []
-    if isinstance(value, dict):
-        return [pair for key, item in value.items() for pair in _raw_values(f"{where}.{key}", item)]
-    return []
+def _payload_fields(
+    row: Operation, body: dict[str, Any]
+) -> tuple[list[tuple[str, bytes]], set[int]]:
+    """Return the bare pickles of a message, and the rows that stand where it has payloads."""
+    raw: list[tuple[str, bytes]] = []
+    declared: set[int] = set()
+    for path, encoding in row.fields.items():
+        for where, value in select(body, path):
+            if encoding is Encoding.RAW and not _is_reported_type(row, path):
+                raw += pickled(value, where)
+            elif encoding is not Encoding.NESTED:
+                declared.update(references(value))
+    return raw, declared
 
 
-def _raw_fields(row: Operation, body: dict[str, Any]) -> list[tuple[str, bytes]]:
-    """Pickled bytes in plain fields that Dask's handler would unpickle."""
-    found: list[tuple[str, bytes]] = []
-    for field, encoding in row.fields.items():
-        if encoding is Encoding.RAW and field in body:
-            found += _raw_values(field, body[field])
-    return found
+def _is_reported_type(row: Operation, path: str) -> bool:
+    # A name on safeser://; bytes there lose the name, not the whole element.
+    return path == "type" and row.name in ("task-finished", "key-in-memory")
 
 
-def _nested(row: Operation, body: dict[str, Any]) -> list[tuple[Operation, dict[str, Any]]]:
-    """The operation that a relay carries; an unknown one is refused, as is a relay in a relay."""
-    found = []
-    for field, encoding in row.fields.items():
+def _nested(row: Operation, body: dict[str, Any]) -> Iterator[tuple[Operation, dict[str, Any]]]:
+    """Yield the operation that a relay carries, as each server it may reach knows it."""
+    for path, encoding in row.fields.items():
         if encoding is not Encoding.NESTED:
             continue
-        inner = body.get(field)
-        if not isinstance(inner, dict) or not isinstance(inner.get("op"), str):
+        inner = body.get(path)
+        name = inner.get("op") if isinstance(inner, dict) else None
+        if not isinstance(inner, dict) or not isinstance(name, str):
             raise PayloadError(
-                "a relayed request must name its operation", rule="operation.missing", where=field
+                "a relayed request must name its operation", rule="operation.missing", where=path
             )
-        servers = [Server.WORKER, Server.NANNY]
-        rows = [lookup(server, Channel.RPC, inner["op"]) for server in servers]
+        rows = [lookup(server, Channel.RPC, name) for server in (Server.WORKER, Server.NANNY)]
         known = [nested for nested in rows if nested is not None]
         if not known:
-            raise _unknown(inner["op"])
-        found += [(nested, inner) for nested in known]
-    return found
-
-
-def _declared(
-    row: Operation, inner: Sequence[tuple[Operation, dict[str, Any]]]
-) -> tuple[str, ...]:
-    """Return the fields of a request or element in which a pickle has any business."""
-    fields = [field for field, encoding in row.fields.items() if encoding is not Encoding.RAW]
-    for nested, _ in inner:
-        fields += [f"msg.{f}" for f, e in nested.fields.items() if e is not Encoding.RAW]
-    return tuple(fields)
-
-
-def _within(where: str, fields: Sequence[str]) -> bool:
-    return any(where == f or where.startswith((f"{f}.", f"{f}[")) for f in fields)
+            raise _unknown(name)
+        for nested in known:
+            yield nested, inner

@@ -1,7 +1,7 @@
 """A local cluster of processes on ``safeser://`` with identities made for it.
 
-The one rule: nothing is shared by reference. The scheduler and the nannies live in this process, the
-workers in processes of their own, and every link between them is authenticated, decided and
+The one rule: nothing is shared by reference. The scheduler and the nannies live in this process,
+the workers in processes of their own, and every link between them is authenticated, decided and
 recorded as on a cluster of many hosts.
 """
 
@@ -54,9 +54,7 @@ def make_identities(directory: Path, principals: Iterable[str]) -> dict[str, Pat
         identity = Identity.generate(principal)
         paths[principal] = directory / f"{principal}.key"
         identity.save(paths[principal])
-        roster = roster.with_entry(
-            RosterEntry(identity.public, principal, KeyState.ACTIVE, today)
-        )
+        roster = roster.with_entry(RosterEntry(identity.public, principal, KeyState.ACTIVE, today))
     roster.save(directory / "roster")
     AuditKey.new().save(directory / "audit.key")
     return paths
@@ -93,7 +91,9 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
             if name in kwargs:
                 raise ConfigError(f"{name} is chosen by safeser.dask.local.LocalCluster")
         temporary = directory is None
-        base = Path(tempfile.mkdtemp(prefix="safeser-") if temporary else os.fspath(directory or ""))
+        base = Path(
+            tempfile.mkdtemp(prefix="safeser-") if temporary else os.fspath(directory or "")
+        )
         self.directory = base
         keys, logs = base / "keys", base / "audit"
         try:

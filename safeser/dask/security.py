@@ -99,7 +99,10 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         return {**arguments, "safeser": self._arguments(role)}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (self._shared, self._roles, self._expected_scheduler, self._deserializers))
+        return (
+            _rebuild,
+            (self._shared, self._roles, self._expected_scheduler, self._deserializers),
+        )
 
     def __repr__(self) -> str:
         shared = ", ".join(f"{key}={value!r}" for key, value in self._shared.items())

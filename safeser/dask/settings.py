@@ -1,4 +1,4 @@
-"""Which principal a process is, under which policy, with which log: paths from Dask's configuration.
+"""Which principal a process is, under which policy, with which log: paths from Dask's settings.
 
 The one rule: configuration carries paths and names, never key bytes, because deployment tools put
 it on command lines and into logs. A path that does not work out stops the process before a socket
@@ -142,7 +142,9 @@ def _open(role: str, settings: Settings) -> Channel:
     roster = None
     if settings.roster is not None or roster_path.exists():
         roster = Roster.load(roster_path)
-    audit_key = Path(settings.audit_key).expanduser() if settings.audit_key else beside / "audit.key"
+    audit_key = (
+        Path(settings.audit_key).expanduser() if settings.audit_key else beside / "audit.key"
+    )
     audit = AuditLog.open(
         Path(settings.audit).expanduser(),
         key=audit_key,

@@ -28,7 +28,7 @@ def remote_type(name: str) -> type:
 
 
 class NamedType:
-    """Pickles, in this process and for this process, as the class that :func:`remote_type` makes."""
+    """Pickles, in this process and for it alone, as what :func:`remote_type` makes."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,7 +1,7 @@
 """Fields that Dask pickles or unpickles by itself, carried as data instead.
 
-The one rule: outgoing, a pickle that this very process made becomes plain data; incoming, Dask's own
-unpicklers get objects, text, or bytes that safeser emitted here and now, never a peer's bytes.
+The one rule: outgoing, a pickle that this very process made becomes plain data; incoming, Dask's
+own unpicklers get objects, text, or bytes that safeser emitted here and now, never a peer's.
 
 Where Dask does it (distributed 2026.8.0): ``type`` of a finished task, exceptions and tracebacks
 of errors, ``warn`` events, results of ``Client.run`` that failed.
@@ -211,9 +211,7 @@ def incoming_element(server: Server, name: str, element: dict[str, Any]) -> dict
         elif name == "event" and element.get("topic") == _WARN:
             element["event"] = _warning_event(element.get("event"))
     elif name == "task-finished" and not isinstance(element.get("type"), str | None):
-        raise PayloadError(
-            "the type of a result must be a name", rule="raw.type", where="type"
-        )
+        raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
     return element
 
 

@@ -1,0 +1,88 @@
+"""Finding fields of a parsed message by the paths that the table of operations uses.
+
+The one rule: it only looks. A path that does not fit a message finds nothing in it.
+
+Paths: ``msg.message`` is a key inside a field, ``[]`` each element of a sequence, ``*`` each value
+of a mapping, and the empty path the whole message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from safeser.dask.codec import Reference
+
+__all__ = ["pickled", "references", "replace", "select"]
+
+
+@lru_cache(maxsize=1024)  # paths come from the table, of which there are fewer
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(step for step in path.replace("[]", ".[].").split(".") if step)
+
+
+def select(message: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the values at *path* in *message*, each with its place for people."""
+    yield from _select(message, _steps(path), "")
+
+
+def _select(value: Any, steps: tuple[str, ...], where: str) -> Iterator[tuple[str, Any]]:
+    if not steps:
+        yield where, value
+        return
+    step, rest = steps[0], steps[1:]
+    if step == "[]":
+        if isinstance(value, tuple | list):
+            for position, item in enumerate(value):
+                yield from _select(item, rest, f"{where}[{position}]")
+    elif isinstance(value, dict):
+        if step == "*":
+            for key, item in value.items():
+                yield from _select(item, rest, _place(where, key))
+        elif step in value:
+            yield from _select(value[step], rest, _place(where, step))
+
+
+def _place(where: str, key: Any) -> str:
+    shown = "".join(c for c in str(key)[:64] if c.isprintable())
+    return f"{where}.{shown}" if where else shown
+
+
+def pickled(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
+    """Yield each bytes value at or below *value*: what a handler would unpickle there."""
+    if isinstance(value, bytes):
+        if value:
+            yield where, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from pickled(item, _place(where, key))
+    elif isinstance(value, tuple | list | set):
+        for position, item in enumerate(value):
+            yield from pickled(item, f"{where}[{position}]")
+
+
+def references(value: Any) -> Iterator[int]:
+    """Yield the index of each payload reference at or below *value*."""
+    if isinstance(value, Reference):
+        yield value.index
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from references(key)
+            yield from references(item)
+    elif isinstance(value, tuple | list | set):
+        for item in value:
+            yield from references(item)
+
+
+def replace(message: Any, path: str, value: Any) -> Any:
+    """Return *message* with *value* at *path*, which names keys; unchanged if one is absent."""
+    return _replace(message, _steps(path), value)
+
+
+def _replace(message: Any, steps: tuple[str, ...], value: Any) -> Any:
+    if not steps:
+        return value
+    if not isinstance(message, dict) or steps[0] not in message:
+        return message
+    return {**message, steps[0]: _replace(message[steps[0]], steps[1:], value)}
