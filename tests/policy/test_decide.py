@@ -155,10 +155,8 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
     return written(rules)
 
 
-def questions(
-    names: tuple[str, ...] = NAMES,
-) -> Iterator[tuple[Context, Any, bool, str | None]]:
-    for sender, recipient, kind in itertools.product(names, names, Kind):
+def questions() -> Iterator[tuple[Context, Any, bool, str | None]]:
+    for sender, recipient, kind in itertools.product(NAMES, NAMES, Kind):
         for operation in OPERATIONS_ASKED:
             context = Context(sender, recipient, kind, operation)
             for family in FAMILIES:
@@ -167,10 +165,13 @@ def questions(
                 yield context, family, False, "any"
 
 
+QUESTIONS = tuple(questions())
+
+
 def permitted(policy: Policy) -> set[tuple[Any, ...]]:
     return {
         question
-        for question in questions()
+        for question in QUESTIONS
         if policy.decide(
             question[0], question[1], sealing=question[2], author=question[3]
         ).permitted
@@ -184,7 +185,7 @@ def permitted(policy: Policy) -> set[tuple[Any, ...]]:
 @settings(max_examples=30, deadline=None)
 def test_decide_is_the_reference(spelled: dict[str, Any]) -> None:
     policy = loaded(spelled)
-    for context, family, sealing, author in questions():
+    for context, family, sealing, author in QUESTIONS:
         decision = policy.decide(context, family, sealing=sealing, author=author)
         expected = reference(spelled, context, family, sealing, author)
         assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
@@ -194,7 +195,7 @@ def test_decide_is_the_reference(spelled: dict[str, Any]) -> None:
 @settings(max_examples=15, deadline=None)
 def test_floors_grants_and_denials(spelled: dict[str, Any]) -> None:
     policy = loaded(spelled)
-    for context, family, sealing, author in questions():
+    for context, family, sealing, author in QUESTIONS:
         decision = policy.decide(context, family, sealing=sealing, author=author)
         if not decision.permitted:
             assert decision.reason
@@ -243,7 +244,7 @@ def test_an_appended_context_changes_only_what_nothing_matched(
     except ConfigError:
         assume(False)
     before = loaded(spelled)
-    for context, family, sealing, author in questions():
+    for context, family, sealing, author in QUESTIONS:
         one = before.decide(context, family, sealing=sealing, author=author)
         other = after.decide(context, family, sealing=sealing, author=author)
         assert one == other or (one.rule == "context.none" and other.context == "last")
@@ -260,7 +261,7 @@ def test_removing_a_context_changes_only_what_it_matched(
     gone = data.draw(st.sampled_from(spelled["contexts"]))
     rest = {**spelled, "contexts": [rule for rule in spelled["contexts"] if rule is not gone]}
     before, after = loaded(spelled), loaded(rest)
-    for context, family, sealing, author in questions():
+    for context, family, sealing, author in QUESTIONS:
         one = before.decide(context, family, sealing=sealing, author=author)
         other = after.decide(context, family, sealing=sealing, author=author)
         same = (one.permitted, one.rule, one.context) == (
@@ -427,7 +428,7 @@ def test_decisions_are_remembered_and_the_memory_is_bounded(
     policy = code_policy()
     first = policy.decide(Context("a", "b"), "dask")
     assert policy.decide(Context("a", "b"), "dask") is first
-    for question in itertools.islice(questions(), 0, 6000, 7):
+    for question in QUESTIONS[::7]:
         policy.decide(question[0], question[1])
     for sender, recipient, kind in itertools.product((*NAMES, "unknown"), NAMES, Kind):
         with_grant(policy, Context(sender, recipient, kind))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -151,29 +150,30 @@ def test_size_is_bounded_before_anything_is_read() -> None:
     assert refused(b"\xff" * (MAX_BYTES + 1)).rule == "config.size"
 
 
+_DEEP, _MANY, _LONG = "nest this deep", "50000 values at most", "longer than 256"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "bound"),
     [
-        "a: " + "[" * 500_000,
-        "a: " + "{b: " * 200_000,
-        "- " * 400_000,
-        "a: [" + "1," * 500_000 + "]",
-        "a:\n" + "- x\n" * 200_000,
-        "\n".join(" " * i + "a:" for i in range(1_000)),
-        "a: " + "x" * 1_000_000,
-        "a: " + "x\n " * 300_000,
-        "".join(f"k{i}: &a{i} x\n" for i in range(50_000)),
-        "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n",
-        "#" * 1_000_000,
-        "a: |\n" + " x\n" * 300_000,
+        # Unbounded nesting took the scanner 37 seconds.
+        ("a: " + "[" * 500_000, _DEEP),
+        ("a: " + "{b: " * 200_000, _DEEP),
+        ("- " * 400_000, _DEEP),
+        ("\n".join(" " * i + "a:" for i in range(1_000)), _DEEP),
+        ("a: [" + "1," * 500_000 + "]", _MANY),
+        ("a:\n" + "- x\n" * 200_000, _MANY),
+        ("a: " + "x" * 1_000_000, _LONG),
+        ("a: " + "x\n " * 300_000, _LONG),
+        ("a: |\n" + " x\n" * 300_000, _LONG),
+        ("".join(f"k{i}: &a{i} x\n" for i in range(50_000)), "anchors"),
+        ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n", "anchors"),
+        ("#" * 1_000_000, "a policy is a mapping"),
     ],
     ids=lambda text: text[:12].strip() or "x",
 )
-def test_bombs_are_cheap(text: str) -> None:
-    before = time.process_time()
-    refused(text)
-    # Generous: the slowest takes under two seconds; unbounded nesting took 37.
-    assert time.process_time() - before < 20
+def test_bombs_meet_a_bound(text: str, bound: str) -> None:
+    assert bound in refused(text).message
 
 
 def test_nesting_is_bounded() -> None:
