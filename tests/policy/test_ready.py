@@ -191,3 +191,12 @@ def test_bob_may_look_and_fetch() -> None:
     for operation in ("identity", "register-client", "gather"):
         assert ask(policy, "bob -> scheduler", "admin", operation, "msgpack").permitted
     assert ask(policy, "bob -> scheduler", "data", "scatter", "dask").permitted
+
+
+def test_the_example_in_the_documentation_loads() -> None:
+    text = (REPOSITORY.parent / "docs" / "policy.md").read_text("utf-8")
+    example = text.partition("```yaml\n")[2].partition("```")[0]
+    assert Policy.parse(example).name == "production"
+    rules = {"permit", "context.none", "context.family", "operation.not-granted"}
+    rules |= {"submission.none", "floor.admin", "floor.unknown", "author.relayed"}
+    assert all(f"`{rule}`" in text for rule in rules)
