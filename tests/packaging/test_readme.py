@@ -1,0 +1,62 @@
+"""The documents: their examples run, their links lead somewhere, their commands exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import safeser
+
+PROJECT = Path(__file__).parents[2]
+PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
+
+
+def test_python_examples_of_the_readme_run(tmp_path):
+    blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / "README.md").read_text(), re.M | re.S)
+    assert len(blocks) == 2
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", "".join(blocks)],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if not target.startswith("https://"):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_in_the_index():
+    index = (PROJECT / "docs" / "README.md").read_text()
+    pages = PROJECT.glob("docs/**/*.md")
+    missing = [path.name for path in pages if path.name not in index and path.name != "README.md"]
+    assert missing == []
+
+
+def test_commands_that_the_documents_name_exist():
+    named = set()
+    for page in PAGES:
+        named |= set(re.findall(r"safeser ((?:keys|policy|audit) [a-z]+)(?![\w-])", page.read_text()))
+    assert {"keys init", "policy show", "audit verify"} <= named
+    code = "from safeser.cli import main; main()"
+    for command in sorted(named):
+        subprocess.run(
+            [sys.executable, "-c", code, *command.split(), "--help"],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "COLUMNS": "80"},
+            timeout=60,
+        )
+
+
+def test_the_changelog_knows_this_version():
+    assert f"## [{safeser.__version__}]" in (PROJECT / "CHANGELOG.md").read_text()
