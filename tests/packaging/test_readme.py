@@ -45,7 +45,9 @@ def test_every_page_is_in_the_index():
 def test_commands_that_the_documents_name_exist():
     named = set()
     for page in PAGES:
-        named |= set(re.findall(r"safeser ((?:keys|policy|audit) [a-z]+)(?![\w-])", page.read_text()))
+        named |= set(
+            re.findall(r"safeser ((?:keys|policy|audit) [a-z]+)(?![\w-])", page.read_text())
+        )
     assert {"keys init", "policy show", "audit verify"} <= named
     code = "from safeser.cli import main; main()"
     for command in sorted(named):
