@@ -246,8 +246,9 @@ class Link:
     ) -> tuple[dict[str, Any], list[Any]]:
         """Turn *obj* into a header and frames by the first granted family that can."""
         # The order is the policy's, but the families that carry no code come first: what they can
-        # carry needs no pickle, whatever the policy would also allow.
-        ordered: list[str] = [*_FLOOR, *(f for f in ("dask",) if f in grant.families)]
+        # carry needs no pickle, whatever the policy would also allow. Of those, dask leaves large
+        # buffers uncopied and packs plain values as msgpack does.
+        ordered = [*(f for f in grant.families if f == "dask"), *_FLOOR]
         ordered += [f for f in grant.families if f not in ordered]
         return serialization.serialize(
             obj, ordered, limits=self.policy.limits, iterate_collection=iterate_collection

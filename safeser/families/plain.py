@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NoReturn
 
-import msgpack  # type: ignore[import-untyped]  # it ships no types
+import msgpack
 
 from safeser.errors import PayloadError
 from safeser.values import Limits
