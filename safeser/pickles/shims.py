@@ -81,7 +81,7 @@ class Site:
         kind = type(key)
         if kind is str or kind is bytes:
             return
-        self.charge(self._hash_cost(key) if kind in (tuple, frozenset) else self._is_atom(key))
+        self.check_hashable(key)
         seen = self._hashes.setdefault(id(container), Counter())
         try:
             value = hash(key)
@@ -90,6 +90,11 @@ class Site:
         seen[value] += 1
         if seen[value] > _COLLISIONS and key not in container:  # type: ignore[operator]  # a dict or set
             raise bad("collisions", "too many keys share one hash")
+
+    def check_hashable(self, key: Any) -> None:
+        """Refuse what is not a plain, hashable value, and charge what hashing it costs."""
+        nested = type(key) in (tuple, frozenset)
+        self.charge(self._hash_cost(key) if nested else self._is_atom(key))
 
     def _is_atom(self, key: Any) -> int:
         kind = type(key)
@@ -131,6 +136,7 @@ def plain(value: Any, *kinds: type) -> Any:
 
 
 _ROOMS = {
+    "pandas": "safeser.pickles.shims_pandas",
     "plain": "safeser.pickles.shims_plain",
     "exceptions": "safeser.pickles.shims_exceptions",
     "numpy": "safeser.pickles.shims_numpy",
@@ -141,5 +147,12 @@ _ROOMS = {
 def shim(name: str) -> Callable[..., Any]:
     """Return the reviewed function that an entry names, as ``room.function``."""
     room, _, function = name.partition(".")
-    registry: dict[str, Callable[..., Any]] = importlib.import_module(_ROOMS[room]).SHIMS
+    try:
+        registry: dict[str, Callable[..., Any]] = importlib.import_module(_ROOMS[room]).SHIMS
+    except ImportError:
+        raise PayloadError(
+            f"what this pickle holds needs {room}, which is not installed here",
+            rule="pickle.unresolved",
+            fix="Install safeser with the extra [arrow].",
+        ) from None
     return registry[function]
