@@ -21,8 +21,8 @@ class SafeserError(Exception):
     """Base of everything that safeser refuses or cannot do.
 
     :param message: one plain sentence that names what was refused.
-    :param rule: stable, dotted identifier of the rule that refused, e.g. ``"payload.object-dtype"``.
-    :param where: place inside the message, file or policy, e.g. ``"data.x"`` or ``"line 3, column 5"``.
+    :param rule: stable, dotted identifier of the rule that refused, e.g. ``"payload.array"``.
+    :param where: place inside the message, file or policy, e.g. ``"line 3, column 5"``.
     :param fix: what the reader can change, or the empty string.
     """
 
