@@ -26,11 +26,11 @@ def inspect(
     file: Annotated[Path, typer.Argument(help="A pickle; - reads standard input.")],
     profile: Annotated[
         list[str] | None,
-        typer.Option(help="Profile to judge by; may be repeated. [default: data]"),
+        typer.Option(metavar="NAME", help="Profile to judge by; may be repeated. [default: data]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show a pickle as a tree without importing or building anything; code 1 if it is refused."""
+    """Show what a pickle says, without loading it; code 1 if refused."""
     from safeser import pickles
 
     found = pickles.inspect(_read(file), profile=tuple(profile or ("data",)))

@@ -32,7 +32,10 @@ def init(
     directory: Annotated[Path, typer.Argument(help="A folder that is empty or not there yet.")],
     principal: Annotated[
         list[str] | None,
-        typer.Option(help="A user to make an identity for; may be repeated. [default: client]"),
+        typer.Option(
+            metavar="NAME",
+            help="A user to make an identity for; may be repeated. [default: client]",
+        ),
     ] = None,
 ) -> None:
     """Make identities, a roster and a log key for a small cluster."""
@@ -136,7 +139,7 @@ def _fitting_policy(users: list[str]) -> str | None:
 @app.command()
 def new(
     file: Annotated[Path, typer.Argument(help="Where the private key goes; must not exist.")],
-    principal: Annotated[str, typer.Option(help="Whose key it is.")],
+    principal: Annotated[str, typer.Option(metavar="NAME", help="Whose key it is.")],
 ) -> None:
     """Make one private key and show the line that lists it in a roster."""
     identity = Identity.generate(principal)

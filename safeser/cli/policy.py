@@ -128,12 +128,18 @@ def _names(names: frozenset[str]) -> str:
 def explain(
     policy: PolicyName,
     *,
-    sender: Annotated[str, typer.Option(help="Who hands over.")],
-    recipient: Annotated[str, typer.Option(help="Who opens.")],
-    family: Annotated[str, typer.Option(help="msgpack, error, dask, pickle or cloudpickle.")],
-    kind: Annotated[str, typer.Option(help="admin, data, task or control.")] = "data",
-    operation: Annotated[str | None, typer.Option(help="Dask's operation.")] = None,
-    author: Annotated[str | None, typer.Option(help="Who wrote it, if not the sender.")] = None,
+    sender: Annotated[str, typer.Option(metavar="NAME", help="Who hands over.")],
+    recipient: Annotated[str, typer.Option(metavar="NAME", help="Who opens.")],
+    family: Annotated[
+        str, typer.Option(metavar="FAMILY", help="msgpack, error, dask, pickle or cloudpickle.")
+    ],
+    kind: Annotated[
+        str, typer.Option(metavar="KIND", help="admin, data, task or control.")
+    ] = "data",
+    operation: Annotated[str | None, typer.Option(metavar="NAME", help="Dask's operation.")] = None,
+    author: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who wrote it, if not the sender.")
+    ] = None,
     sealing: Annotated[bool, typer.Option("--sealing", help="Ask for the sending side.")] = False,
 ) -> None:
     """Say which rule decides in one context, why, and what would change it; code 1 if denied."""
