@@ -69,7 +69,11 @@ async def first_element(address: str) -> Any:
 
 
 async def registered() -> dict[str, Any]:
-    options: dict[str, Any] = {"dashboard": False, "host": "127.0.0.1"}
+    options: dict[str, Any] = {
+        "dashboard": False,
+        "dashboard_address": "127.0.0.1:0",  # else health and metrics take port 8787 everywhere
+        "host": "127.0.0.1",
+    }
     async with (
         Scheduler(protocol="tcp", port=0, **options) as scheduler,
         Worker(scheduler.address, nthreads=1, **options) as worker,
