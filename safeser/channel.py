@@ -7,6 +7,7 @@ is decided before any of them is loaded (DESIGN, invariants 2, 5 and 9).
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from safeser import families as serialization
 from safeser.audit import AuditLog
 from safeser.envelope import PRELUDE_SIZE, Handshake, Sealed, Session, Verified
 from safeser.errors import (
+    AuditError,
     AuthenticationError,
     ConfigError,
     EnvelopeError,
@@ -48,6 +50,8 @@ class AuditSink(Protocol):
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
     ) -> None: ...
 
+
+logger = logging.getLogger("safeser.channel")
 
 _MADE_BY_ADMIT = object()
 
@@ -202,6 +206,7 @@ class Link:
         except SafeserError as error:
             error.where = error.where or payload.where
             self.audit.record(_event("load", admitted.context, payload, error.rule, False))
+            error.recorded = True
             raise
 
     def refuse(
@@ -217,13 +222,19 @@ class Link:
         """Record a refusal and raise it as :class:`PolicyDenied`."""
         where = payload.where if payload is not None else where
         self.audit.record(_event("refuse", context, payload, rule, False, where=where))
-        raise PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
+        error = PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
+        error.recorded = True
+        raise error
 
     def note_refusal(self, context: Context, error: SafeserError, *, where: str = "") -> None:
         """Record a refusal that something else raised, such as a malformed message."""
-        self.audit.record(
-            _event("refuse", context, None, error.rule, False, where=where or error.where)
-        )
+        event = _event("refuse", context, None, error.rule, False, where=where or error.where)
+        try:
+            self.audit.record(event)
+        except AuditError as failure:
+            # The message is refused already; that its refusal cannot be recorded changes nothing
+            # about it, and must not end the event loop of whoever reads.
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
     # --- sending -------------------------------------------------------------------------------
 

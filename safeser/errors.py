@@ -28,6 +28,9 @@ class SafeserError(Exception):
 
     default_rule = "safeser"
 
+    #: Whether the audit log has this refusal already; the door sets it.
+    recorded = False
+
     def __init__(self, message: str, *, rule: str = "", where: str = "", fix: str = "") -> None:
         super().__init__(message)
         self.message = message

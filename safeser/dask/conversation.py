@@ -9,23 +9,20 @@ replaces a stream element; it never ends a stream that others share.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distributed.comm.utils import OFFLOAD_THRESHOLD
-from distributed.protocol.serialize import Pickled, Serialize, Serialized, ToPickle
 from distributed.sizeof import safe_sizeof
 
-from safeser import families
-from safeser.channel import Admitted, Link
-from safeser.dask import substitutes, translate
-from safeser.dask.codec import Encoder, Parsed, PayloadRow, Reference, parse, paths, substitute
-from safeser.dask.fields import pickled, references, replace, select
-from safeser.dask.translate import Failure, Relayed
+from safeser.channel import Link
+from safeser.dask import outgoing, substitutes, translate
+from safeser.dask.codec import Parsed, PayloadRow, parse
+from safeser.dask.incoming import Judged, build, judge_operation, judge_reply, unknown_operation
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
-from safeser.values import Context, Grant, Kind, Payload
+from safeser.values import Context, Kind
 
 __all__ = ["SKIP", "Conversation"]
 
@@ -48,7 +45,7 @@ _REGISTERED_AS = {"client-stream": "client", "worker-stream": "address"}
 #: After these requests the asker says one word more, which is no request.
 _ACKNOWLEDGED = frozenset({"get_data", "register_nanny"})
 
-_FLOOR = ("msgpack", "dask")
+_SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
 
 class Conversation:
@@ -73,11 +70,11 @@ class Conversation:
         self._willing = deserializers
         self._greeted = False
         self._greeting_sent = False
-        self._asked = ""
-        self._asked_reply: Mapping[str, Encoding] = {}
-        self._current: Operation | None = None
         self._remote: Server | None = None
+        self._current: Operation | None = None  # the last request that was admitted here
+        self._asked: dict[str, Any] = {}  # the last request that this side wrote
         self._stream = ""  # state of the connection, as the table names it
+        self._opening = False  # this side asked for a stream and has not heard of it yet
         self._registered: Any = None
         self._reads: Server | None = None  # table of incoming stream elements
         self._writes: Server | None = None  # table of outgoing stream elements
@@ -116,8 +113,7 @@ class Conversation:
         return self._reply(parsed, willing)
 
     def _malformed(self, error: PayloadError) -> Any:
-        self.link.note_refusal(self.inbound_context(), error)
-        logger.warning("Refused a message from %s: %s", self.link.peer, error)
+        self._note(error)
         if self._reads is not None:
             return SKIP
         if self.server is None:
@@ -136,11 +132,7 @@ class Conversation:
                 names = {server.value: server for server in Server}
                 self._remote = names.get(remote) if isinstance(remote, str) else None
                 self._greeted = True
-                return {
-                    "compression": None,
-                    "python": python,
-                    "pickle-protocol": protocol,
-                }
+                return {"compression": None, "python": python, "pickle-protocol": protocol}
         raise PayloadError("Dask's handshake is malformed", rule="payload.handshake")
 
     def _request(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
@@ -152,18 +144,19 @@ class Conversation:
             return body
         reply = True
         try:
-            if not isinstance(body, dict) or not isinstance(body.get("op"), str):
-                raise PayloadError("a request must name its operation", rule="operation.missing")
+            name = _operation_of(body)
             reply = body.get("reply", True) is not False
-            name = body["op"]
             assert self.server is not None
             row = lookup(self.server, Channel.RPC, name)
             if row is None:
-                raise _unknown(name)
-            message = self._admit_element(row, body, parsed.rows, willing)
+                raise unknown_operation(name)
+            # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
+            reply = reply or row.becomes is not None
+            judged = judge_operation(self.link, row, body, parsed.rows, willing)
+            message = build(judged, opens=self._opens)
         except SafeserError as error:
             self._note(error)
-            if reply or _opens_stream(body):
+            if reply:
                 self._answer(error)
             return SKIP
         self._current = row
@@ -180,56 +173,75 @@ class Conversation:
         self._registered = body.get(_REGISTERED_AS[row.becomes])
 
     def _is_late_reply(self, parsed: Parsed) -> bool:
-        """Tell a reply from a stream element on a stream that is just beginning."""
-        body = parsed.body
-        return self.server is None and isinstance(body, dict) and "op" not in body
+        """Tell the reply to a registration from the first element of the stream it opens."""
+        late = self._opening and isinstance(parsed.body, dict) and "op" not in parsed.body
+        self._opening = False
+        return late
 
     def _reply(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
         """What a peer answers to what this side asked."""
-        raw = [
-            found
-            for path, encoding in self._asked_reply.items()
-            if encoding is Encoding.RAW
-            for where, value in select(parsed.body, path)
-            for found in pickled(value, where)
-        ]
-        kind = Kind.DATA if parsed.rows else Kind.ADMIN
-        if raw:
-            kind = Kind.CONTROL
-        context = self.link.inbound(kind)
-        reply = self._admit(context, parsed.body, parsed.rows, raw, willing)
-        return translate.incoming_reply(self._asked, reply)
+        fields = self._reply_fields()
+        try:
+            judged = judge_reply(self.link, fields, parsed.body, parsed.rows, willing)
+            reply = build(judged, opens=self._opens)
+        except SafeserError as error:
+            self._note(error)
+            raise
+        reply = translate.incoming_reply(fields, reply)
+        if self._stream and isinstance(reply, dict) and reply.get("status") == "uncaught-error":
+            # Dask looks for a refusal here in no way that its user would understand.
+            refusal = reply.get("exception")
+            raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
+        return reply
+
+    def _reply_fields(self) -> Mapping[str, Encoding]:
+        """Return where the answer to the last request may hold payloads.
+
+        A name that several servers know has the fields of all: the peer's own word on which of
+        them it is must not take away from what is looked at.
+        """
+        fields: dict[str, Encoding] = {}
+        for row in _rows(self._asked.get("op")):
+            fields |= row.reply
+            if Encoding.NESTED in row.reply.values():
+                inner = self._asked.get("msg")
+                prefix = next(p for p, e in row.reply.items() if e is Encoding.NESTED)
+                for nested in _rows(inner.get("op") if isinstance(inner, dict) else None):
+                    fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
+        return fields
 
     def _elements(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
-        """A batch of stream elements; each is decided by itself."""
+        """A batch of stream elements: each is decided by itself, all before any is built."""
         body = parsed.body
         elements = body if isinstance(body, tuple) else (body,)
         kept: list[Any] = []
-        for element in elements:
-            if element == "OK":
+        for element, judged in [self._judge(e, parsed.rows, willing) for e in elements]:
+            if judged is None:
+                kept.append(element)
                 continue
             try:
-                kept.append(self._element(element, parsed.rows, willing))
+                message = build(judged, opens=self._opens)
+                assert self._reads is not None
+                kept.append(translate.incoming_element(self._reads, element["op"], message))
             except SafeserError as error:
-                self._note(error)
-                instead = self._instead(element, error)
-                if instead is not None:
-                    kept.append(instead)
-        return tuple(kept) if kept else SKIP
+                kept.append(self._instead(element, error))
+        left = tuple(element for element in kept if element is not None)
+        return left or SKIP
 
-    def _element(
+    def _judge(
         self, element: Any, rows: Sequence[PayloadRow], willing: Sequence[str] | None
-    ) -> Any:
-        assert self._reads is not None
-        if not isinstance(element, dict) or not isinstance(element.get("op"), str):
-            raise PayloadError("a stream element must name its operation", rule="operation.missing")
-        name = element["op"]
-        row = lookup(self._reads, Channel.STREAM, name)
-        if row is None or self._stream not in row.streams:
-            raise _unknown(name)
-        self._check_identity(element)
-        message = self._admit_element(row, element, rows, willing)
-        return translate.incoming_element(self._reads, name, message)
+    ) -> tuple[Any, Judged | None]:
+        """Decide one element; a refused one comes back as what stands in its place, or None."""
+        try:
+            name = _operation_of(element)
+            assert self._reads is not None
+            row = lookup(self._reads, Channel.STREAM, name)
+            if row is None or self._stream not in row.streams:
+                raise unknown_operation(name)
+            self._check_identity(element)
+            return element, judge_operation(self.link, row, element, rows, willing)
+        except SafeserError as error:
+            return self._instead(element, error), None
 
     def _check_identity(self, element: dict[str, Any]) -> None:
         """Refuse an element that speaks as another client or worker than registered here."""
@@ -241,124 +253,9 @@ class Conversation:
                 where=name,
             )
 
-    def _admit_element(
-        self,
-        row: Operation,
-        body: dict[str, Any],
-        rows: Sequence[PayloadRow],
-        willing: Sequence[str] | None,
-    ) -> Any:
-        """Decide one request or element with all that is in it, then build it."""
-        raw, declared = _payload_fields(row, body)
-        kinds = [row.kind]
-        for nested, inner in _nested(row, body):
-            # A relay must not carry what its sender may not ask for directly.
-            self.link.permit_inner(self.link.inbound(nested.kind, nested.name))
-            inner_raw, inner_declared = _payload_fields(nested, inner)
-            raw += inner_raw
-            declared |= inner_declared
-            kinds.append(nested.kind)
-        kinds += [Kind.CONTROL] if raw else []
-        kinds += [Kind.DATA] if any(True for _ in references(body)) else []
-        context = self.link.inbound(Kind.strongest(kinds), row.name)
-        message = self._admit(context, body, rows, raw, willing, declared=declared)
-        return self._open_wrapped(row, context, message)
-
-    def _open_wrapped(self, row: Operation, context: Context, message: Any) -> Any:
-        """Open here what a handler would unpickle once more: shards of a shuffle."""
-        for path, encoding in row.fields.items():
-            if encoding is Encoding.WRAPPED:
-                for where, value in select(message, path):
-                    if isinstance(value, bytes):
-                        payload = self.link.payload(
-                            context, where, translate.PICKLE_HEADER, [value]
-                        )
-                        admitted = self.link.admit(context, [payload])
-                        opened = self.link.load_one(admitted, payload)
-                        message = replace(message, path, opened)
-        return message
-
-    def _admit(
-        self,
-        context: Context,
-        body: Any,
-        rows: Sequence[PayloadRow],
-        raw: Sequence[tuple[str, bytes]],
-        willing: Sequence[str] | None,
-        *,
-        declared: set[int] | None = None,
-    ) -> Any:
-        """Decide *body* with every payload in it, then build it.
-
-        :param raw: pickles in plain fields, which Dask's handlers open by themselves.
-        :param declared: rows that stand where the operation has pickled payloads; None for replies,
-            which may hold them anywhere that policy allows.
-        """
-        places = paths(body)
-        payloads = [
-            self.link.payload(
-                context,
-                where,
-                rows[reference.index].header,
-                rows[reference.index].frames,
-                author=rows[reference.index].author,
-            )
-            for where, reference in places
-        ]
-        for payload, (_, reference) in zip(payloads, places, strict=True):
-            self.link.narrow(context, payload, willing)
-            stray = declared is not None and reference.index not in declared
-            if stray and payload.family in ("pickle", "cloudpickle"):
-                # Dask's own decoder would open a pickle in any field of any message.
-                self.link.refuse(
-                    context,
-                    "operation.field",
-                    "this operation has no pickled payload in that field",
-                    payload=payload,
-                )
-        for where, value in raw:
-            payload = self.link.payload(context, where, translate.PICKLE_HEADER, [value])
-            if payload.family != "cloudpickle":
-                # Dask's handler gives these bytes to an unpickler without restrictions.
-                payload = Payload(where, "cloudpickle", payload.header, payload.frames)
-            payloads.append(payload)
-        admitted = self.link.admit(context, payloads)
-        objects = {
-            reference.index: self._build(admitted, payload, reference, rows[reference.index])
-            for payload, (_, reference) in zip(payloads, places, strict=False)
-        }
-        return substitute(body, objects) if objects else body
-
-    def _build(
-        self, admitted: Admitted, payload: Payload, reference: Reference, row: PayloadRow
-    ) -> Any:
-        if not (self._opens or reference.eager):
-            return self._pass_on(admitted, payload, row)
-        value = self.link.load_one(admitted, payload)
-        if row.failed:
-            raise PayloadError(
-                f"{payload.author} could not send this value: {value}",
-                rule="peer.unsent",
-                where=payload.where,
-            )
-        return value
-
-    def _pass_on(self, admitted: Admitted, payload: Payload, row: PayloadRow) -> Serialized:
-        if admitted.context.operation == "update-graph" and payload.where == "expr_ser":
-            # The one payload that Dask's scheduler opens by itself: a graph whose sender may
-            # submit code, handed on byte for byte.
-            if "cloudpickle" not in admitted.grant.families or row.failed:
-                raise PolicyDenied(
-                    "a graph can be opened only where code may be submitted", rule="submission.none"
-                )
-            return Serialized(translate.to_dask_pickle(payload.header), list(payload.frames))
-        return Relayed(
-            payload.header, list(payload.frames), author=payload.author, failed=row.failed
-        )
-
     def _note(self, error: SafeserError) -> None:
         logger.warning("Refused from %s: %s", self.link.peer, error)
-        if not isinstance(error, PolicyDenied):  # those were recorded by the door
+        if not error.recorded:
             self.link.note_refusal(self.inbound_context(), error)
 
     def _answer(self, error: SafeserError) -> None:
@@ -370,10 +267,11 @@ class Conversation:
             "exception_text": str(error),
             "traceback_text": "",
         }
-        self._answers.append(self._encode([reply], self._plain_leaf, listed=False))
+        self._answers.append(outgoing.encode_plain([reply]))
 
     def _instead(self, element: Any, error: SafeserError) -> dict[str, Any] | None:
         """Return what Dask handles in place of a refused element, or None to leave it out."""
+        self._note(error)
         if not isinstance(element, dict):
             return None
         if element.get("op") == "update-graph" and self._writes is Server.CLIENT:
@@ -383,20 +281,15 @@ class Conversation:
 
     def _tell_client(self, keys: Any, error: SafeserError) -> None:
         """Fail the futures of a refused graph, so that nobody waits for them."""
-        if not isinstance(keys, tuple | set | list):
+        if not isinstance(keys, tuple | set):
             return
         elements = [
             {"op": "task-erred", "key": key, "exception": error, "traceback": None}
             for key in keys
-            if isinstance(key, str | tuple | bytes | int)
+            if substitutes.is_plain(key)
         ]
         if elements:
-            self._answers.append(self._encode(elements, self._plain_leaf, listed=True))
-
-    def _plain_leaf(self, leaf: Any) -> tuple[PayloadRow, bool]:
-        if isinstance(leaf, Failure):
-            return self._failure_row(leaf), False
-        raise PayloadError("this cannot be part of an answer", rule="payload.unsendable")
+            self._answers.append(outgoing.encode_plain(elements, listed=True))
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -408,185 +301,53 @@ class Conversation:
         """
         if not self._greeting_sent:
             self._greeting_sent = True
-            return self._encode([message], self._plain_leaf, listed=False)
-        if self._writes is not None and _is_stream(message):
-            elements = message if isinstance(message, list | tuple) else [message]
-            return self._send_elements(elements, listed=isinstance(message, list | tuple))
+            return outgoing.encode_plain([message])
+        listed = isinstance(message, list | tuple)
+        if self._writes is not None and (listed or _names_operation(message)):
+            elements = message if listed else [message]
+            return outgoing.encode_elements(self.link, self._writes, elements, listed=listed)
         if self.server is None:
             return self._send_request(message, serializers)
-        leaf = _Leaf(self.link, Kind.DATA, None, serializers, fails=True, row=self._failure_row)
-        return self._encode([message], leaf, listed=False)
+        return outgoing.encode_message(
+            self.link, message, None, serializers=serializers, fails=True
+        )
 
     def _send_request(self, message: Any, serializers: Sequence[str] | None) -> list[Any]:
-        name = message.get("op") if isinstance(message, dict) else None
-        if not isinstance(name, str):  # the last word of an exchange, such as "OK"
-            return self._encode([message], self._plain_leaf, listed=False)
-        row = self._row_for(name)
+        if not _names_operation(message):  # the last word of an exchange, such as "OK"
+            return outgoing.encode_plain([message])
+        row = self._row_for(message["op"])
         if row is None:
-            raise _unknown(name)
-        self._asked, self._asked_reply = name, row.reply
-        kind = row.kind if row.kind is not Kind.ADMIN else Kind.DATA
-        self.link.permit_operation(self.link.outbound(row.kind, name))
-        leaf = _Leaf(self.link, kind, name, serializers, fails=False, row=self._failure_row)
-        frames = self._encode([message], leaf, listed=False)
+            raise unknown_operation(message["op"])
+        self.link.permit_operation(self.link.outbound(row.kind, row.name))
+        frames = outgoing.encode_message(
+            self.link, message, row, serializers=serializers, fails=False
+        )
+        self._asked = message
         self._begin_stream(row, message, reading=1)
+        self._opening = bool(self._stream)
         return frames
 
-    def _row_for(self, name: str) -> Operation | None:
+    def _row_for(self, name: Any) -> Operation | None:
         """Return the row of a request; the peer's word about its role only picks the table."""
-        servers = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
-        if self._remote in servers:
-            return lookup(self._remote, Channel.RPC, name)
-        rows = [lookup(server, Channel.RPC, name) for server in servers]
-        return next((row for row in rows if row is not None), None)
-
-    def _send_elements(self, elements: Sequence[Any], *, listed: bool) -> list[Any]:
-        assert self._writes is not None
-        encoder = Encoder()
-        for element in elements:
-            name = element.get("op") if isinstance(element, dict) else None
-            row = lookup(self._writes, Channel.STREAM, name) if isinstance(name, str) else None
-            if row is None:
-                logger.error("Not sent to %s: operation %r is not known", self.link.peer, name)
-                continue
-            kind = row.kind if row.kind is not Kind.ADMIN else Kind.DATA
-            leaf = _Leaf(self.link, kind, row.name, None, fails=True, row=self._failure_row)
-            encoder.add(translate.outgoing(element), leaf)
-        return encoder.frames(listed=listed)
-
-    def _encode(
-        self,
-        elements: Sequence[Any],
-        leaf: Callable[[Any], tuple[PayloadRow, bool]],
-        *,
-        listed: bool,
-    ) -> list[Any]:
-        encoder = Encoder()
-        for element in elements:
-            encoder.add(translate.outgoing(element), leaf)
-        return encoder.frames(listed=listed)
-
-    def _failure_row(self, failure: Failure, *, failed: bool = False) -> PayloadRow:
-        header, frames = translate.serialize_failure(failure)
-        return PayloadRow(header, tuple(frames), None, failed)
+        rows = _rows(name)
+        own = [row for row in rows if row.server is self._remote]
+        return next(iter(own or rows), None)
 
 
-class _Leaf:
-    """Turns one leaf of an outgoing message into a payload row, as policy allows."""
-
-    def __init__(
-        self,
-        link: Link,
-        kind: Kind,
-        operation: str | None,
-        serializers: Sequence[str] | None,
-        *,
-        fails: bool,
-        row: Callable[..., PayloadRow],
-    ) -> None:
-        self._link = link
-        self._context = link.outbound(kind, operation)
-        self._serializers = serializers
-        self._fails = fails
-        self._row = row
-        self._grant: Grant | None = None
-
-    def __call__(self, leaf: Any) -> tuple[PayloadRow, bool]:
-        if isinstance(leaf, Failure):
-            return self._row(leaf), False
-        eager = not isinstance(leaf, Serialize | Serialized)
-        try:
-            return self._permitted(leaf), eager
-        except SafeserError as error:
-            if not self._fails:
-                raise
-            logger.warning("Not sent to %s: %s", self._link.peer, error)
-            return self._row(translate.failure_of(error), failed=True), eager
-
-    def _permitted(self, leaf: Any) -> PayloadRow:
-        if isinstance(leaf, Relayed):
-            header, frames, author, failed = leaf.header, leaf.frames, leaf.author, leaf.failed
-        elif isinstance(leaf, Serialized):
-            header, frames = translate.from_dask_pickle(leaf.header, leaf.frames)
-            author, failed = None, False
-        elif isinstance(leaf, Pickled):
-            raise PayloadError("bytes that Dask pickled are not passed on", rule="payload.pickled")
-        else:
-            header, frames = self._serialize(leaf)
-            author, failed = None, False
-        family = families.claimed(header)
-        if family == "pickle" and self._may_code():
-            family = "cloudpickle"
-        payload = Payload("", family, header, tuple(frames), author or self._link.local)
-        self._link.permit_sending(self._context, payload)
-        return PayloadRow(header, tuple(frames), author, failed)
-
-    def _serialize(self, leaf: Any) -> tuple[dict[str, Any], list[Any]]:
-        if self._grant is None:
-            self._grant = self._link.allowed(self._context, self._serializers)
-        if isinstance(leaf, Serialize | ToPickle):
-            return self._link.serialize(leaf.data, self._grant)
-        # A stray leaf of an otherwise plain message, such as a NumPy integer in a key.
-        return self._link.serialize(leaf, self._grant.narrowed(_FLOOR))
-
-    def _may_code(self) -> bool:
-        if self._grant is None:
-            self._grant = self._link.allowed(self._context, self._serializers)
-        return "cloudpickle" in self._grant.families
+def _rows(name: Any) -> list[Operation]:
+    """Return the rows of the requests called *name*, on whatever server."""
+    if not isinstance(name, str):
+        return []
+    found = [lookup(server, Channel.RPC, name) for server in _SERVERS]
+    return [row for row in found if row is not None]
 
 
-def _opens_stream(body: Any) -> bool:
-    """Tell whether the sender of a refused request waits for a stream rather than a reply."""
-    return isinstance(body, dict) and body.get("op") in ("register-client", "register-worker")
+def _names_operation(message: Any) -> bool:
+    return isinstance(message, dict) and "op" in message
 
 
-def _is_stream(message: Any) -> bool:
-    return isinstance(message, list | tuple) or (isinstance(message, dict) and "op" in message)
-
-
-def _unknown(name: Any) -> PolicyDenied:
-    shown = "".join(c for c in str(name)[:64] if c.isprintable())
-    return PolicyDenied(
-        f"operation {shown!r} is not in the table of operations",
-        rule="operation.unknown",
-        fix="Use a version of distributed that this version of safeser supports.",
-    )
-
-
-def _payload_fields(
-    row: Operation, body: dict[str, Any]
-) -> tuple[list[tuple[str, bytes]], set[int]]:
-    """Return the bare pickles of a message, and the rows that stand where it has payloads."""
-    raw: list[tuple[str, bytes]] = []
-    declared: set[int] = set()
-    for path, encoding in row.fields.items():
-        for where, value in select(body, path):
-            if encoding is Encoding.RAW and not _is_reported_type(row, path):
-                raw += pickled(value, where)
-            elif encoding is not Encoding.NESTED:
-                declared.update(references(value))
-    return raw, declared
-
-
-def _is_reported_type(row: Operation, path: str) -> bool:
-    # A name on safeser://; bytes there lose the name, not the whole element.
-    return path == "type" and row.name in ("task-finished", "key-in-memory")
-
-
-def _nested(row: Operation, body: dict[str, Any]) -> Iterator[tuple[Operation, dict[str, Any]]]:
-    """Yield the operation that a relay carries, as each server it may reach knows it."""
-    for path, encoding in row.fields.items():
-        if encoding is not Encoding.NESTED:
-            continue
-        inner = body.get(path)
-        name = inner.get("op") if isinstance(inner, dict) else None
-        if not isinstance(inner, dict) or not isinstance(name, str):
-            raise PayloadError(
-                "a relayed request must name its operation", rule="operation.missing", where=path
-            )
-        rows = [lookup(server, Channel.RPC, name) for server in (Server.WORKER, Server.NANNY)]
-        known = [nested for nested in rows if nested is not None]
-        if not known:
-            raise _unknown(name)
-        for nested in known:
-            yield nested, inner
+def _operation_of(body: Any) -> str:
+    name = body.get("op") if isinstance(body, dict) else None
+    if not isinstance(name, str):
+        raise PayloadError("a message must name its operation", rule="operation.missing")
+    return name

@@ -8,13 +8,13 @@ of a mapping, and the empty path the whole message.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 from safeser.dask.codec import Reference
 
-__all__ = ["pickled", "references", "replace", "select"]
+__all__ = ["pickled", "references", "select", "transform"]
 
 
 @lru_cache(maxsize=1024)  # paths come from the table, of which there are fewer
@@ -75,14 +75,19 @@ def references(value: Any) -> Iterator[int]:
             yield from references(item)
 
 
-def replace(message: Any, path: str, value: Any) -> Any:
-    """Return *message* with *value* at *path*, which names keys; unchanged if one is absent."""
-    return _replace(message, _steps(path), value)
+def transform(message: Any, path: str, change: Callable[[Any], Any]) -> Any:
+    """Return *message* with ``change(value)`` for each value at *path*."""
+    return _transform(message, _steps(path), change)
 
 
-def _replace(message: Any, steps: tuple[str, ...], value: Any) -> Any:
+def _transform(value: Any, steps: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
     if not steps:
-        return value
-    if not isinstance(message, dict) or steps[0] not in message:
-        return message
-    return {**message, steps[0]: _replace(message[steps[0]], steps[1:], value)}
+        return change(value)
+    step, rest = steps[0], steps[1:]
+    if step == "[]" and isinstance(value, tuple | list):
+        return type(value)([_transform(item, rest, change) for item in value])
+    if step == "*" and isinstance(value, dict):
+        return {key: _transform(item, rest, change) for key, item in value.items()}
+    if isinstance(value, dict) and step in value:
+        return {**value, step: _transform(value[step], rest, change)}
+    return value

@@ -13,7 +13,7 @@ from dask._task_spec import Task
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Server
 
-__all__ = ["NamedType", "for_element", "refused_task", "remote_type"]
+__all__ = ["NamedType", "for_element", "is_plain", "refused_task", "remote_type"]
 
 #: The longest text of a refusal that a substitute carries.
 _TEXT = 2000
@@ -51,11 +51,11 @@ def for_element(
         return None
     if server is Server.WORKER and name == "compute-task":
         task = Task(key, refused_task, str(error)[:_TEXT], error.rule)
-        plain = {k: v for k, v in element.items() if k != "run_spec" and _is_plain(v)}
+        plain = {k: v for k, v in element.items() if k != "run_spec" and is_plain(v)}
         return {**plain, "run_spec": task}
     if server is Server.SCHEDULER and name == "task-finished":
         # The result is there; only the name of its type was refused.
-        return {k: v for k, v in element.items() if _is_plain(v)} | {"type": None}
+        return {k: v for k, v in element.items() if is_plain(v)} | {"type": None}
     if server is Server.CLIENT and name == "task-erred":
         return {"op": name, "key": key, "exception": error, "traceback": None}
     if server is Server.CLIENT and name == "key-in-memory":
@@ -63,9 +63,10 @@ def for_element(
     return None
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Tell whether *value* holds nothing but plain data: no reference, no object of a peer."""
     if isinstance(value, dict):
-        return all(_is_plain(k) and _is_plain(v) for k, v in value.items())
+        return all(is_plain(k) and is_plain(v) for k, v in value.items())
     if isinstance(value, tuple | set):
-        return all(_is_plain(item) for item in value)
+        return all(is_plain(item) for item in value)
     return isinstance(value, str | bytes | int | float | bool | None)

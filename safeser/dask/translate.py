@@ -10,7 +10,7 @@ of errors, ``warn`` events, results of ``Client.run`` that failed.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +18,10 @@ from distributed.protocol.serialize import Serialize, Serialized
 
 from safeser import pickles
 from safeser.dask import substitutes
+from safeser.dask.fields import transform
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import ExceptionData, RemoteError, encode, from_data, to_data
-from safeser.operations import Server
+from safeser.operations import Encoding, Server
 
 __all__ = [
     "PICKLE_HEADER",
@@ -215,33 +216,55 @@ def incoming_element(server: Server, name: str, element: dict[str, Any]) -> dict
     return element
 
 
-def incoming_reply(operation: str, reply: Any) -> Any:
-    """Return a decided reply as the code that asked for *operation* may have it."""
-    if not isinstance(reply, dict):
-        return reply
-    reply = _without_raw_errors(reply)
-    if operation == "broadcast":
-        # Client.run unpickles each bytes value as an exception.
-        for address, answer in reply.items():
-            if isinstance(answer, bytes):
-                failure = from_data(_from_pickle(answer, {}, ""))
-                reply[address] = pickles.dumps(failure)
-            elif isinstance(answer, dict):
-                reply[address] = _without_raw_errors(answer)
+def incoming_reply(fields: Mapping[str, Encoding], reply: Any) -> Any:
+    """Return a decided reply as the code that asked for it may have it.
+
+    :param fields: where the operation's replies hold what Dask would unpickle.
+    """
+    if isinstance(reply, dict):
+        reply = _without_raw_errors(reply)
+    for path, encoding in fields.items():
+        if encoding is Encoding.ERROR:
+            name = path.rpartition(".")[2]
+            reply = transform(reply, path, _SAFE[name])
+        elif encoding is Encoding.NESTED:
+            reply = transform(reply, path, _nested_reply)
     return reply
+
+
+def _nested_reply(answer: Any) -> Any:
+    """Return one worker's part of a broadcast's reply; Client.run unpickles bytes as an error."""
+    if isinstance(answer, bytes):
+        return pickles.dumps(from_data(_from_pickle(answer, {}, "")))
+    return _without_raw_errors(answer) if isinstance(answer, dict) else answer
 
 
 def _without_raw_errors(message: dict[str, Any]) -> dict[str, Any]:
     """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
     message = dict(message)
-    error = message.get("exception")
-    if error is not None and not isinstance(error, BaseException | Relayed | str):
-        message["exception"] = RemoteError(
-            "the error arrived as raw bytes and was refused", remote_type="builtins:Exception"
-        )
-    if "traceback" in message:
-        message["traceback"] = None
+    for name, safe in _SAFE.items():
+        if name in message:
+            message[name] = safe(message[name])
     return message
+
+
+def _safe_exception(value: Any) -> Any:
+    if value is None or isinstance(value, BaseException | Relayed | str):
+        return value
+    return RemoteError(
+        "the error arrived as raw bytes and was refused", remote_type="builtins:Exception"
+    )
+
+
+def _no_traceback(value: Any) -> None:
+    """Drop a traceback: its text is a note of the exception, and no object is made of a peer's."""
+    del value
+
+
+_SAFE: dict[str, Callable[[Any], Any]] = {
+    "exception": _safe_exception,
+    "traceback": _no_traceback,
+}
 
 
 def _type_pickle(name: Any) -> bytes | None:

@@ -1,0 +1,232 @@
+"""Deciding what a message holds, and building it: everything that needs no state of a connection.
+
+The one rule: :func:`judge_operation` and :func:`judge_reply` decide and record every payload of a
+message; only what they return can be built, and :func:`build` opens nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from distributed.protocol.serialize import Serialized
+
+from safeser.channel import Admitted, Link
+from safeser.dask import translate
+from safeser.dask.codec import PayloadRow, Reference, paths, substitute
+from safeser.dask.fields import pickled, references, select, transform
+from safeser.dask.translate import Relayed
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.values import Context, Kind, Payload
+
+__all__ = ["Judged", "build", "judge_operation", "judge_reply", "unknown_operation"]
+
+_PICKLES = ("pickle", "cloudpickle")
+
+#: As much of a peer's explanation as an error of ours repeats.
+_EXPLANATION = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One request, reply or stream element, permitted with all that is in it, not yet built."""
+
+    link: Link
+    context: Context
+    body: Any
+    admitted: Admitted
+    parts: tuple[tuple[Payload, Reference, PayloadRow], ...]
+    wrapped: tuple[str, ...] = ()
+
+
+def judge_operation(
+    link: Link,
+    row: Operation,
+    body: dict[str, Any],
+    rows: Sequence[PayloadRow],
+    willing: Sequence[str] | None,
+) -> Judged:
+    """Decide a request or stream element under the row of the table that its name stands for.
+
+    :param willing: families that this side asked for; narrows what policy permits.
+    :raises PolicyDenied: for the operation, an operation inside it, or a payload.
+    """
+    raw, declared = _payload_fields(row, body)
+    kinds = [row.kind]
+    for nested, inner in _nested(row, body):
+        # A relay must not carry what its sender may not ask for directly.
+        link.permit_inner(link.inbound(nested.kind, nested.name))
+        inner_raw, inner_declared = _payload_fields(nested, inner)
+        raw += inner_raw
+        declared |= inner_declared
+        kinds.append(nested.kind)
+    kinds += [Kind.CONTROL] if raw else []
+    kinds += [Kind.DATA] if any(True for _ in references(body)) else []
+    context = link.inbound(Kind.strongest(kinds), row.name)
+    wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
+    return _judge(
+        link, context, body, rows, raw=raw, willing=willing, declared=declared, wrapped=wrapped
+    )
+
+
+def judge_reply(
+    link: Link,
+    fields: Mapping[str, Encoding],
+    body: Any,
+    rows: Sequence[PayloadRow],
+    willing: Sequence[str] | None,
+) -> Judged:
+    """Decide a reply. It names no operation; *fields* are those of the one that was asked for."""
+    raw = [
+        found
+        for path, encoding in fields.items()
+        if encoding is Encoding.RAW
+        for where, value in select(body, path)
+        for found in pickled(value, where)
+    ]
+    kind = Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN
+    return _judge(link, link.inbound(kind), body, rows, raw=raw, willing=willing, declared=None)
+
+
+def _judge(
+    link: Link,
+    context: Context,
+    body: Any,
+    rows: Sequence[PayloadRow],
+    *,
+    raw: Sequence[tuple[str, bytes]],
+    willing: Sequence[str] | None,
+    declared: set[int] | None,
+    wrapped: tuple[str, ...] = (),
+) -> Judged:
+    parts = []
+    for where, reference in paths(body):
+        row = rows[reference.index]
+        payload = link.payload(context, where, row.header, row.frames, author=row.author)
+        link.narrow(context, payload, willing)
+        stray = declared is not None and reference.index not in declared
+        if stray and payload.family in _PICKLES:
+            # Dask's own decoder would open a pickle in any field of any message.
+            link.refuse(
+                context,
+                "operation.field",
+                "this operation has no pickled payload in that field",
+                payload=payload,
+            )
+        parts.append((payload, reference, row))
+    # Dask's handlers give bare pickles to an unpickler without restrictions: they count as code,
+    # whatever is in them.
+    bare = [
+        Payload(where, "cloudpickle", translate.PICKLE_HEADER, (value,), link.peer)
+        for where, value in raw
+    ]
+    admitted = link.admit(context, [*(payload for payload, _, _ in parts), *bare])
+    return Judged(link, context, body, admitted, tuple(parts), wrapped)
+
+
+def build(judged: Judged, *, opens: bool) -> Any:
+    """Return the message with its payloads loaded, or passed on where this side is a relay.
+
+    :param opens: whether payloads are opened here at all; eager ones always are.
+    :raises PayloadError: if one of them cannot be built, or the sender could not send it.
+    """
+    objects = {
+        reference.index: _load(judged, payload, row)
+        if opens or reference.eager
+        else _pass_on(judged, payload, row)
+        for payload, reference, row in judged.parts
+    }
+    try:
+        message = substitute(judged.body, objects) if objects else judged.body
+    except TypeError:
+        raise PayloadError(
+            "a payload stands where only something hashable can", rule="payload.key"
+        ) from None
+    for path in judged.wrapped:
+        message = transform(message, path, partial(_open_wrapped, judged, path))
+    return message
+
+
+def _load(judged: Judged, payload: Payload, row: PayloadRow) -> Any:
+    value = judged.link.load_one(judged.admitted, payload)
+    if row.failed:
+        text = "".join(c if c.isprintable() else " " for c in str(value)[:_EXPLANATION])
+        raise PayloadError(
+            f"{payload.author} could not send this value: {text}",
+            rule="peer.unsent",
+            where=payload.where,
+        )
+    return value
+
+
+def _pass_on(judged: Judged, payload: Payload, row: PayloadRow) -> Serialized:
+    if judged.context.operation == "update-graph" and payload.where == "expr_ser":
+        # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
+        # code, handed on byte for byte.
+        if payload.family != "cloudpickle" or row.failed:
+            raise PolicyDenied(
+                "a graph can be opened only where code may be submitted", rule="submission.none"
+            )
+        return Serialized(translate.to_dask_pickle(payload.header), list(payload.frames))
+    return Relayed(payload.header, list(payload.frames), author=payload.author, failed=row.failed)
+
+
+def _open_wrapped(judged: Judged, path: str, value: Any) -> Any:
+    """Open here what a handler would unpickle once more: shards of a shuffle."""
+    if not isinstance(value, bytes):
+        return value
+    link = judged.link
+    payload = link.payload(judged.context, path, translate.PICKLE_HEADER, [value])
+    return link.load_one(link.admit(judged.context, [payload]), payload)
+
+
+def _payload_fields(
+    row: Operation, body: dict[str, Any]
+) -> tuple[list[tuple[str, bytes]], set[int]]:
+    """Return the bare pickles of a message, and the rows that stand where it has pickles."""
+    raw: list[tuple[str, bytes]] = []
+    declared: set[int] = set()
+    for path, encoding in row.fields.items():
+        for where, value in select(body, path):
+            if encoding is Encoding.RAW and not _is_reported_type(row, path):
+                raw += pickled(value, where)
+            elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
+                declared.update(references(value))
+    return raw, declared
+
+
+def _is_reported_type(row: Operation, path: str) -> bool:
+    # A name on safeser://; bytes there lose the name, not the whole element.
+    return path == "type" and row.name in ("task-finished", "key-in-memory")
+
+
+def _nested(row: Operation, body: dict[str, Any]) -> Iterator[tuple[Operation, dict[str, Any]]]:
+    """Yield the operation that a relay carries, as each server it may reach knows it."""
+    for path, encoding in row.fields.items():
+        if encoding is not Encoding.NESTED:
+            continue
+        inner = body.get(path)
+        name = inner.get("op") if isinstance(inner, dict) else None
+        if not isinstance(inner, dict) or not isinstance(name, str):
+            raise PayloadError(
+                "a relayed request must name its operation", rule="operation.missing", where=path
+            )
+        rows = [lookup(server, Channel.RPC, name) for server in (Server.WORKER, Server.NANNY)]
+        known = [nested for nested in rows if nested is not None]
+        if not known:
+            raise unknown_operation(name)
+        for nested in known:
+            yield nested, inner
+
+
+def unknown_operation(name: Any) -> PolicyDenied:
+    """Return the refusal of an operation that the table does not have at this place."""
+    shown = "".join(c for c in str(name)[:64] if c.isprintable())
+    return PolicyDenied(
+        f"operation {shown!r} is not one that this connection knows",
+        rule="operation.unknown",
+        fix="Use a version of distributed that this version of safeser supports.",
+    )
