@@ -25,7 +25,11 @@ define install
 	pip's reason stands above, usually the network or its index" >&2; rm -f $(VENV)/*.stamp; exit 2; }
 endef
 
-.PHONY: demo test check format lock clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format lock clean
+
+help:
+	@sed -n 's/^## /make /p' Makefile
 
 ## demo: install what it needs, then run a real cluster under policy and attack it
 demo: $(VENV)/demo.stamp
@@ -54,8 +58,9 @@ format: $(VENV)/dev.stamp
 lock: $(VENV)/dev.stamp
 	$(BIN)/python requirements/lock.py
 
+## clean: remove the virtual environment and what the checks left
 clean:
-	rm -rf $(VENV) .coverage .coverage.* dist build
+	rm -rf $(VENV) .coverage .coverage.* .hypothesis .*_cache dist build
 
 $(VENV)/demo.stamp: pyproject.toml requirements/demo.lock
 	$(call install,requirements/demo.lock)

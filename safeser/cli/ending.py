@@ -6,7 +6,6 @@ peers reaches the terminal printable and on one line.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 
@@ -40,15 +39,10 @@ def run(command: Callable[[], object]) -> int:
     """Run *command* and return its exit code; only errors of safeser's own making are caught."""
     try:
         command()
-        sys.stdout.flush()
     except SafeserError as error:
         return complain(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Python would complain once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CUT_OFF
     except SystemExit as end:
         # The reader went away, as `head` does, maybe before the verdict: neither fine nor denied.
         if isinstance(end.__context__, BrokenPipeError):

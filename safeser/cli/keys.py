@@ -6,6 +6,7 @@ The one rule: no command prints, copies or replaces a private key; they are made
 from __future__ import annotations
 
 import datetime
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -102,26 +103,25 @@ def _today() -> datetime.date:
 
 
 def _next_steps(directory: Path, users: list[str]) -> None:
-    policy = _fitting_policy(users)
-    user = users[0]
+    def setting(name: str, file: str) -> str:
+        return f"DASK_SAFESER__{name}={shlex.quote(str(directory / file))}"
+
+    policy = _fitting_policy(users) or "./policy.yaml  # yours: it must list these principals"
     line(f"Keys, {_ROSTER} and {_AUDIT_KEY} are in {directory}, readable by you alone.")
     line("Give each process its own key file; all of them get the roster and the log's key.")
     line()
     line("# for every process")
-    if policy:
-        line(f"export DASK_SAFESER__POLICY={policy}")
-    else:
-        line("export DASK_SAFESER__POLICY=./policy.yaml  # yours: it must list these principals")
-    line(f"export DASK_SAFESER__AUDIT={directory / 'audit'}")
+    line(f"export DASK_SAFESER__POLICY={policy}")
+    line(f"export {setting('AUDIT', 'audit')}")
     line("# the cluster")
-    line(f"DASK_SAFESER__IDENTITY={directory / 'scheduler.key'} dask scheduler --protocol safeser")
+    line(f"{setting('IDENTITY', 'scheduler.key')} dask scheduler --protocol safeser")
     line(
-        f"DASK_SAFESER__IDENTITY={directory / 'worker.key'}"
-        f" DASK_SAFESER__NANNY__IDENTITY={directory / 'nanny.key'}"
+        f"{setting('IDENTITY', 'worker.key')} {setting('NANNY__IDENTITY', 'nanny.key')}"
         " dask worker safeser://SCHEDULER:8786"
     )
-    line(f"# {user}")
-    line(f"DASK_SAFESER__IDENTITY={directory / f'{user}.key'} python")
+    line(f"# {users[0]}")
+    line(f"{setting('IDENTITY', f'{users[0]}.key')} python")
+    line(">>> import safeser")
     line('>>> safeser.Client("safeser://SCHEDULER:8786", deserializers=["dask", "msgpack"])')
 
 

@@ -1,6 +1,7 @@
 """What commands print with: tables for people, lines that can be copied, no colour in a pipe.
 
-The one rule: text is never read as markup, so that a name in a file cannot style or hide a line.
+The one rule: text is never read as markup or as control sequences, so that a name in a file cannot
+style or hide a line, nor move the cursor over another.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ def _console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
+def _plain(text: str, style: str = "") -> Text:
+    kept = (char if char.isprintable() or char == "\n" else "?" for char in text)
+    return Text("".join(kept), style=style)
+
+
 def line(text: str = "", *, style: str = "") -> None:
     """Print one line whole, however long: a path or a key that was wrapped cannot be copied."""
-    _console().print(Text(text, style=style), soft_wrap=True)
+    _console().print(_plain(text, style), soft_wrap=True)
 
 
 def mark(good: bool, text: str) -> None:
@@ -36,5 +42,5 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for name in columns:
         made.add_column(name, overflow="fold")
     for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
+        made.add_row(*(_plain(cell) for cell in row))
     _console().print(made)

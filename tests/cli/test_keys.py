@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 
 import pytest
 
@@ -45,6 +46,21 @@ def test_init_prints_lines_that_start_the_cluster(safeser, tmp_path):
     assert "export DASK_SAFESER__POLICY=default" in lines
     worker = f"DASK_SAFESER__IDENTITY={tmp_path / 'keys' / 'worker.key'} "
     assert any(line.startswith(worker) and line.endswith(":8786") for line in lines)
+
+
+def test_the_lines_work_in_a_shell_whatever_the_folder_is_called(safeser, tmp_path):
+    folder = tmp_path / "a b; $(touch ran)'"
+    out = safeser("keys", "init", folder).out
+    script = "\n".join(line for line in out.splitlines() if line.startswith("export "))
+    ended = subprocess.run(
+        ["bash", "-c", f'{script}\necho "$DASK_SAFESER__POLICY:$DASK_SAFESER__AUDIT"'],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == f"default:{folder / 'audit'}\n"
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from safeser import AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.cli.ending import complain, one_line, run
-from safeser.cli.screen import table
+from safeser.cli.screen import line, table
 
 BLOCK_DASK = """
 import sys
@@ -183,3 +183,11 @@ def test_tables_fold_and_never_cut(capsys, monkeypatch, width):
     assert out.count("x") == 60
     assert out.count("[") == 20
     assert max(map(len, out.splitlines())) <= int(width)
+
+
+def test_text_cannot_move_the_cursor(capsys):
+    line("a\x1b[2Jb\rc\u202ed\ne")
+    table(("name",), [("x\x1b[1Ay",)])
+    out = capsys.readouterr().out
+    assert "a?[2Jb?c?d\ne" in out
+    assert "x?[1Ay" in out

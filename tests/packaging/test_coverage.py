@@ -31,7 +31,8 @@ import multiprocessing, signal, subprocess, sys
 import measured
 
 if __name__ == "__main__":
-    subprocess.run([sys.executable, "-c", "import measured; measured.in_child()"], check=True)
+    code = "import measured; measured.in_child()"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd="/")
     process = multiprocessing.get_context("spawn").Process(target=measured.in_spawned)
     process.start()
     process.join()

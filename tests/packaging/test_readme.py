@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import safeser
+from safeser.cli.app import app
 
 PROJECT = Path(__file__).parents[2]
 PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
@@ -58,6 +60,16 @@ def test_commands_that_the_documents_name_exist():
             env={**os.environ, "COLUMNS": "80"},
             timeout=60,
         )
+
+
+def test_every_command_is_documented():
+    page = (PROJECT / "docs" / "command-line.md").read_text()
+    tree = typer.main.get_command(app)
+    names = {name for name, each in tree.commands.items() if not hasattr(each, "commands")}
+    for group, each in tree.commands.items():
+        names |= {f"{group} {name}" for name in getattr(each, "commands", ())}
+    assert "keys init" in names
+    assert [name for name in sorted(names) if f"`safeser {name}" not in page] == []
 
 
 def test_the_changelog_knows_this_version():
