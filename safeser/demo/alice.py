@@ -1,0 +1,136 @@
+"""Alice's process: a data scientist's program, with a witness installed before everything else.
+
+The one rule: no module that could keep a reference to an unpickler is imported before the probe is
+in place, and what the probe saw is reported as it is.
+
+Arguments: the scheduler's address. On ``safeser://`` she uses ``safeser.Client``; on ``tcp://``,
+for comparison, the same program uses ``distributed.Client`` with the same arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safeser.demo import probe
+from safeser.demo.speech import Speech
+
+__all__ = ["main"]
+
+_WAIT = 30.0
+_VICTIM = 10.0  # a gather that is attacked fails at once or, at worst, is given up
+
+
+def _connect(address: str) -> Any:
+    arguments = {"deserializers": ["dask", "msgpack"], "timeout": _WAIT, "set_as_default": True}
+    if address.startswith("safeser://"):
+        import safeser
+
+        return safeser.Client(address, **arguments)
+    import distributed
+
+    return distributed.Client(address, **arguments)
+
+
+class _Alice:
+    """What she can be asked to do."""
+
+    def __init__(self, client: Any, speech: Speech, witness: probe.Probe) -> None:
+        self._client = client
+        self._speech = speech
+        self._witness = witness
+
+    def meet(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait for the workers and tell their addresses."""
+        self._client.wait_for_workers(command["workers"], timeout=_WAIT)
+        return {"workers": sorted(self._client.scheduler_info(n_workers=-1)["workers"])}
+
+    def work(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Do the work, and say what each step gave.
+
+        Asked to, she goes on after a step that fails: stock Dask cannot do everything that she asks
+        of it with these deserializers.
+        """
+        from safeser.demo import work
+
+        def progress(done: int, of: int) -> None:
+            self._speech.tell("progress", done=done, of=of)
+
+        failed = []
+        for what, step in work.steps(self._client, progress=progress):
+            try:
+                found = step()
+            except Exception as error:  # each of them is reported, or ends the work
+                if not command.get("go_on"):
+                    raise
+                failed.append(f"{what}: {type(error).__name__}: {error}"[:200])
+            else:
+                self._speech.tell("step", what=what, found=found)
+        return {"failed": failed}
+
+    def meet_rogue(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Have a task computed by the rogue worker and look at what comes back for it.
+
+        A stock client that is attacked may fail in any way; what counts is the marker file.
+        """
+        key = command["key"]
+        future = self._client.submit(
+            lambda: 1, key=key, workers=[command["worker"]], pure=False
+        )
+        answer = "nothing came"
+        try:
+            self._client.sync(
+                self._client._gather, [future], direct=True, callback_timeout=_VICTIM
+            )
+            answer = "the result came"
+        except Exception as error:  # see above
+            answer = f"{type(error).__name__}: {error}"[:300]
+        return {"answer": answer}
+
+    def submit_code(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Submit a graph whose code makes a file, as she is granted it."""
+        marker = Path(command["marker"])
+        self._client.submit(lambda: marker.touch(), pure=False).result(_WAIT)
+        return {}
+
+    def again(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Compute one thing more."""
+        del command
+        import numpy as np
+
+        found = self._client.submit(lambda n: np.arange(n) ** 2, 5, pure=False).result(_WAIT)
+        if type(found) is not np.ndarray or found.tolist() != [0, 1, 4, 9, 16]:
+            raise ValueError("the squares are not right")
+        return {"found": str(found)}
+
+    def witness(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Tell what the probe saw in this process."""
+        del command
+        return self._witness.report().as_dict()
+
+
+def main(address: str) -> None:
+    """Serve command after command."""
+    witness = probe.install()
+    speech = Speech.of_this_process()
+    client = None
+    try:
+        for command in speech.commands():
+            try:
+                if client is None:
+                    client = _connect(address)
+                answer = getattr(_Alice(client, speech, witness), command["do"])(command)
+                speech.tell("done", **answer)
+            except Exception as error:  # whatever it is, the starter must hear of it
+                speech.tell("failed", reason=f"{type(error).__name__}: {error}")
+    finally:
+        if client is not None:
+            with contextlib.suppress(Exception):  # a scheduler that is gone
+                client.close(timeout=2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

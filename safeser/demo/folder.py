@@ -1,0 +1,117 @@
+"""The demo's folder: keys, logs and marker files, and the identities that are made in it.
+
+The one rule: it starts empty and is kept; nothing outside it is written.
+"""
+
+from __future__ import annotations
+
+import datetime
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from safeser.audit import AuditKey
+from safeser.errors import ConfigError
+from safeser.keys import Identity, KeyState, Roster, RosterEntry
+
+__all__ = ["PRINCIPALS", "Folder"]
+
+#: The principals of the ready policy ``demo``.
+PRINCIPALS = ("scheduler", "worker", "nanny", "alice", "bob")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Where everything of one demo lies."""
+
+    path: Path
+
+    @classmethod
+    def make(cls, path: Path | None) -> Folder:
+        """Return a new folder at *path*, or a new temporary one.
+
+        :raises ConfigError: if there is something at *path* already, or it cannot be made.
+        """
+        base = Path(tempfile.mkdtemp(prefix="safeser-demo-")) if path is None else path.absolute()
+        folder = cls(base)
+        try:
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(base.iterdir()):
+                raise ConfigError(
+                    f"{base} is not empty",
+                    rule="config.demo",
+                    fix="Name a folder that is not there yet.",
+                )
+            for each in (folder.keys, folder.impostor, folder.logs, folder.configuration):
+                each.mkdir(mode=0o700)
+            for side in ("stock", "safeser"):
+                folder.markers(side).mkdir(parents=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{base} cannot be used: {error.strerror}",
+                rule="config.demo",
+                fix="Name a folder that you may write to.",
+            ) from None
+        return folder
+
+    @property
+    def keys(self) -> Path:
+        return self.path / "keys"
+
+    @property
+    def impostor(self) -> Path:
+        return self.path / "impostor"
+
+    @property
+    def audit(self) -> Path:
+        return self.path / "audit"
+
+    @property
+    def audit_key(self) -> Path:
+        return self.keys / "audit.key"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def configuration(self) -> Path:
+        """An empty folder: Dask would else read the user's own configuration."""
+        return self.path / "no-dask-config"
+
+    @property
+    def scratch(self) -> Path:
+        return self.path / "scratch"
+
+    def markers(self, side: str) -> Path:
+        """Return where attacks on *side* (``stock`` or ``safeser``) would leave their files."""
+        return self.path / "markers" / side
+
+    def key(self, principal: str) -> Path:
+        """Return the path of *principal*'s private key."""
+        return self.keys / f"{principal}.key"
+
+    def make_identities(self) -> None:
+        """Make a key for each principal, their roster, and the log's key."""
+        today = datetime.datetime.now(datetime.UTC).date()
+        roster = Roster()
+        for principal in PRINCIPALS:
+            identity = Identity.generate(principal)
+            identity.save(self.key(principal))
+            roster = roster.with_entry(
+                RosterEntry(identity.public, principal, KeyState.ACTIVE, today)
+            )
+        roster.save(self.keys / "roster")
+        AuditKey.new().save(self.audit_key)
+        self._make_impostor(roster, today)
+
+    def _make_impostor(self, roster: Roster, today: datetime.date) -> None:
+        """Make a valid key under alice's name that only its owner's own roster lists."""
+        impostor = Identity.generate("alice")
+        impostor.save(self.impostor / "alice.key")
+        listed = Roster(entry for entry in roster.entries if entry.principal != "alice")
+        listed = listed.with_entry(
+            RosterEntry(impostor.public, "alice", KeyState.ACTIVE, today)
+        )
+        listed.save(self.impostor / "roster")
+        AuditKey.new().save(self.impostor / "audit.key")

@@ -1,0 +1,261 @@
+"""The demo's child processes: started, listened to, and gone when the demo is.
+
+The one rule: every child leads a process group of its own, and leaving :class:`Processes` ends each
+group and waits until nothing of it is left, whatever happened before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from safeser.demo.failure import StepFailed
+
+__all__ = ["Child", "Processes"]
+
+_T = TypeVar("_T")
+
+#: Dask's scheduler, told to stop, says goodbye to its workers first.
+_GRACE = 8.0
+
+#: Between the last word and the sword: a process that was killed is gone within this time.
+_KILLED = 5.0
+
+_POLL = 0.02
+_TAIL = 12  # lines of a log that fit on a screen beside the reason
+
+
+class Child:
+    """One process, its group and its log.
+
+    :param talks: whether it speaks :mod:`safeser.demo.speech`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        talks: bool = False,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - the commands are written in this package
+                list(command),
+                env=dict(environment),
+                cwd=log.parent,
+                stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if talks else output,
+                stderr=output,
+                start_new_session=True,
+                text=True,
+                encoding="utf-8",
+            )
+        if talks:
+            threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The process's id, which is its group's too."""
+        return self._process.pid
+
+    def _listen(self) -> None:
+        output = self._process.stdout
+        assert output is not None
+        for line in output:
+            self._said.put(json.loads(line))
+        self._said.put(None)
+
+    def ask(
+        self,
+        command: Mapping[str, Any],
+        *,
+        timeout: float,
+        meanwhile: Callable[[dict[str, Any]], None] = lambda event: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:
+        """Send *command* and return the answer; *meanwhile* gets what is said before it.
+
+        :raises StepFailed: if the process says that it failed, ends, or takes longer.
+        """
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # what was said before the end says why
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            check()
+            try:
+                event = self._said.get(timeout=min(left, 0.5))
+            except queue.Empty:
+                continue
+            if event is None:
+                raise self.failed("ended unexpectedly")
+            if event["event"] == "failed":
+                raise self.failed(f"said: {event['reason']}")
+            if event["event"] == "done":
+                return event
+            meanwhile(event)
+        raise self.failed(f"did not answer within {timeout:.0f} s")
+
+    def failed(self, how: str) -> StepFailed:
+        """Return the error that says so, with the end of this process's log."""
+        return StepFailed(f"{self.name} {how}", lines=[f"{self.log}:", *self.tail()])
+
+    def tail(self) -> list[str]:
+        """Return the last lines of the log, printable."""
+        with contextlib.suppress(OSError):
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            return ["".join(c if c.isprintable() else " " for c in line) for line in lines[-_TAIL:]]
+        return []
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, or None while it runs."""
+        return self._process.poll()
+
+    def signal_group(self, number: int) -> None:
+        """Signal whatever is left of the group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    @property
+    def group_is_gone(self) -> bool:
+        """Whether no process of the group is left; a leader that ended is reaped here."""
+        if self._process.poll() is None:
+            return False
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        return _only_zombies(self.pid)
+
+    def hang_up(self) -> None:
+        """Close this side of the pipes."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _only_zombies(group: int) -> bool:
+    """Tell whether *group* holds nothing but ended processes that their new parent has not reaped.
+
+    In a container whose first process reaps nobody they stay for ever, and they run nothing.
+    """
+    states = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                states.append(fields[0])
+    return bool(states) and set(states) <= {"Z", "X"}
+
+
+class Processes:
+    """All children of one demo; leaving it ends them."""
+
+    def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
+        self._logs = logs
+        self._environment = dict(environment)
+        self._children: list[Child] = []
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end_all()
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        talks: bool = False,
+    ) -> Child:
+        """Start *command*; its log is named after it."""
+        child = Child(
+            name,
+            command,
+            environment={**self._environment, **(environment or {})},
+            log=self._logs / f"{name.replace(' ', '-').replace(chr(39), '')}.log",
+            talks=talks,
+        )
+        self._children.append(child)
+        return child
+
+    def check(self) -> None:
+        """Raise :class:`StepFailed` if any child has ended by itself."""
+        for child in self._children:
+            if child.code is not None:
+                raise child.failed(f"ended with code {child.code}")
+
+    def wait_for(self, what: str, probe: Callable[[], _T | None], *, timeout: float) -> _T:
+        """Return what *probe* gives once it gives something; every child must go on meanwhile."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self.check()
+            found = probe()
+            if found is not None:
+                return found
+            time.sleep(_POLL)
+        raise StepFailed(f"{what} did not happen within {timeout:.0f} s")
+
+    def end_all(self) -> None:
+        """End every child that is left."""
+        self.end(self._children)
+
+    def end(self, children: Iterable[Child]) -> None:
+        """End *children* with everything that they started; those started last end first."""
+        ending = list(reversed(list(children)))
+        # A second Ctrl-C must not leave half of them running.
+        with _undisturbed():
+            for child in ending:
+                child.hang_up()
+                child.signal_group(signal.SIGTERM)
+            _await(ending, _GRACE)
+            for child in ending:
+                if not child.group_is_gone:
+                    child.signal_group(signal.SIGKILL)
+            _await(ending, _KILLED)
+        self._children = [child for child in self._children if child not in ending]
+
+
+def _await(children: Sequence[Child], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not all(child.group_is_gone for child in children):
+        time.sleep(_POLL)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Any:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

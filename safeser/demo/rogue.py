@@ -1,0 +1,149 @@
+"""Peers that keep their key and break every rule on their own side.
+
+The one rule: only the attacker's own process is changed. What it lacks is its own obedience: it
+sends what it likes, as it likes, under the key that it really has. The other side is untouched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from distributed import Worker
+from distributed.protocol.serialize import Pickled, Serialized
+
+from safeser.demo.messages import evil, payload
+
+__all__ = ["AsIs", "RogueWorker", "disarm_bob", "disarm_worker"]
+
+
+class AsIs(dict[str, Any]):
+    """A message that is sent exactly as it stands."""
+
+
+def _leaf(leaf: Any) -> Any:
+    """Return a payload row as given: no policy, no conversion, no check."""
+    from safeser.dask.codec import PayloadRow
+
+    if isinstance(leaf, Pickled):
+        # Every recipient opens these, on safeser:// as on stock Dask.
+        return PayloadRow(
+            {"serializer": "pickle", "writeable": []}, (leaf.header["pickled-obj"],)
+        ), True
+    assert isinstance(leaf, Serialized)
+    header = {k: list(v) if isinstance(v, tuple) else v for k, v in leaf.header.items()}
+    return PayloadRow(header, tuple(leaf.frames)), False
+
+
+def _frames(message: Any) -> list[Any]:
+    from safeser.dask.codec import Encoder
+
+    encoder = Encoder()
+    elements = message if isinstance(message, list) else [message]
+    for element in elements:
+        encoder.add(element, _leaf)
+    return encoder.frames(listed=isinstance(message, list))
+
+
+def disarm_bob() -> None:
+    """Make this process send whatever it is told and read whatever comes back."""
+    from safeser.dask.codec import parse, substitute
+    from safeser.dask.conversation import Conversation
+    from safeser.families.plain import DEFAULTS
+
+    def send(self: Any, message: Any, serializers: Sequence[str] | None = None) -> list[Any]:
+        return _frames(message)
+
+    def receive(self: Any, verified: Any, deserializers: Sequence[str] | None) -> Any:
+        parsed = parse(verified.frames, DEFAULTS)
+        raw = {i: Serialized(dict(r.header), list(r.frames)) for i, r in enumerate(parsed.rows)}
+        return substitute(parsed.body, raw)
+
+    Conversation.send = send  # type: ignore[method-assign]  # that is what an attacker does
+    Conversation.receive = receive  # type: ignore[method-assign]  # as above
+
+
+def disarm_worker() -> None:
+    """Make this process, else an honest worker, send :class:`AsIs` messages as they stand."""
+    from safeser.dask import conversation, translate
+
+    honest_outgoing, honest_leaf = translate.outgoing, conversation._Leaf.__call__
+
+    def outgoing(message: Any) -> Any:
+        return dict(message) if isinstance(message, AsIs) else honest_outgoing(message)
+
+    def call(self: Any, leaf: Any) -> Any:
+        return _leaf(leaf) if isinstance(leaf, Pickled) else honest_leaf(self, leaf)
+
+    translate.outgoing = outgoing
+    conversation._Leaf.__call__ = call  # type: ignore[method-assign]  # as above
+
+
+class RogueWorker(Worker):  # type: ignore[misc]  # distributed ships no types
+    """A worker that computes honestly, except for the keys that name an attack.
+
+    :param markers: folder of the files that its payloads would make.
+    """
+
+    def __init__(self, scheduler: str, *, markers: Path, **options: Any) -> None:
+        self._markers = markers
+        super().__init__(scheduler, **options)
+
+    async def get_data(self, comm: Any, keys: Any, **options: Any) -> Any:
+        """Answer a request for the key of attack ``error-reply`` with a pickled exception."""
+        for key in keys:
+            if str(key).startswith("error-reply"):
+                marker = self._markers / str(key)
+                exception = evil(marker) if str(key).endswith("-0") else payload(marker)
+                return AsIs(
+                    status="uncaught-error",
+                    exception=exception,
+                    traceback=None,
+                    exception_text="an error",
+                    traceback_text="",
+                )
+        return await super().get_data(comm, keys=keys, **options)
+
+    def batched_send(self, msg: dict[str, Any]) -> None:
+        """Add the attacks ``result-type`` and ``warn-event`` to what is said about their keys."""
+        key = str(msg.get("key", "")) if msg.get("op") == "task-finished" else ""
+        if key.startswith("result-type"):
+            msg = AsIs({**msg, "type": evil(self._markers / key)})
+        super().batched_send(msg)
+        if key.startswith("warn-event"):
+            pickled = evil(self._markers / key)
+            event = {"message": pickled, "category": pickled}
+            super().batched_send(AsIs(op="log-event", topic="warn", msg=event))
+
+
+def main(scheduler: str, markers: Path, scratch: str) -> None:
+    """Run a rogue worker until its starter ends it."""
+    import asyncio
+
+    from safeser.demo.speech import Speech
+
+    speech = Speech.of_this_process()
+
+    async def work() -> None:
+        async with RogueWorker(
+            scheduler,
+            markers=markers,
+            host="127.0.0.1",
+            nthreads=1,
+            dashboard=False,
+            local_directory=scratch,
+        ) as worker:
+            commands = speech.commands()
+            while (command := await asyncio.to_thread(next, commands, None)) is not None:
+                del command  # there is only one thing to ask
+                speech.tell("done", address=worker.address)
+
+    if scheduler.startswith("safeser://"):
+        disarm_worker()
+    asyncio.run(work())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

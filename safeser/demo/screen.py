@@ -1,0 +1,121 @@
+"""What the demo prints: numbered steps, what was seen, and one table.
+
+The one rule: words carry the meaning and colour only repeats it; text is never read as markup, and
+what is meant to be copied is never wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Row", "Screen"]
+
+_INDENT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table of attacks."""
+
+    what: str
+    sender: str
+    recipient: str
+    stock: str
+    safeser: str
+    good: bool = True
+
+
+class Screen:
+    """The demo's output."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._console = Console(file=file, markup=False, highlight=False, emoji=False)
+        self._step = 0
+
+    def title(self, text: str) -> None:
+        self._console.print(Text(text, style="bold"))
+
+    def step(self, text: str) -> None:
+        """Begin the next numbered step."""
+        self._step += 1
+        self._console.print()
+        self._console.print(Text(f"{self._step}  {text}", style="bold cyan"))
+
+    def say(self, text: str, *, style: str = "") -> None:
+        """Print a sentence, wrapped to the terminal under its step."""
+        self._console.print(Padding(Text(text, style=style), (0, 0, 0, _INDENT), expand=False))
+
+    def seen(self, what: str, found: str) -> None:
+        """Print something that came out as it should."""
+        grid = Table.grid(padding=(0, 1))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text("ok", style="green"), Text.assemble((f"{what}: ", "bold"), found))
+        self._console.print(Padding(grid, (0, 0, 0, _INDENT), expand=False))
+
+    def command(self, text: str) -> None:
+        """Print a command whole, however long: a wrapped one cannot be copied."""
+        self._console.print(Text(f"{' ' * _INDENT}$ {text}", style="bold"), soft_wrap=True)
+
+    def place(self, what: str, where: object) -> None:
+        """Print where something lies, on one line."""
+        line = Text.assemble(" " * _INDENT, (f"{what:<10}", "dim"), str(where))
+        self._console.print(line, soft_wrap=True)
+
+    def table(self, rows: Iterable[Row]) -> None:
+        """Print the table of attacks."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.add_column("what is sent", overflow="fold", ratio=5, min_width=20)
+        table.add_column("from", no_wrap=True)
+        table.add_column("to", no_wrap=True)
+        table.add_column("stock", no_wrap=True)
+        table.add_column("safeser, by which rule", overflow="fold", ratio=4, min_width=20)
+        for row in rows:
+            table.add_row(
+                Text(row.what),
+                Text(row.sender),
+                Text(row.recipient),
+                Text(row.stock, style="red" if row.stock == "ran" else ""),
+                Text(row.safeser, style="green" if row.good else "bold red"),
+            )
+        self._console.print(Padding(table, (1, 0, 1, _INDENT), expand=False))
+
+    def failed(self, reason: str, lines: Sequence[str] = ()) -> None:
+        """Print why the demo ends here."""
+        self._console.print()
+        self._console.print(Text(f"This did not come out as said: {reason}", style="bold red"))
+        for line in lines:
+            self._console.print(Text(f"   | {line}"), soft_wrap=True)
+
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[Status | None]:
+        """Show that something takes a while; in a pipe it shows nothing."""
+        if not self._console.is_terminal:
+            yield None
+            return
+        with self._console.status(Text(f"{text} ...")) as status:
+            yield status
+
+    @contextmanager
+    def progress(self, text: str) -> Iterator[Progress]:
+        """Show a bar that vanishes when it is full; in a pipe it shows nothing."""
+        columns = (TextColumn("   {task.description}"), BarColumn(24), MofNCompleteColumn())
+        with Progress(
+            *columns,
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        ) as progress:
+            progress.add_task(text, total=None)
+            yield progress
