@@ -152,6 +152,24 @@ def test_depth_is_bounded():
         parse([packed({(((1,),),): 1})], Limits(max_depth=3))
 
 
+@pytest.mark.parametrize("depth", [1, 2, 200, 5000])
+def test_sets_inside_sets_are_refused_before_they_take_the_stack(depth):
+    body = packed([1])
+    for _ in range(depth):
+        body = packed([msgpack.ExtType(3, body)])
+    with pytest.raises(PayloadError) as caught:
+        parse([packed(msgpack.ExtType(3, body))], LIMITS)
+    assert caught.value.rule == "payload.key"
+
+
+def test_a_container_that_claims_too_much_is_refused_by_its_claim():
+    few = Limits(max_refs=100)
+    for claim in (b"\xdc\x00\x65", b"\xde\x00\x65"):
+        with pytest.raises(PayloadError) as caught:
+            parse([claim + b"\x00" * 300], few)
+        assert caught.value.rule == "limit.max_refs"
+
+
 def test_elements_are_counted_before_they_are_kept():
     few = Limits(max_refs=100)
     parse([packed(list(range(50)))], few)
