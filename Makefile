@@ -17,9 +17,9 @@ python = $(or $(if $(call usable,$(PYTHON)),$(PYTHON)),$(error safeser: no Pytho
 define install
 @test -x $(BIN)/python && $(BIN)/python -c '' 2>/dev/null || $(python) -m venv --clear $(VENV)
 @echo "Installing $(1) into $(VENV) (once; later runs skip this)"
-@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input \
+@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input \
 	--require-hashes --requirement $(1) \
-	&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input \
+	&& $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input \
 	--no-build-isolation --no-deps --editable . \
 	|| { echo "safeser: the packages of $(1) could not be installed;\
 	pip's reason stands above, usually the network or its index" >&2; rm -f $(VENV)/*.stamp; exit 2; }
