@@ -71,7 +71,11 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         return {**self._shared, **self._roles.get(role, {})}
 
     def narrowed(self, deserializers: Sequence[str] | None) -> Security:
-        """Return a copy for a client that opens only *deserializers*."""
+        """Return a copy for a client that opens only *deserializers*, of those that this has."""
+        own = self._deserializers
+        if own is not None:
+            asked = own if deserializers is None else deserializers
+            deserializers = [family for family in own if family in asked]
         return Security(
             **self._shared,
             roles=self._roles,
