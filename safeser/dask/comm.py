@@ -29,7 +29,7 @@ from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
-from safeser.channel import Link
+from safeser.channel import Channel, Link
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.roles import Roles, served_by
 from safeser.envelope import PRELUDE_SIZE, Handshake, Sealed, Verified
@@ -238,8 +238,18 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         **connection_args: Any,
     ) -> SafeserComm:
         self._check_encryption(address, connection_args)
-        given = safeser or {}
-        channel = self._roles.connecting(given)
+        try:
+            channel = self._roles.connecting(safeser or {})
+            comm = await self._connect(address, channel, deserialize, safeser or {})
+        except (ConfigError, AuthenticationError) as error:
+            self._roles.stop_command_line(error)
+            raise
+        self._roles.note_connected()
+        return comm
+
+    async def _connect(
+        self, address: str, channel: Channel, deserialize: bool, given: Mapping[str, Any]
+    ) -> SafeserComm:
         try:
             stream = await self._open(address)
         except StreamClosedError as error:
@@ -275,7 +285,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             raise StreamClosedError(stream.error)
         return stream
 
-    async def _confirm(self, comm: SafeserComm, address: str, channel: Any) -> None:
+    async def _confirm(self, comm: SafeserComm, address: str, channel: Channel) -> None:
         """Wait for the responder's word: without it a refusal looks like a network fault.
 
         Dask retries network faults, for ever in a worker; a refused key must end that at once.
@@ -290,7 +300,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             raise AuthenticationError(_not_accepted(address, channel))
 
 
-def _not_accepted(address: str, channel: Any) -> str:
+def _not_accepted(address: str, channel: Channel) -> str:
     identity = channel.identity
     return (
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"

@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from safeser.channel import Channel
-from safeser.dask.settings import channel_for, settings_for
-from safeser.errors import ConfigError
+from safeser.dask.settings import channel_for, close_channels_in, settings_for
+from safeser.errors import ConfigError, SafeserError
 from safeser.operations import Server
 
 __all__ = ["Roles", "served_by"]
+
+_COMMANDS = ("dask", "dask-scheduler", "dask-worker")
 
 _SERVERS = {
     "Scheduler": Server.SCHEDULER,
@@ -44,6 +47,7 @@ class Roles:
 
     def __init__(self) -> None:
         self._listening: list[Server] = []
+        self._accepted = False
 
     def listening(self, server: Server, given: Mapping[str, Any]) -> Channel:
         """Return the channel for a listener of *server*."""
@@ -77,12 +81,22 @@ class Roles:
             )
         return listening[0].value
 
-    def stop_command_line(self, error: ConfigError) -> None:
-        """End ``dask scheduler`` or ``dask worker`` with one line instead of a traceback."""
-        if os.path.basename(sys.argv[0]) in ("dask", "dask-scheduler", "dask-worker"):
-            sys.stderr.write(f"safeser: {error}\n")
-            sys.stderr.flush()
-            raise SystemExit(2) from error
+    def note_connected(self) -> None:
+        """Note that a peer accepted this process: from here on no refusal is the command's end."""
+        self._accepted = True
+
+    def stop_command_line(self, error: SafeserError) -> None:
+        """End ``dask scheduler`` or ``dask worker`` with one line instead of a traceback.
+
+        Only while the command starts: what fails later is for Dask to handle.
+        """
+        if self._accepted or os.path.basename(sys.argv[0]) not in _COMMANDS:
+            return
+        sys.stderr.write(f"safeser: {error}\n")
+        sys.stderr.flush()
+        close_channels_in(Path("/"))
+        # SystemExit would pass through tasks of Dask's, each of which prints it as a traceback.
+        os._exit(2)
 
 
 def _overrides(given: Mapping[str, Any], role: str) -> Mapping[str, Any]:
