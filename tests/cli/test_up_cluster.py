@@ -1,0 +1,94 @@
+"""``safeser up`` for real: its line connects, it ends when told to, and its log verifies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from safeser.audit import verify
+
+COMMAND = (sys.executable, "-c", "from safeser.cli import main; main()", "up")
+DEADLINE = 60
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
+    folder = tmp_path / "cluster"
+    command = (*COMMAND, folder, "--port=0", "--workers=1")
+    with (
+        (tmp_path / "stderr").open("w") as stderr,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
+        ) as running,
+    ):
+        try:
+            assert running.stdout is not None
+            lines = iter(running.stdout.readline, "")
+            connect = next(line for line in lines if line.startswith("client = "))
+            program = (
+                f"import safeser\n{connect}\n"
+                "print(client.submit(sum, [20, 22]).result(timeout=30))\nclient.close()\n"
+            )
+            asked = subprocess.run(
+                [sys.executable, "-c", program],
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE,
+                check=False,
+            )
+            assert (asked.returncode, asked.stdout) == (0, "42\n"), asked.stderr
+            children = psutil.Process(running.pid).children(recursive=True)
+            assert children  # the worker is a process of its own
+            running.send_signal(ending)
+            rest = running.stdout.read()
+            assert running.wait(timeout=DEADLINE) == 0, (tmp_path / "stderr").read_text()
+            assert f"Ended. Logs are in {folder / 'audit'}" in rest
+            assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
+            assert in_session(running.pid) == []
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+    assert (tmp_path / "stderr").read_text() == ""
+    report = verify(folder / "audit", key=folder / "keys" / "audit.key")
+    assert report.ok, str(report)
+    assert report.files >= 3
+
+
+@pytest.mark.cluster
+def test_a_policy_that_no_cluster_can_work_under_is_said_and_nothing_is_left_running(tmp_path):
+    policy = tmp_path / "closed.yaml"
+    policy.write_text(
+        "safeser: 1\nname: closed\nrevision: 1\n"
+        "principals: {scheduler: {}, worker: {}, nanny: {}, client: {}}\n"
+        "contexts:\n- {name: c, sender: client, recipient: scheduler}\n"
+    )
+    with subprocess.Popen(
+        (*COMMAND, tmp_path / "cluster", "--port=0", "--workers=1", "--policy", policy),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        out, err = running.communicate(timeout=DEADLINE)
+    assert running.returncode == 1
+    assert out == ""
+    assert err.splitlines()[-1].startswith("safeser: ")
+    assert "context.none" in err
+    assert "Traceback" not in err
+    assert in_session(running.pid) == []
+
+
+def in_session(leader):
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(pid) == leader:
+                found.append(pid)
+    return found
