@@ -138,8 +138,8 @@ class Link:
         :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
         """
         if context.sender != self.peer or context.recipient != self.local:
-            raise PolicyDenied(
-                "this context is not the one that the session proved", rule="context.session"
+            self.refuse(
+                context, "context.session", "the session proved another sender or recipient"
             )
         # 1. The operation: authority is not a matter of families.
         decision = self.policy.decide(context, "msgpack")
@@ -280,8 +280,8 @@ class Link:
         :raises PolicyDenied: if policy lets no family that can carry *obj* leave in *context*.
         """
         if context.sender != self.local or context.recipient != self.peer:
-            raise PolicyDenied(
-                f"this link goes from {self.local} to {self.peer}", rule="context.session"
+            self.refuse(
+                context, "context.session", f"this link goes from {self.local} to {self.peer}"
             )
         grant = self.allowed(context)
         header, frames = self.serialize(obj, grant)
@@ -313,7 +313,11 @@ class Link:
         The sender's words about kind and operation must be the recipient's: the recipient knows
         what it expects, the message does not choose it.
         """
-        header, kind, operation = _library_header(verified.header)
+        try:
+            header, kind, operation = _library_header(verified.header)
+        except PayloadError as error:
+            self.note_refusal(context, error)
+            raise
         if (kind, operation) != (context.kind.value, context.operation):
             self.refuse(
                 context, "context.mismatch", "the message was sealed for another kind or operation"
