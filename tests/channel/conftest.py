@@ -1,0 +1,50 @@
+"""One small policy in which each direction differs, and links under it."""
+
+from __future__ import annotations
+
+import pytest
+
+# ann may send bea anything; bea answers with data and listed pickles; what bea seals for cy is more
+# than cy opens; dora is listed and may talk to nobody.
+POLICY = """
+safeser: 1
+name: doors
+revision: 3
+principals: {ann: {}, bea: {}, cy: {}, dora: {}}
+contexts:
+  - name: code
+    sender: ann
+    recipient: bea
+    submission: code
+    serializers: [dask, msgpack, pickle, cloudpickle]
+    deserializers: [dask, msgpack, pickle, cloudpickle]
+    pickle: {profile: [data, numpy]}
+    operations: {grant: [basic, run]}
+  - name: answers
+    sender: bea
+    recipient: ann
+    serializers: [dask, msgpack, pickle]
+    deserializers: [dask, msgpack, pickle]
+    pickle: {profile: [data]}
+    operations: {grant: [basic]}
+  - name: too-much
+    sender: bea
+    recipient: cy
+    kinds: [admin, data]
+    submission: code
+    serializers: [dask, msgpack, pickle, cloudpickle]
+    deserializers: [msgpack]
+    pickle: {profile: [data]}
+    operations: {grant: [basic]}
+  - name: little
+    sender: cy
+    recipient: bea
+    kinds: [admin, data]
+    operations: {grant: [basic]}
+limits: {max_bytes: 8MiB, max_refs: 10_000}
+"""
+
+
+@pytest.fixture(scope="session")
+def policy() -> str:
+    return POLICY

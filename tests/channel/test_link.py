@@ -1,0 +1,208 @@
+"""The parts of a link that Dask's comm uses: several payloads, authors, narrowing, sending."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from safeser import families
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.values import Context, Kind, Payload
+
+PICKLE = {"serializer": "pickle", "writeable": []}
+ONE = ({"serializer": "msgpack"}, [b"\x01"])
+
+
+@pytest.fixture
+def links(doors, policy):
+    return lambda one, two: doors.links(one, two, policy)
+
+
+def test_contexts_name_who_proved_it(links):
+    ann, bea = links("ann", "bea")
+    assert bea.inbound(Kind.DATA, "scatter") == Context("ann", "bea", Kind.DATA, "scatter")
+    assert bea.outbound(Kind.ADMIN) == Context("bea", "ann", Kind.ADMIN)
+
+
+def test_a_message_without_payloads_is_counted(links):
+    _, bea = links("ann", "bea")
+    assert bea.load(bea.admit(bea.inbound(Kind.ADMIN, "identity"))) == []
+    assert bea.audit.counts == [("ann", "bea", "identity", "permit", True)]
+    assert bea.audit.events == []
+
+
+def test_a_count_that_cannot_be_kept_refuses_the_message(links):
+    _, bea = links("ann", "bea")
+    bea.audit.broken = {"count"}
+    with pytest.raises(Exception, match="disk is full"):
+        bea.admit(bea.inbound(Kind.ADMIN, "identity"))
+
+
+def test_every_payload_is_decided_before_any_is_recorded_or_loaded(links, marker):
+    bea, ann = links("bea", "ann")
+    context = ann.inbound(Kind.DATA)
+    payloads = [
+        ann.payload(context, "a", *ONE),
+        ann.payload(context, "b", PICKLE, [marker.pickle]),
+        ann.payload(context, "c", *ONE),
+    ]
+    with pytest.raises(PolicyDenied) as caught:
+        ann.admit(context, payloads)
+    assert caught.value.where == "b"
+    assert ann.audit.order == ["refuse"]
+
+
+def test_one_admitted_payload_may_be_loaded_by_itself(links):
+    _, bea = links("ann", "bea")
+    context = bea.inbound(Kind.DATA)
+    payloads = [bea.payload(context, name, *ONE) for name in "ab"]
+    admitted = bea.admit(context, payloads)
+    assert bea.load_one(admitted, payloads[1]) == 1
+    assert bea.load(admitted) == [1, 1]
+    assert [event["where"] for event in bea.audit.events] == ["a", "b"]
+
+
+def test_a_payload_of_another_message_is_not_loaded(links, marker):
+    bea, ann = links("bea", "ann")
+    context = ann.inbound(Kind.DATA)
+    admitted = ann.admit(context, [ann.payload(context, "a", *ONE)])
+    evil = ann.payload(context, "a", PICKLE, [marker.pickle])
+    with pytest.raises(TypeError):
+        ann.load_one(admitted, evil)
+
+
+@pytest.mark.parametrize("link", [0, 1])
+def test_a_context_of_other_people_is_refused(links, link):
+    pair = links("ann", "bea")
+    for context in (Context("cy", "bea"), Context("ann", "cy"), Context("unknown", "bea")):
+        with pytest.raises(PolicyDenied) as caught:
+            pair[link].admit(context)
+        assert caught.value.rule == "context.session"
+
+
+# --- authors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("author", ["cy", "any", "unknown"])
+def test_what_somebody_else_wrote_passes_only_as_data(links, author, marker):
+    _, bea = links("ann", "bea")
+    context = bea.inbound(Kind.DATA)
+    plain = bea.payload(context, "a", *ONE, author=author)
+    assert bea.load(bea.admit(context, [plain])) == [1]
+    for data in (pickle.dumps(1), marker.pickle):
+        payload = bea.payload(context, "a", PICKLE, [data], author=author)
+        with pytest.raises(PolicyDenied) as caught:
+            bea.admit(context, [payload])
+        assert caught.value.rule == "author.relayed"
+        assert bea.audit.events[-1]["author"] == author
+
+
+def test_without_an_author_the_peer_is_it(links):
+    _, bea = links("ann", "bea")
+    assert bea.payload(bea.inbound(Kind.DATA), "a", *ONE).author == "ann"
+
+
+def test_what_somebody_else_wrote_is_not_passed_on_as_a_pickle(links):
+    ann, _ = links("ann", "bea")
+    context = ann.outbound(Kind.DATA)
+    own = Payload("x", "pickle", PICKLE, (pickle.dumps(1),), "ann")
+    ann.permit_sending(context, own)
+    for author in ("cy", "any"):
+        with pytest.raises(PolicyDenied):
+            ann.permit_sending(context, Payload("x", "pickle", PICKLE, own.frames, author))
+    assert ann.audit.rules == ["author.relayed", "author.relayed"]
+
+
+# --- families ---------------------------------------------------------------------------------------
+
+
+def test_where_code_is_granted_a_pickle_counts_as_code(links):
+    _, bea = links("ann", "bea")
+    payload = bea.payload(bea.inbound(Kind.DATA), "a", PICKLE, [pickle.dumps(1)])
+    assert payload.family == "cloudpickle"
+
+
+def test_where_no_context_matches_a_pickle_is_what_it_needs(links, marker):
+    _, bea = links("cy", "bea")
+    context = bea.inbound(Kind.TASK)
+    assert bea.payload(context, "a", PICKLE, [pickle.dumps(1)]).family == "pickle"
+    assert bea.payload(context, "a", PICKLE, [marker.pickle]).family == "cloudpickle"
+
+
+def test_bytes_that_are_no_pickle_are_refused(links):
+    _, bea = links("cy", "bea")
+    with pytest.raises(PayloadError):
+        bea.payload(bea.inbound(Kind.DATA), "a", PICKLE, [b"\x80\x04nonsense"])
+
+
+@pytest.mark.parametrize(
+    ("family", "asked", "passes"),
+    [
+        ("msgpack", [], True),
+        ("error", [], True),
+        ("dask", ["dask"], True),
+        ("dask", ["msgpack"], False),
+        ("pickle", ["pickle"], True),
+        ("pickle", ["dask", "msgpack"], False),
+        ("cloudpickle", ["pickle"], True),
+        ("cloudpickle", ["dask"], False),
+        ("cloudpickle", None, True),
+    ],
+)
+def test_a_callers_list_takes_away(links, family, asked, passes):
+    _, bea = links("ann", "bea")
+    payload = Payload("a", family, {}, (), "ann")
+    context = bea.inbound(Kind.DATA)
+    if passes:
+        bea.narrow(context, payload, asked)
+        return
+    with pytest.raises(PolicyDenied):
+        bea.narrow(context, payload, asked)
+    assert bea.audit.rules == ["caller.deserializers"]
+
+
+# --- operations and sending -------------------------------------------------------------------------
+
+
+def test_an_operation_inside_another_must_be_granted_too(links):
+    _, bea = links("cy", "bea")
+    bea.permit_inner(bea.inbound(Kind.ADMIN, "identity"))
+    with pytest.raises(PolicyDenied) as caught:
+        bea.permit_inner(bea.inbound(Kind.DATA, "run"))
+    assert caught.value.where == "msg.op"
+    assert bea.audit.rules == ["operation.not-granted"]
+
+
+def test_a_request_that_may_not_be_made_does_not_leave(links):
+    cy, _ = links("cy", "bea")
+    cy.permit_operation(cy.outbound(Kind.ADMIN, "identity"))
+    with pytest.raises(PolicyDenied):
+        cy.permit_operation(cy.outbound(Kind.CONTROL, "run"))
+    assert cy.audit.rules == ["context.none"]
+
+
+def test_what_may_leave_is_cut_to_what_was_asked_for(links):
+    ann, _ = links("ann", "bea")
+    context = ann.outbound(Kind.DATA)
+    assert "cloudpickle" in ann.allowed(context).families
+    assert "cloudpickle" in ann.allowed(context, ["pickle"]).families
+    assert "pickle" not in ann.allowed(context, ["dask"]).families
+
+
+def test_no_pickle_is_made_of_what_needs_none(links):
+    ann, _ = links("ann", "bea")
+    grant = ann.allowed(ann.outbound(Kind.DATA))
+    for value in (1, [1, {"a": b"x"}], {2}):
+        header, _ = ann.serialize(value, grant)
+        assert families.claimed(header) in ("msgpack", "dask")
+    header, _ = ann.serialize(lambda: 1, grant)
+    assert families.claimed(header) in ("pickle", "cloudpickle")
+
+
+def test_a_refusal_from_elsewhere_is_recorded_with_its_place(links):
+    _, bea = links("ann", "bea")
+    context = bea.inbound(Kind.DATA)
+    bea.note_refusal(context, PayloadError("no", rule="payload.x", where="data.y"))
+    bea.note_refusal(context, PayloadError("no", rule="payload.x"), where="z")
+    assert [event["where"] for event in bea.audit.events] == ["data.y", "z"]
