@@ -17,8 +17,8 @@ from typing import Any
 
 import msgpack
 
-from safeser.errors import PayloadError
-from safeser.values import Limits
+from safeser.errors import ConfigError, PayloadError
+from safeser.values import Limits, check_principal
 
 __all__ = ["Encoder", "Parsed", "PayloadRow", "Reference", "parse", "paths", "substitute"]
 
@@ -275,7 +275,9 @@ def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow
     for entry in entries:
         match entry:
             case (dict() as header, int() as count, str() | None as author, bool() as failed) if (
-                not isinstance(count, bool) and 0 <= count <= len(frames) - start
+                not isinstance(count, bool)
+                and 0 <= count <= len(frames) - start
+                and _can_name(author)
             ):
                 rows.append(
                     PayloadRow(header, tuple(frames[start : start + count]), author, failed)
@@ -288,6 +290,14 @@ def _table(data: Any, frames: Sequence[Any], limits: Limits) -> tuple[PayloadRow
             "the message carries frames that belong to no payload", rule="payload.table"
         )
     return tuple(rows)
+
+
+def _can_name(author: str | None) -> bool:
+    # Errors and logs repeat an author, so that it must be a name and no longer than one.
+    try:
+        return author is None or bool(check_principal(author))
+    except ConfigError:
+        return False
 
 
 def paths(value: Any, prefix: str = "") -> list[tuple[str, Reference]]:
