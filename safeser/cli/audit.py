@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from safeser.cli.ending import DENIED
-from safeser.cli.screen import line, mark
+from safeser.cli.screen import line, mark, say
 from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def verify(
     summary, *rest = str(report).splitlines()
     mark(report.ok, summary)
     for each in rest:
-        line(each)
+        say(each)
     if save_head is not None and report.ok:
         _write_head(save_head, report.head)
     if not report.ok:

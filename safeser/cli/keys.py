@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from safeser.cli.screen import line, table
+from safeser.cli.screen import line, say, table
 from safeser.errors import ConfigError, SafeserError
 from safeser.keys import Identity, KeyState, Roster, RosterEntry
 from safeser.values import check_principal
@@ -103,26 +103,26 @@ def _today() -> datetime.date:
 
 
 def _next_steps(directory: Path, users: list[str]) -> None:
-    def setting(name: str, file: str) -> str:
-        return f"DASK_SAFESER__{name}={shlex.quote(str(directory / file))}"
+    def identity(of: str, setting: str = "IDENTITY") -> str:
+        return f'DASK_SAFESER__{setting}="$KEYS"/{of}.key'
 
     policy = _fitting_policy(users) or "./policy.yaml  # yours: it must list these principals"
-    line(f"Keys, {_ROSTER} and {_AUDIT_KEY} are in {directory}, readable by you alone.")
-    line("Give each process its own key file; all of them get the roster and the log's key.")
+    line()
+    say(f"Keys, {_ROSTER} and {_AUDIT_KEY} are in {directory}, readable by you alone.", hang=0)
+    say("Give each process its own key file; all of them get the roster and the log's key.", hang=0)
     line()
     line("# for every process")
+    line(f"export KEYS={shlex.quote(str(directory))}")
+    line('export DASK_SAFESER__AUDIT="$KEYS"/audit')
     line(f"export DASK_SAFESER__POLICY={policy}")
-    line(f"export {setting('AUDIT', 'audit')}")
     line("# the cluster")
-    line(f"{setting('IDENTITY', 'scheduler.key')} dask scheduler --protocol safeser")
-    line(
-        f"{setting('IDENTITY', 'worker.key')} {setting('NANNY__IDENTITY', 'nanny.key')}"
-        " dask worker safeser://SCHEDULER:8786"
-    )
+    line(f"{identity('scheduler')} dask scheduler --protocol safeser")
+    line(f"{identity('worker')} {identity('nanny', 'NANNY__IDENTITY')} \\")
+    line("    dask worker safeser://HOST:8786")
     line(f"# {users[0]}")
-    line(f"{setting('IDENTITY', f'{users[0]}.key')} python")
+    line(f"{identity(users[0])} python")
     line(">>> import safeser")
-    line('>>> safeser.Client("safeser://SCHEDULER:8786", deserializers=["dask", "msgpack"])')
+    line('>>> safeser.Client("safeser://HOST:8786", deserializers=["dask", "msgpack"])')
 
 
 def _fitting_policy(users: list[str]) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from safeser.cli.ending import DENIED, complain
-from safeser.cli.screen import line, mark, table
+from safeser.cli.screen import line, mark, say, table
 from safeser.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def check(policies: Annotated[list[str], typer.Argument(metavar="POLICY...")]) -
             complain(error)
             failed = True
         else:
-            mark(True, f"{name}: fine, {_title(policy)}")
+            mark(True, f"{name}: fine, {_title(policy)}, SHA-256 {policy.sha256}")
     if failed:
         raise typer.Exit(DENIED)
 
 
 def _title(policy: Policy) -> str:
-    return f"{policy.name} revision {policy.revision}, SHA-256 {policy.sha256}"
+    return f"{policy.name} revision {policy.revision}"
 
 
 @app.command()
@@ -73,16 +73,18 @@ def show(
         )
         return
     loaded = Policy.load(policy)
-    line(_title(loaded))
+    line(_title(loaded), style="bold")
+    line(f"SHA-256 {loaded.sha256}")
     line()
     table(
-        ("principal", "groups", "keys listed here"),
+        ("principal", "groups", "keys in this file"),
         [
             (name, ", ".join(sorted(each.groups)), str(len(each.keys)))
             for name, each in loaded.principals.items()
         ],
     )
-    line("The first context that matches decides; none matches: deny.")
+    line()
+    say("The first context that matches decides; none matches: deny.")
     for rule in loaded.contexts:
         line()
         _show_context(rule, every=operations)
@@ -91,23 +93,27 @@ def show(
 def _show_context(rule: Rule, *, every: bool) -> None:
     line(f"line {rule.line}, {rule.name}", style="bold")
     kinds = [kind.value for kind in sorted(rule.kinds, key=lambda kind: kind.strength)]
-    line(f"  {_names(rule.senders)} -> {_names(rule.recipients)}: {', '.join(kinds)}")
+    say(f"  {_names(rule.senders)} -> {_names(rule.recipients)}: {', '.join(kinds)}")
     sealing, opening = rule.families(sealing=True), rule.families(sealing=False)
     if sealing == opening:
-        line(f"  families    {', '.join(opening)}")
+        _row("families", ", ".join(opening))
     else:
-        line(f"  seals       {', '.join(sealing)}")
-        line(f"  opens       {', '.join(opening)}")
+        _row("seals", ", ".join(sealing))
+        _row("opens", ", ".join(opening))
     if "pickle" in (*sealing, *opening):
-        line(f"  profiles    {', '.join(rule.profiles)}")
+        _row("profiles", ", ".join(rule.profiles))
     if rule.submission == "code":
-        line("  submission  code: the sender can run what it likes there", style="yellow")
+        _row("submission", "code: the sender can run what it likes there", style="yellow")
     else:
-        line(f"  submission  {rule.submission}")
-    line(f"  operations  {_operations(rule.operations)}")
+        _row("submission", rule.submission)
+    _row("operations", _operations(rule.operations))
     if every:
         for name in sorted(rule.operations):
             line(f"    {name}")
+
+
+def _row(name: str, value: str, *, style: str = "") -> None:
+    say(f"  {name:<12}{value}", style=style, hang=14)
 
 
 def _operations(granted: frozenset[str]) -> str:
@@ -155,12 +161,12 @@ def explain(
         author=author,
     )
     question, *steps = explanation.text.splitlines()
-    line(question)
+    say(question)
     for step in steps:
         decided = step.startswith(("permitted", "denied"))
         if decided:
             mark(explanation.decision.permitted, step)
         else:
-            line(step)
+            say(step)
     if not explanation.decision.permitted:
         raise typer.Exit(DENIED)

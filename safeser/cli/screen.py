@@ -6,6 +6,7 @@ style or hide a line, nor move the cursor over another.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich import box
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["line", "mark", "table"]
+__all__ = ["line", "mark", "say", "table"]
 
 
 def _console() -> Console:
@@ -31,9 +32,26 @@ def line(text: str = "", *, style: str = "") -> None:
     _console().print(_plain(text, style), soft_wrap=True)
 
 
+def say(text: str, *, style: str = "", hang: int = 4) -> None:
+    """Print a sentence, wrapped between words on a terminal and whole in a pipe.
+
+    :param hang: columns by which the lines after the first are indented.
+    """
+    console = _console()
+    if console.is_terminal:
+        text = textwrap.fill(
+            text,
+            console.width,
+            subsequent_indent=" " * hang,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    line(text, style=style)
+
+
 def mark(good: bool, text: str) -> None:
     """Print a verdict, green or red where there is colour; the words alone must suffice."""
-    line(text, style="green" if good else "red")
+    say(text, style="green" if good else "red")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

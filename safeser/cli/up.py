@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from safeser.cli.screen import line
+from safeser.cli.screen import line, say
 from safeser.errors import ConfigError, SafeserError
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ def up(
 
     def announce(cluster: LocalCluster) -> None:
         keys, logs = base.absolute() / "keys", base.absolute() / "audit"
-        line(f"Running at {cluster.scheduler_address} under policy {policy}. Ctrl-C ends it.")
-        line(f"Keys are in {keys}, logs in {logs}. Connect from Python with:")
+        say(f"Running at {cluster.scheduler_address} under policy {policy}. Ctrl-C ends it.")
+        line(f"Keys  {keys}")
+        line(f"Logs  {logs}")
+        line("Connect from Python with:")
         line()
         line("import safeser")
         line(
