@@ -23,7 +23,7 @@ __all__ = ["Assault", "Outcome"]
 _ANSWER = 60.0
 _RAN = 10.0  # seconds that stock Dask may take to run what it was sent
 
-_SHOWN = {"stranger": "a stranger", "impostor": "a stranger", "worker": "a worker"}
+_SHOWN = {"impostor": "stranger"}
 
 #: Whose refusals can be about the attack. What a worker says reaches alice through the scheduler.
 _SENDERS = {
@@ -55,16 +55,17 @@ class Outcome:
             _SHOWN.get(self.attack.attacker, self.attack.attacker),
             self.attack.recipient,
             "ran" if self.stock else "refused",
-            "RAN" if self.safeser else f"refused: {self._rules()}",
+            "RAN" if self.safeser else self._rules(),
             good=not self.safeser and bool(self.refusals),
         )
 
     def _rules(self) -> str:
-        shown: dict[str, None] = {}
-        for refusal in self.refusals:
-            by = "" if refusal.by == self.attack.recipient else f" (by {refusal.by})"
-            shown[f"{refusal.rule}{by}"] = None
-        return ", ".join(shown) or "no rule recorded"
+        """Return the rules of whoever it was meant for, else of who refused it on the way."""
+        own = [each for each in self.refusals if each.by == self.attack.recipient]
+        shown = dict.fromkeys(
+            each.rule if own else f"{each.rule} ({each.by})" for each in own or self.refusals
+        )
+        return "\n".join(shown) or "no rule recorded"
 
     def require_as_said(self) -> None:
         """Raise :class:`StepFailed` unless it ran there, did not run here, and a record says why."""
@@ -135,7 +136,7 @@ class Assault:
             "alice",
             "scheduler",
             ran[self._alice_ran["stock"]],
-            "ran: alice is granted code" if self._alice_ran["safeser"] else "refused",
+            "ran: she is granted it" if self._alice_ran["safeser"] else "REFUSED",
             good=self._alice_ran["safeser"],
         )
         return [*(outcome.row for outcome in self.outcomes), last]
@@ -201,7 +202,9 @@ class Assault:
                 key = f"{attack.name}-{form}"
                 command = {"do": "meet_rogue", "key": key, "worker": side.rogue_address}
                 side.victim.ask(command, timeout=_ANSWER, check=check)
-            return self._ran(attack, side)
+            ran = self._ran(attack, side)
+            side.victim.ask({"do": "let_go"}, timeout=_ANSWER, check=check)
+            return ran
         who = stranger if attack.attacker == "stranger" else side.bob
         command = {
             "do": "attack",

@@ -35,20 +35,20 @@ class Attack:
 
 
 ATTACKS = (
-    Attack("stranger-scheduler", "__Pickled__ in Dask's handshake", "stranger", "scheduler"),
-    Attack("stranger-worker", "__Pickled__ in Dask's handshake", "stranger", "worker"),
-    Attack("impostor", "the same, with a new key in alice's name", "impostor", "scheduler"),
-    Attack("pickled", "__Pickled__ in an admin message", "bob", "scheduler", forms=2),
-    Attack("type-serialized", "array whose type-serialized is one", "bob", "worker"),
-    Attack("object-array", "array of objects", "bob", "worker", forms=2),
-    Attack("run", "run a function", "bob", "worker"),
+    Attack("stranger-scheduler", "__Pickled__ in handshake", "stranger", "scheduler"),
+    Attack("stranger-worker", "__Pickled__ in handshake", "stranger", "worker"),
+    Attack("impostor", "same, unlisted key", "impostor", "scheduler"),
+    Attack("pickled", "__Pickled__, admin message", "bob", "scheduler", forms=2),
+    Attack("type-serialized", "pickled type-serialized", "bob", "worker"),
+    Attack("object-array", "object-dtype array", "bob", "worker", forms=2),
+    Attack("run", "run", "bob", "worker"),
     Attack("run-function", "run_function", "bob", "scheduler"),
-    Attack("upload-file", "upload_file, plain msgpack", "bob", "worker"),
-    Attack("enum", "__Enum__ to read the environment", "bob", "scheduler", leaks=True),
+    Attack("upload-file", "upload_file, no pickle", "bob", "worker"),
+    Attack("enum", "__Enum__ through echo", "bob", "scheduler", leaks=True),
     Attack("update-graph", "update-graph with code", "bob", "scheduler"),
-    Attack("error-reply", "pickled exception in an error reply", "worker", "alice", forms=2),
-    Attack("warn-event", "pickled message in a warn event", "worker", "alice"),
-    Attack("result-type", "pickle as key-in-memory type", "worker", "alice"),
+    Attack("error-reply", "exception in error reply", "worker", "alice", forms=2),
+    Attack("warn-event", "warn event", "worker", "alice"),
+    Attack("result-type", "key-in-memory type", "worker", "alice"),
 )
 
 

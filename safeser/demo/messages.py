@@ -16,7 +16,7 @@ from distributed.comm import connect
 from distributed.comm.core import Comm
 from distributed.protocol.serialize import Pickled, Serialized
 
-__all__ = ["BUILDERS", "evil", "greet_with_pickle", "payload", "say"]
+__all__ = ["BUILDERS", "evil", "evil_text", "greet_with_pickle", "payload", "say"]
 
 #: No honest answer takes longer, and a refused stream gets none.
 _ANSWER = 5.0
@@ -36,6 +36,13 @@ class _Touch:
 def evil(marker: Path) -> bytes:
     """Return a pickle that makes *marker* when it is opened."""
     return pickle.dumps(_Touch(marker))
+
+
+def evil_text(marker: Path, then: object) -> bytes:
+    """Return a pickle that makes *marker* and then is *then*, so that nothing looks wrong."""
+    # Protocol 3 has no frames, so two pickles can stand one behind the other: the first without its
+    # STOP, its result dropped.
+    return pickle.dumps(_Touch(marker), 3)[:-1] + b"0" + pickle.dumps(then, 3)
 
 
 def payload(marker: Path) -> Pickled:
@@ -176,7 +183,7 @@ async def greet_with_pickle(address: str, marker: Path, options: Mapping[str, An
     greeting = {"note": payload(marker)}
     try:
         comm = await connect(address, timeout=_CONNECT, handshake_overrides=greeting, **options)
-    except OSError as error:
+    except Exception as error:  # however it is turned away, it is turned away
         return f"not connected ({type(error).__name__})"
     comm.abort()
     return "connected"

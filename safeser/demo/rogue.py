@@ -14,7 +14,7 @@ from typing import Any
 from distributed import Worker
 from distributed.protocol.serialize import Pickled, Serialized
 
-from safeser.demo.messages import evil, payload
+from safeser.demo.messages import evil, evil_text, payload
 
 __all__ = ["AsIs", "RogueWorker", "disarm_bob", "disarm_worker"]
 
@@ -67,18 +67,19 @@ def disarm_bob() -> None:
 
 def disarm_worker() -> None:
     """Make this process, else an honest worker, send :class:`AsIs` messages as they stand."""
-    from safeser.dask import conversation, translate
+    from safeser.dask import translate
+    from safeser.dask.codec import Encoder
 
-    honest_outgoing, honest_leaf = translate.outgoing, conversation._Leaf.__call__
+    honest_outgoing, honest_add = translate.outgoing, Encoder.add
 
     def outgoing(message: Any) -> Any:
-        return dict(message) if isinstance(message, AsIs) else honest_outgoing(message)
+        return message if isinstance(message, AsIs) else honest_outgoing(message)
 
-    def call(self: Any, leaf: Any) -> Any:
-        return _leaf(leaf) if isinstance(leaf, Pickled) else honest_leaf(self, leaf)
+    def add(self: Any, element: Any, default: Any) -> None:
+        honest_add(self, element, _leaf if isinstance(element, AsIs) else default)
 
     translate.outgoing = outgoing
-    conversation._Leaf.__call__ = call  # type: ignore[method-assign]  # as above
+    Encoder.add = add  # type: ignore[method-assign]  # as above
 
 
 class RogueWorker(Worker):  # type: ignore[misc]  # distributed ships no types
@@ -113,8 +114,11 @@ class RogueWorker(Worker):  # type: ignore[misc]  # distributed ships no types
             msg = AsIs({**msg, "type": evil(self._markers / key)})
         super().batched_send(msg)
         if key.startswith("warn-event"):
-            pickled = evil(self._markers / key)
-            event = {"message": pickled, "category": pickled}
+            marker = self._markers / key
+            event = {
+                "message": evil_text(marker, "a warning"),
+                "category": evil_text(marker, UserWarning),
+            }
             super().batched_send(AsIs(op="log-event", topic="warn", msg=event))
 
 

@@ -13,7 +13,6 @@ from typing import TextIO
 
 from rich import box
 from rich.console import Console
-from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.status import Status
 from rich.table import Table
@@ -54,15 +53,18 @@ class Screen:
 
     def say(self, text: str, *, style: str = "") -> None:
         """Print a sentence, wrapped to the terminal under its step."""
-        self._console.print(Padding(Text(text, style=style), (0, 0, 0, _INDENT), expand=False))
+        for line in Text(text, style=style).wrap(self._console, self._console.width - _INDENT):
+            line.rstrip()
+            self._console.print(Text.assemble(" " * _INDENT, line), soft_wrap=True)
 
     def seen(self, what: str, found: str) -> None:
         """Print something that came out as it should."""
-        grid = Table.grid(padding=(0, 1))
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
-        grid.add_row(Text("ok", style="green"), Text.assemble((f"{what}: ", "bold"), found))
-        self._console.print(Padding(grid, (0, 0, 0, _INDENT), expand=False))
+        text = Text.assemble((f"{what}: ", "bold"), found)
+        lines = text.wrap(self._console, max(self._console.width - _INDENT - 3, 20))
+        for number, line in enumerate(lines):
+            mark = ("ok ", "green") if number == 0 else "   "
+            line.rstrip()
+            self._console.print(Text.assemble(" " * _INDENT, mark, line), soft_wrap=True)
 
     def command(self, text: str) -> None:
         """Print a command whole, however long: a wrapped one cannot be copied."""
@@ -70,17 +72,17 @@ class Screen:
 
     def place(self, what: str, where: object) -> None:
         """Print where something lies, on one line."""
-        line = Text.assemble(" " * _INDENT, (f"{what:<10}", "dim"), str(where))
+        line = Text.assemble(" " * _INDENT, (f"{what:<11}", "dim"), str(where))
         self._console.print(line, soft_wrap=True)
 
     def table(self, rows: Iterable[Row]) -> None:
         """Print the table of attacks."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        table.add_column("what is sent", overflow="fold", ratio=5, min_width=20)
+        table.add_column("what is sent", overflow="fold")
         table.add_column("from", no_wrap=True)
         table.add_column("to", no_wrap=True)
         table.add_column("stock", no_wrap=True)
-        table.add_column("safeser, by which rule", overflow="fold", ratio=4, min_width=20)
+        table.add_column("safeser refused it by", overflow="fold", min_width=24)
         for row in rows:
             table.add_row(
                 Text(row.what),
@@ -89,7 +91,9 @@ class Screen:
                 Text(row.stock, style="red" if row.stock == "ran" else ""),
                 Text(row.safeser, style="green" if row.good else "bold red"),
             )
-        self._console.print(Padding(table, (1, 0, 1, _INDENT), expand=False))
+        self._console.print()
+        self._console.print(table)
+        self._console.print()
 
     def failed(self, reason: str, lines: Sequence[str] = ()) -> None:
         """Print why the demo ends here."""
