@@ -32,7 +32,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Channel, Link
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.roles import Roles, served_by
-from safeser.envelope import PRELUDE_SIZE, Handshake, Sealed, Verified
+from safeser.envelope import PRELUDE_SIZE, Handshake, HandshakeRefused, Sealed, Verified
 from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, SafeserError
 from safeser.operations import Server
 
@@ -51,6 +51,11 @@ MAX_UNAUTHENTICATED = 256
 
 #: The first sealed message from the responder: the initiator's key was accepted.
 _ACCEPTED = b"accepted"
+
+#: What the responder writes, in the clear, in its place: the initiator did not authenticate,
+#: whatever the reason. Without it a refused key looks like a network fault, which Dask's workers
+#: retry for ever. Whoever forges it achieves what cutting the connection does.
+_REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
 
 #: A body up to this size is read in one piece; a larger one frame by frame, so that each large
 #: buffer owns its memory and arrays need no copy.
@@ -107,13 +112,17 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             return await offload(self.conversation.receive, verified, deserializers)
         return self.conversation.receive(verified, deserializers)
 
-    async def _receive(self) -> Verified:
+    async def _receive(self, *, first: bool = False) -> Verified:
+        """Read one message; *first* is the responder's word on whether it accepted this side."""
         stream = self.stream
         if stream is None:
             raise CommClosedError("the connection is closed")
         session = self.link.session
         try:
-            prelude = session.prelude(await stream.read_bytes(PRELUDE_SIZE))
+            head = await stream.read_bytes(PRELUDE_SIZE)
+            if first:
+                _check_accepted(head)
+            prelude = session.prelude(head)
             start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
             if prelude.body_length <= _ONE_READ:
                 data = await read_bytes_rw(stream, start + prelude.body_length)
@@ -124,8 +133,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                     frames.append(body[at : at + length])
                     at += length
             else:
-                head = memoryview(await stream.read_bytes(start))
-                header, table, _ = _cut(head, prelude.header_length, start)
+                data = await stream.read_bytes(start)
+                header, table, _ = _cut(memoryview(data), prelude.header_length, start)
                 frames = [
                     memoryview(await read_bytes_rw(stream, length)).cast("B")
                     for length in session.lengths(prelude, table)
@@ -136,6 +145,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             self._closed = True
             convert_stream_closed_error(self, error)
             raise  # unreachable: the line above always raises
+        except AuthenticationError:
+            self.abort()
+            raise
         except EnvelopeError as error:
             # The session is over: what follows on this connection cannot be trusted to begin
             # where a message begins. Dask handles a closed connection; it knows no other failure.
@@ -200,6 +212,11 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             self.abort()
             raise
         return total
+
+
+def _check_accepted(head: bytes) -> None:
+    if head == _REFUSED:
+        raise HandshakeRefused("the peer did not accept this side")
 
 
 def _forget(future: Any) -> None:
@@ -286,16 +303,15 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         return stream
 
     async def _confirm(self, comm: SafeserComm, address: str, channel: Channel) -> None:
-        """Wait for the responder's word: without it a refusal looks like a network fault.
-
-        Dask retries network faults, for ever in a worker; a refused key must end that at once.
-        """
+        """Wait for the responder's word that it accepted this side."""
         try:
-            verified = await asyncio.wait_for(comm._receive(), HANDSHAKE_SECONDS)
-        except (CommClosedError, TimeoutError) as error:
-            comm.abort()
+            verified = await asyncio.wait_for(comm._receive(first=True), HANDSHAKE_SECONDS)
+        except AuthenticationError as error:
             raise AuthenticationError(_not_accepted(address, channel)) from error
-        if verified.frames and bytes(verified.frames[0]) != _ACCEPTED:
+        except TimeoutError:
+            comm.abort()
+            raise
+        if [bytes(frame) for frame in verified.frames] != [_ACCEPTED]:
             comm.abort()
             raise AuthenticationError(_not_accepted(address, channel))
 
@@ -384,6 +400,8 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
                 rule="authentication",
                 permitted=False,
             )
+            if isinstance(error, AuthenticationError) and not stream.closed():
+                _forget(stream.write(_REFUSED))
             stream.close()
             return None
         finally:

@@ -146,21 +146,22 @@ def up(
     """
     stop = threading.Event()
 
-    def on_terminate(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
         stop.set()
 
-    # Ctrl-C goes to every process of the terminal, workers included, and a worker that it reaches
-    # does not end in time. Blocked signals are inherited, so only this thread waits for it.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    previous = signal.signal(signal.SIGTERM, on_terminate)
+    previous = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         with LocalCluster(
-            policy=policy, directory=directory, n_workers=n_workers, scheduler_port=port
+            policy=policy,
+            directory=directory,
+            n_workers=n_workers,
+            scheduler_port=port,
+            preload=["safeser.dask.uninterrupted"],
         ) as cluster:
             announce(cluster)
-            while not stop.is_set() and signal.sigtimedwait({signal.SIGINT}, 0.5) is None:
+            while not stop.wait(0.5):
                 pass
     finally:
-        signal.signal(signal.SIGTERM, previous)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
