@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from safeser import __version__
-from safeser.cli import audit, inspect, keys, policy, up
+from safeser.cli import audit, demo, inspect, keys, policy, up
 from safeser.cli.screen import line
 
 __all__ = ["app"]
@@ -54,3 +54,4 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.command("inspect")(inspect.inspect)
 app.command("up")(up.up)
+app.command("demo")(demo.demo)
