@@ -1,0 +1,94 @@
+"""One client of one cluster, told over its standard input what to measure.
+
+The one rule: it answers each line of standard input with one line on standard output, so that the
+process which drives several of these decides whose turn it is. It has to be a process of its own,
+since safeser closes every other scheme in the process that uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+WORKERS = 2
+_PATIENCE = 120  # seconds for a loaded machine to start two workers
+_SETTLE = 0.2  # seconds in which released futures are forgotten, before another cluster's turn
+
+
+def connect(scheme: str, address: str, tls: dict[str, str] | None) -> Any:
+    if scheme == "safeser":
+        import safeser
+
+        client = safeser.Client(address, deserializers=["dask", "msgpack"])
+    else:
+        from distributed import Client, Security
+
+        security = Security(require_encryption=True, **tls) if tls else None
+        client = Client(address, security=security)
+    client.wait_for_workers(WORKERS, timeout=_PATIENCE)
+    return client
+
+
+def tasks(client: Any, count: int) -> list[float]:
+    """Return the seconds in which *count* tiny tasks were submitted, run and gathered."""
+    start = time.perf_counter()
+    futures = client.map(lambda number: number + 1, range(count), pure=False)
+    results = client.gather(futures)
+    seconds = time.perf_counter() - start
+    assert results == list(range(1, count + 1))
+    return [seconds]
+
+
+def calls(client: Any, count: int) -> list[float]:
+    """Return the seconds of each of *count* calls that wait for one result."""
+    measured = []
+    for number in range(count):
+        start = time.perf_counter()
+        result = client.submit(lambda given: given + 1, number, pure=False).result()
+        measured.append(time.perf_counter() - start)
+        assert result == number + 1
+    return measured
+
+
+def transfer(client: Any, size: int) -> list[float]:
+    """Return the seconds to scatter an array of *size* bytes and those to gather it."""
+    array = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
+    start = time.perf_counter()
+    future = client.scatter(array, hash=False)
+    scattered = time.perf_counter()
+    result = future.result()
+    gathered = time.perf_counter()
+    assert np.array_equal(result, array)
+    return [scattered - start, gathered - scattered]
+
+
+MEASURES: dict[str, Callable[[Any, int], list[float]]] = {
+    "tasks": tasks,
+    "calls": calls,
+    "transfer": transfer,
+}
+
+
+def main() -> None:
+    # Libraries may print; the answers' pipe is theirs no more.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    order = json.loads(sys.stdin.readline())
+    client = connect(order["scheme"], order["address"], order["tls"])
+    answers.write("[]\n")
+    for line in sys.stdin:
+        order = json.loads(line)
+        seconds = MEASURES[order["measure"]](client, order["amount"])
+        time.sleep(_SETTLE)
+        answers.write(json.dumps(seconds) + "\n")
+    client.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""Clusters of real processes on loopback, one for each transport, and their clients.
+
+The one rule: whatever is started here is in a process group of its own, and is gone when the block
+that started it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.client import WORKERS
+from safeser.dask.local import make_identities
+
+PROJECT = Path(__file__).parents[1]
+SCHEMES = ("safeser", "tcp", "tls")
+
+_PATIENCE = 120.0  # seconds for a loaded machine to start a process
+_GRACE = 10.0  # seconds between asking a process to end and killing it
+
+#: The roles of the policy ``default``; these clusters have no nannies.
+_PRINCIPALS = ("scheduler", "worker", "nanny", "client")
+
+
+class StartError(Exception):
+    """A process of a cluster ended, or did not become ready; the message holds its last words."""
+
+
+@dataclass
+class Cluster:
+    """A scheduler, workers and a client on one transport."""
+
+    scheme: str
+    folder: Path
+    _processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    _client: subprocess.Popen[str] | None = None
+
+    @property
+    def audit(self) -> Path:
+        return self.folder / "audit"
+
+    @property
+    def audit_key(self) -> Path:
+        return self.folder / "keys" / "audit.key"
+
+    def prepare(self) -> None:
+        self.folder.mkdir(mode=0o700)
+        if self.scheme == "safeser":
+            make_identities(self.folder / "keys", _PRINCIPALS)
+        elif self.scheme == "tls":
+            _make_certificate(self.folder)
+
+    def start_scheduler(self) -> None:
+        self._start(
+            "scheduler",
+            ["-m", "dask", "scheduler", "--protocol", self.scheme, "--host", "127.0.0.1"]
+            + ["--port", "0", "--no-dashboard", "--scheduler-file", "scheduler.json"]
+            + self._tls_options(),
+        )
+
+    def start_workers(self) -> None:
+        address = self._address()
+        for number in range(WORKERS):
+            self._start(
+                "worker",
+                ["-m", "dask", "worker", address, "--host", "127.0.0.1", "--no-nanny"]
+                + ["--nthreads", "1", "--no-dashboard", "--death-timeout", "60"]
+                + ["--memory-limit", "0", "--local-directory", f"spill-{number}"]
+                + self._tls_options(),
+            )
+
+    def start_client(self) -> None:
+        self._client = self._start("client", ["-m", "benchmarks.client"], piped=True)
+        tls = None
+        if self.scheme == "tls":
+            names = {"tls_ca_file": "cert.pem", "tls_client_cert": "cert.pem"}
+            names["tls_client_key"] = "key.pem"
+            tls = {option: str(self.folder / name) for option, name in names.items()}
+        self._ask({"scheme": self.scheme, "address": self._address(), "tls": tls})
+
+    def measure(self, measure: str, amount: int) -> list[float]:
+        """Have the client measure; return the seconds that it took for each part."""
+        return self._ask({"measure": measure, "amount": amount})
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time that all processes of this cluster have used so far."""
+        times = [psutil.Process(process.pid).cpu_times() for process in self._processes]
+        return float(sum(each.user + each.system for each in times))
+
+    def stop(self) -> None:
+        processes, self._processes = self._processes, []
+        # Clients and workers first: they would log that their scheduler has gone.
+        for process in reversed(processes):
+            _signal(process, signal.SIGTERM)
+        deadline = time.monotonic() + _GRACE
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, deadline - time.monotonic()))
+            _signal(process, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    # What the driver had left to say may be in the buffer of a broken pipe.
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+
+    def _ask(self, order: Mapping[str, Any]) -> list[float]:
+        assert self._client is not None
+        assert self._client.stdin is not None
+        assert self._client.stdout is not None
+        try:
+            self._client.stdin.write(json.dumps(order) + "\n")
+            self._client.stdin.flush()
+            answer = self._client.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise StartError(f"the client on {self.scheme}:// ended: {self._last_words('client')}")
+        seconds: list[float] = json.loads(answer)
+        return seconds
+
+    def _address(self) -> str:
+        """Wait until the scheduler has said where it listens."""
+        path = self.folder / "scheduler.json"
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline and self._processes[0].poll() is None:
+            # The file is there before all of its text is.
+            with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+                address: str = json.loads(path.read_text())["address"]
+                return address
+            time.sleep(0.1)
+        last = self._last_words("scheduler")
+        raise StartError(f"the scheduler on {self.scheme}:// did not start: {last}")
+
+    def _last_words(self, role: str) -> str:
+        lines = (self.folder / f"{role}.log").read_text(errors="replace").splitlines()
+        return " / ".join(lines[-3:]) or "it said nothing"
+
+    def _tls_options(self) -> list[str]:
+        if self.scheme != "tls":
+            return []
+        options = ["--tls-ca-file", "cert.pem", "--tls-cert", "cert.pem"]
+        return [*options, "--tls-key", "key.pem"]
+
+    def _start(
+        self, role: str, arguments: Sequence[str], *, piped: bool = False
+    ) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE if piped else subprocess.DEVNULL
+        with (self.folder / f"{role}.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self.folder,
+                env=self._environment(role),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def _environment(self, role: str) -> dict[str, str]:
+        # Dask's settings of whoever runs this would make the clusters differ from the defaults.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
+        env["DASK_CONFIG"] = str(self.folder / "no-configuration")
+        env["PYTHONPATH"] = str(PROJECT)
+        if self.scheme == "safeser":
+            env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{role}.key")
+            env["DASK_SAFESER__POLICY"] = "default"
+            env["DASK_SAFESER__AUDIT"] = str(self.audit)
+        return env
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[dict[str, Cluster]]:
+    """Start one cluster for each of :data:`SCHEMES`, all of them alike, and stop them at the end.
+
+    :raises StartError: if one of them does not come up.
+    """
+    clusters = {scheme: Cluster(scheme, folder / scheme) for scheme in SCHEMES}
+    try:
+        for cluster in clusters.values():
+            cluster.prepare()
+            cluster.start_scheduler()
+        for cluster in clusters.values():
+            cluster.start_workers()
+        for cluster in clusters.values():
+            cluster.start_client()
+        yield clusters
+    finally:
+        for cluster in clusters.values():
+            cluster.stop()
+
+
+def _make_certificate(folder: Path) -> None:
+    """Write the key and the self-signed certificate that Dask makes for temporary clusters."""
+    from distributed import Security
+
+    made = Security.temporary()
+    for name, text in (("key.pem", made.tls_client_key), ("cert.pem", made.tls_client_cert)):
+        path = folder / name
+        path.touch(mode=0o600)
+        path.write_text(text)
+
+
+def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,155 @@
+"""``python -m benchmarks.dask``: a Dask cluster on safeser://, beside the same on tcp:// and tls://.
+
+The one rule: one run has all three clusters up at once and lets them take turns, A B C A B C, so
+that whatever else the machine does falls on each of them alike.
+
+Each cluster is a scheduler, two workers with one thread each and one client, all of them processes
+on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides and the audit
+log is written. The keys of tls:// are those of ``distributed.Security.temporary()``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.client import WORKERS
+from benchmarks.clusters import Cluster, StartError, running
+from benchmarks.report import Quantity, Row, machine, markdown, rows, table
+from safeser.audit import verify
+
+MEGABYTE = 10**6
+
+
+class Run:
+    """One run over three clusters: every measure once a round, the transports taking turns."""
+
+    def __init__(
+        self, clusters: Mapping[str, Cluster], *, tasks: int, calls: int, size: int
+    ) -> None:
+        self._clusters = clusters
+        self._amounts = {"tasks": tasks, "calls": calls, "transfer": size}
+        # One list for each quantity and transport; those of one quantity are equally long.
+        self._seconds = {name: {scheme: [] for scheme in clusters} for name in self.quantities()}
+
+    _seconds: dict[str, dict[str, list[float]]]
+
+    def quantities(self) -> dict[str, Quantity]:
+        tasks, size = self._amounts["tasks"], self._amounts["transfer"]
+        mega = number_of_megabytes(size)
+        return {
+            "tasks": Quantity(f"map and gather {tasks:,} tasks", "tasks/s", tasks, True, 1),
+            "cpu": Quantity("processor time, all processes", "ms/task", tasks, False, tasks / 1000),
+            "calls": Quantity("one submit and result", "ms", 1, False, 1e-3),
+            "scatter": Quantity(f"scatter {mega} MB", "MB/s", size, True, MEGABYTE),
+            "gather": Quantity(f"gather {mega} MB", "MB/s", size, True, MEGABYTE),
+        }
+
+    def warm_up(self) -> None:
+        """Do everything once: imports, first connections, caches."""
+        for measure, amount in self._amounts.items():
+            for cluster in self._clusters.values():
+                cluster.measure(measure, amount)
+
+    def round(self) -> None:
+        for measure, amount in self._amounts.items():
+            for scheme, cluster in self._clusters.items():
+                before = cluster.cpu_seconds()
+                taken = cluster.measure(measure, amount)
+                if measure == "tasks":
+                    self._note("tasks", scheme, taken[0])
+                    self._note("cpu", scheme, cluster.cpu_seconds() - before)
+                elif measure == "calls":
+                    self._note("calls", scheme, statistics.median(taken))
+                else:
+                    self._note("scatter", scheme, taken[0])
+                    self._note("gather", scheme, taken[1])
+
+    def _note(self, quantity: str, scheme: str, seconds: float) -> None:
+        # A tiny run can end within one tick of the clock that counts processor time.
+        self._seconds[quantity][scheme].append(max(seconds, 1e-3))
+
+    def rows(self) -> list[Row]:
+        return [
+            row
+            for name, quantity in self.quantities().items()
+            for row in rows(quantity, self._seconds[name])
+        ]
+
+
+def number_of_megabytes(size: int) -> str:
+    return f"{size / MEGABYTE:g}"
+
+
+def notes(cluster: Cluster, *, rounds: int, load: tuple[float, float, float]) -> list[str]:
+    """Return what a reader of the numbers has to know, the state of the audit log included."""
+    found = verify(cluster.audit, key=cluster.audit_key)
+    size = sum(path.stat().st_size for path in cluster.audit.iterdir())
+    state = "verified" if found.ok else "does NOT verify"
+    return [
+        *machine(),
+        f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds after one to warm"
+        f" up; load average {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
+        f"Each cluster: scheduler, {WORKERS} workers of one thread without nannies, one client;"
+        " Dask's defaults, no compression; scatter and gather go through the scheduler",
+        "tls:// with key and certificate by distributed.Security.temporary();"
+        " safeser:// with policy default, and an audit log of"
+        f" {size / MEGABYTE:.1f} MB that {state}",
+        "time / tcp and time / tls: median of the ratios of single rounds, above 1 is slower",
+    ]
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise SystemExit(128 + number)  # so that the clusters are stopped
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds after the one to warm up.")] = 9,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of one map.")] = 1000,
+    calls: Annotated[
+        int, typer.Option(min=1, help="Calls of which a round takes the median.")
+    ] = 30,
+    size: Annotated[float, typer.Option(min=0.001, help="Megabytes to scatter and gather.")] = 64,
+    markdown_file: Annotated[
+        Path | None, typer.Option("--markdown", help="Write the table for the docs to this file.")
+    ] = None,
+) -> None:
+    """Measure safeser:// beside tcp:// and tls://, interleaved; a few minutes on two cores."""
+    signal.signal(signal.SIGTERM, _stop)
+    console, progress = Console(), Console(stderr=True)
+    load = os.getloadavg()
+    with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
+        try:
+            with progress.status("Starting three clusters") as status, running(Path(folder)) as up:
+                run = Run(up, tasks=tasks, calls=calls, size=round(size * MEGABYTE))
+                status.update("Warming up")
+                run.warm_up()
+                for number in range(rounds):
+                    status.update(f"Round {number + 1} of {rounds}")
+                    run.round()
+        except StartError as error:
+            progress.print(f"benchmark: {error}", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from error
+        known = notes(up["safeser"], rounds=rounds, load=load)
+    lines = run.rows()
+    console.print(table(lines))
+    for note in known:
+        console.print(note, style="dim", highlight=False)
+    if markdown_file is not None:
+        markdown_file.write_text(markdown(lines, known))
+
+
+if __name__ == "__main__":
+    sys.exit(typer.run(main))

@@ -1,0 +1,145 @@
+"""Medians, spreads and ratios of one run, as a table for the terminal and for the documentation.
+
+The one rule: a ratio is the median of the ratios of single rounds, in each of which the transports
+took turns; it is never one of numbers from two runs.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.table import Table
+
+PACKAGES = ("safeser", "distributed", "numpy", "msgpack", "cryptography")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Something measured: how it is called and shown.
+
+    :param amount: what one measurement did, so many tasks or bytes.
+    :param rate: shown as amount per second rather than as a time.
+    :param scale: what one shown unit is, in seconds or in amounts.
+    """
+
+    name: str
+    unit: str
+    amount: float
+    rate: bool
+    scale: float
+
+    def shown(self, seconds: float) -> float:
+        return (self.amount / seconds if self.rate else seconds) / self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table, as text."""
+
+    quantity: str
+    transport: str
+    median: str
+    spread: str
+    against_tcp: str
+    against_tls: str
+
+    def cells(self) -> tuple[str, ...]:
+        return (
+            self.quantity,
+            self.transport,
+            self.median,
+            self.spread,
+            self.against_tcp,
+            self.against_tls,
+        )
+
+
+HEADINGS = ("", "transport", "median", "quartiles", "time / tcp", "time / tls")
+
+
+def rows(quantity: Quantity, seconds: Mapping[str, Sequence[float]]) -> list[Row]:
+    """Return one row for each transport.
+
+    :param seconds: for each transport what each round took; round by round they belong together.
+    """
+    made = []
+    for scheme, taken in seconds.items():
+        shown = [quantity.shown(each) for each in taken]
+        low, high = quartiles(shown)
+        made.append(
+            Row(
+                "" if made else f"{quantity.name} ({quantity.unit})",
+                f"{scheme}://",
+                number(statistics.median(shown)),
+                f"{number(low)} to {number(high)}",
+                f"{ratio(taken, seconds['tcp']):.2f}",
+                f"{ratio(taken, seconds['tls']):.2f}",
+            )
+        )
+    return made
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def ratio(taken: Sequence[float], other: Sequence[float]) -> float:
+    """Return the median of the ratios round by round."""
+    return statistics.median(a / b for a, b in zip(taken, other, strict=True))
+
+
+def number(value: float) -> str:
+    """Return *value* with three digits that matter, and thousands kept whole."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def table(lines: Sequence[Row]) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in HEADINGS[:2]:
+        made.add_column(heading, no_wrap=True)
+    for heading in HEADINGS[2:]:
+        made.add_column(heading, justify="right")
+    for line in lines:
+        style = "bold" if line.transport.startswith("safeser") else ""
+        made.add_row(*line.cells(), style=style)
+    return made
+
+
+def markdown(lines: Sequence[Row], notes: Sequence[str]) -> str:
+    """Return the table and the *notes* below it, for the documentation."""
+    text = ["| " + " | ".join(HEADINGS) + " |", "|---|---|--:|--:|--:|--:|"]
+    text += ["| " + " | ".join(line.cells()) + " |" for line in lines]
+    return "\n".join([*text, "", *(f"- {note}" for note in notes), ""])
+
+
+def machine() -> list[str]:
+    """Return what the numbers depend on: processor, Python, versions."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
+    return [
+        f"Machine: {_processor()}, {usable} cores, {platform.system()} {platform.machine()};"
+        f" {platform.python_implementation()} {platform.python_version()}",
+        f"Versions: {versions}",
+    ]
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:  # not Linux
+        pass
+    return platform.processor() or "unknown processor"
