@@ -27,7 +27,7 @@ _VICTIM = 1.0  # an attacked gather fails at once or asks again for ever
 
 
 def _connect(address: str) -> Any:
-    arguments = {"deserializers": ["dask", "msgpack"], "timeout": _WAIT, "set_as_default": True}
+    arguments: dict[str, Any] = {"deserializers": ["dask", "msgpack"], "timeout": _WAIT}
     if address.startswith("safeser://"):
         import safeser
 
@@ -113,7 +113,7 @@ class _Alice:
     def submit_code(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """Submit a graph whose code makes a file, as she is granted it."""
         marker = Path(command["marker"])
-        self._client.submit(lambda: marker.touch(), pure=False).result(_WAIT)
+        self._client.submit(marker.touch, pure=False).result(_WAIT)
         return {}
 
     def again(self, command: Mapping[str, Any]) -> dict[str, Any]:

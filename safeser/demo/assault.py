@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from safeser.demo.attacks import ATTACKS, Attack, markers
 from safeser.demo.clusters import Cluster, identity, python
@@ -68,7 +69,7 @@ class Outcome:
         return "\n".join(shown) or "no rule recorded"
 
     def require_as_said(self) -> None:
-        """Raise :class:`StepFailed` unless it ran there, did not run here, and a record says why."""
+        """Raise :class:`StepFailed` unless it ran there, did not here, and a record says why."""
         if self.safeser:
             raise StepFailed(f"'{self.attack.what}' ({self.row.sender}) ran on safeser://")
         if not self.refusals:
@@ -200,13 +201,13 @@ class Assault:
         if attack.attacker == "worker":
             for form in range(attack.forms):
                 key = f"{attack.name}-{form}"
-                command = {"do": "meet_rogue", "key": key, "worker": side.rogue_address}
-                side.victim.ask(command, timeout=_ANSWER, check=check)
+                meeting = {"do": "meet_rogue", "key": key, "worker": side.rogue_address}
+                side.victim.ask(meeting, timeout=_ANSWER, check=check)
             ran = self._ran(attack, side)
             side.victim.ask({"do": "let_go"}, timeout=_ANSWER, check=check)
             return ran
         who = stranger if attack.attacker == "stranger" else side.bob
-        command = {
+        command: dict[str, Any] = {
             "do": "attack",
             "name": attack.name,
             "address": self._address(attack, side.cluster),

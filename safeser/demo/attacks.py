@@ -37,8 +37,8 @@ class Attack:
 ATTACKS = (
     Attack("stranger-scheduler", "__Pickled__ in handshake", "stranger", "scheduler"),
     Attack("stranger-worker", "__Pickled__ in handshake", "stranger", "worker"),
-    Attack("impostor", "same, unlisted key", "impostor", "scheduler"),
-    Attack("pickled", "__Pickled__, admin message", "bob", "scheduler", forms=2),
+    Attack("impostor", "the same, unlisted key", "impostor", "scheduler"),
+    Attack("pickled", "__Pickled__ admin message", "bob", "scheduler", forms=2),
     Attack("type-serialized", "pickled type-serialized", "bob", "worker"),
     Attack("object-array", "object-dtype array", "bob", "worker", forms=2),
     Attack("run", "run", "bob", "worker"),

@@ -84,7 +84,7 @@ def quiet_environment(folder: Folder, environment: Mapping[str, str]) -> dict[st
     """Return *environment* without the user's own settings of Dask, which are not the demo's."""
     kept = {key: value for key, value in environment.items() if not key.startswith("DASK")}
     # One thread each: the demo's many processes share a machine that may be small.
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {**kept, **threads, "DASK_CONFIG": str(folder.configuration)}
 
 
@@ -104,14 +104,16 @@ def start_safeser(processes: Processes, folder: Folder, *, policy: str) -> Clust
         "DASK_SAFESER__NANNY__IDENTITY": str(folder.key("nanny")),
     }
     for number in (1, 2):
-        _start_worker(processes, folder, cluster, f"worker {number}", [], own)
+        _start_worker(processes, folder, cluster, f"worker {number}", options=[], environment=own)
     return cluster
 
 
 def start_stock(processes: Processes, folder: Folder) -> Cluster:
     """Start a scheduler and a worker on ``tcp://``, as Dask comes."""
     cluster = _start_scheduler(processes, folder, "stock", [], {})
-    _start_worker(processes, folder, cluster, "stock worker", ["--no-nanny"], {})
+    _start_worker(
+        processes, folder, cluster, "stock worker", options=["--no-nanny"], environment={}
+    )
     return cluster
 
 
@@ -150,6 +152,7 @@ def _start_worker(
     folder: Folder,
     cluster: Cluster,
     name: str,
+    *,
     options: list[str],
     environment: Mapping[str, str],
 ) -> None:

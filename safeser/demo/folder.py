@@ -110,8 +110,6 @@ class Folder:
         impostor = Identity.generate("alice")
         impostor.save(self.impostor / "alice.key")
         listed = Roster(entry for entry in roster.entries if entry.principal != "alice")
-        listed = listed.with_entry(
-            RosterEntry(impostor.public, "alice", KeyState.ACTIVE, today)
-        )
+        listed = listed.with_entry(RosterEntry(impostor.public, "alice", KeyState.ACTIVE, today))
         listed.save(self.impostor / "roster")
         AuditKey.new().save(self.impostor / "audit.key")

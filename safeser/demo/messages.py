@@ -50,7 +50,7 @@ def payload(marker: Path) -> Pickled:
     return Pickled({"pickled-obj": evil(marker)}, [])
 
 
-# --- one builder for each attack of bob's: the forms of its message ---------------------------------
+# --- one builder for each attack of bob's: the forms of its message ----------------------------
 
 
 def _pickled(markers: list[Path], secret: str) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """An independent witness inside a client's process: which pickles were opened, and who made them.
 
-The one rule: it trusts nothing of safeser's. It is installed before anything else is imported, it
-wraps every unpickler of the standard library, and CPython's own audit event tells it of globals that
-were looked up by any other way. A pickle that this very process did not make came from a peer.
+The one rule: it trusts nothing of safeser's. It is installed before anything that could keep an
+unpickler, it wraps every one of the standard library, and CPython's own audit event tells it of
+globals that were looked up by any other way. A pickle that this very process did not make came from
+a peer.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def install() -> Probe:
             setattr(module, name, _pickler(getattr(module, name), probe))
     loads, dumps = _loads(_pickle.loads, probe), _dumps(_pickle.dumps, probe)
     for module in (pickle, _pickle):
-        unpickler, pickler = module.Unpickler, module.Pickler  # type: ignore[attr-defined]
+        unpickler, pickler = module.Unpickler, module.Pickler
         wrapped = {
             "loads": loads,
             "dumps": dumps,

@@ -66,6 +66,9 @@ class Screen:
             line.rstrip()
             self._console.print(Text.assemble(" " * _INDENT, mark, line), soft_wrap=True)
 
+    def blank(self) -> None:
+        self._console.print()
+
     def command(self, text: str) -> None:
         """Print a command whole, however long: a wrapped one cannot be copied."""
         self._console.print(Text(f"{' ' * _INDENT}$ {text}", style="bold"), soft_wrap=True)
@@ -77,12 +80,12 @@ class Screen:
 
     def table(self, rows: Iterable[Row]) -> None:
         """Print the table of attacks."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         table.add_column("what is sent", overflow="fold")
         table.add_column("from", no_wrap=True)
         table.add_column("to", no_wrap=True)
         table.add_column("stock", no_wrap=True)
-        table.add_column("safeser refused it by", overflow="fold", min_width=24)
+        table.add_column("safeser refused it by", overflow="fold", min_width=25)
         for row in rows:
             table.add_row(
                 Text(row.what),
@@ -91,9 +94,7 @@ class Screen:
                 Text(row.stock, style="red" if row.stock == "ran" else ""),
                 Text(row.safeser, style="green" if row.good else "bold red"),
             )
-        self._console.print()
         self._console.print(table)
-        self._console.print()
 
     def failed(self, reason: str, lines: Sequence[str] = ()) -> None:
         """Print why the demo ends here."""

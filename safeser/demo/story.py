@@ -22,7 +22,6 @@ from safeser.audit import verify
 from safeser.demo import tampering
 from safeser.demo.assault import Assault
 from safeser.demo.clusters import (
-    Cluster,
     dask_command,
     identity,
     python,
@@ -55,9 +54,7 @@ class _Stage:
     processes: Processes
 
 
-def run(
-    *, directory: Path | None, policy: str | None, environment: Mapping[str, str]
-) -> int:
+def run(*, directory: Path | None, policy: str | None, environment: Mapping[str, str]) -> int:
     """Run the demo and return its exit code: 0 if every step came out as said, else 1.
 
     :param directory: a folder that is empty or not there yet; default: a new temporary one.
@@ -116,7 +113,7 @@ def _told_to_stop() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# --- 1 ---------------------------------------------------------------------------------------------
+# --- 1 -------------------------------------------------------------------------------------------
 
 
 def _identities(stage: _Stage, policy: Policy) -> None:
@@ -125,10 +122,12 @@ def _identities(stage: _Stage, policy: Policy) -> None:
     stage.screen.seen("keys", "scheduler, worker and nanny, the processes of the cluster")
     stage.screen.seen("alice", "may submit code: what she submits runs on scheduler and workers")
     stage.screen.seen("bob", "is who he says he is, and may submit nothing")
-    stage.screen.seen("policy", f"{policy.name}, revision {policy.revision}; what it does not name is denied")
+    stage.screen.seen(
+        "policy", f"{policy.name}, revision {policy.revision}; what it does not name is denied"
+    )
 
 
-# --- 2 ---------------------------------------------------------------------------------------------
+# --- 2 -------------------------------------------------------------------------------------------
 
 
 def _clusters(stage: _Stage) -> None:
@@ -163,10 +162,11 @@ def _clusters(stage: _Stage) -> None:
         twin=twin,
     )
     _attacks(stage, assault, alice)
-    _goodbye(stage, cluster, stock)
+    with screen.waiting("ending all processes"):
+        processes.end_all()
 
 
-# --- 3 ---------------------------------------------------------------------------------------------
+# --- 3 -------------------------------------------------------------------------------------------
 
 
 def _work(stage: _Stage, alice: Child, twin: Child) -> None:
@@ -220,7 +220,7 @@ def _require_clean(witness: Mapping[str, Any], alice: Child) -> None:
         )
 
 
-# --- 4 ---------------------------------------------------------------------------------------------
+# --- 4 -------------------------------------------------------------------------------------------
 
 
 def _attacks(stage: _Stage, assault: Assault, alice: Child) -> None:
@@ -230,7 +230,13 @@ def _attacks(stage: _Stage, assault: Assault, alice: Child) -> None:
         (bar,) = progress.task_ids
         for done, of in assault.run():
             progress.update(bar, completed=done, total=of)
+    screen.say(
+        "A stranger has no key, or a new one that nobody lists. Bob has his own. Worker means"
+        " somebody who got hold of a worker's key and turns on the users."
+    )
+    screen.blank()
     screen.table(assault.rows)
+    screen.blank()
     assault.require_as_said()
     found = alice.ask({"do": "again"}, timeout=_ANSWER, check=check)
     witness = alice.ask({"do": "witness"}, timeout=_ANSWER, check=check)
@@ -244,14 +250,7 @@ def _attacks(stage: _Stage, assault: Assault, alice: Child) -> None:
     )
 
 
-# --- 5 and 6 -----------------------------------------------------------------------------------------
-
-
-def _goodbye(stage: _Stage, cluster: Cluster, stock: Cluster) -> None:
-    """End everything but keep what the processes recorded to their very end."""
-    del cluster, stock
-    with stage.screen.waiting("ending all processes"):
-        stage.processes.end_all()
+# --- 5 and 6 -------------------------------------------------------------------------------------
 
 
 def _audit(screen: Screen, folder: Folder) -> None:
@@ -262,10 +261,8 @@ def _audit(screen: Screen, folder: Folder) -> None:
     screen.seen("verified", f"{report.records} records in {report.files} files")
     log = tampering.largest_log(folder.audit)
     for forgery in tampering.FORGERIES:
-        place = tampering.try_forgery(
-            forgery, log, key=folder.audit_key, scratch=folder.scratch
-        )
-        screen.seen(f"{forgery.what} in a copy is found", f"{_short(log.name)}, {place}")
+        place = tampering.try_forgery(forgery, log, key=folder.audit_key, scratch=folder.scratch)
+        screen.seen(forgery.what, f"found in a copy: {_short(log.name)}, {place}")
 
 
 def _short(name: str) -> str:
@@ -279,10 +276,10 @@ def _farewell(screen: Screen, folder: Folder, policy: str, seconds: float) -> No
     screen.place("keys", folder.keys)
     screen.place("audit log", folder.audit)
     screen.place("other logs", folder.logs)
-    screen.say("")
+    screen.blank()
     for command in next_commands(folder, policy):
         screen.command(shlex.join(command))
-    screen.say("")
+    screen.blank()
     screen.say(f"Every step came out as said, in {seconds:.0f} s. Nothing is left running.")
 
 
@@ -291,9 +288,9 @@ def next_commands(folder: Folder, policy: str) -> list[list[str]]:
     beside = Path(sys.executable).with_name("safeser")
     safeser = "safeser" if shutil.which("safeser") == str(beside) else str(beside)
     question = ["--sender", "bob", "--recipient", "scheduler", "--kind", "task"]
+    question += ["--operation", "update-graph", "--family", "cloudpickle"]
     return [
-        [safeser, "policy", "explain", policy, *question, "--operation", "update-graph"]
-        + ["--family", "cloudpickle"],
+        [safeser, "policy", "explain", policy, *question],
         [safeser, "audit", "tail", str(folder.audit), "-n", "5"],
         [safeser, "audit", "verify", str(folder.audit), "--key", str(folder.audit_key)],
     ]

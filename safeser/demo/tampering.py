@@ -96,7 +96,9 @@ def _named(found: Report, name: str, what: str) -> str:
         raise StepFailed(f"{what} was not found in the audit log")
     named = [problem for problem in found.problems if problem.file == name]
     if not named:
-        raise StepFailed(f"{what} was found, but {name} was not named", lines=str(found).split("\n"))
+        raise StepFailed(
+            f"{what} was found, but {name} was not named", lines=str(found).split("\n")
+        )
     first = named[0]
     place = f"line {first.line}" if first.line else "the file"
     return f"{place}: {first.kind}"
