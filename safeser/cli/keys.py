@@ -6,6 +6,7 @@ The one rule: no command prints, copies or replaces a private key; they are made
 from __future__ import annotations
 
 import datetime
+import os
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -85,6 +86,13 @@ def _claim(directory: Path) -> None:
         if any(directory.iterdir()):
             raise ConfigError(
                 f"{directory} is not empty, and keys are never overwritten",
+                rule="config.keys",
+                fix="Name a folder that is not there yet.",
+            )
+        if directory.stat().st_uid != os.geteuid():
+            # Made first by somebody else, in /tmp say: its owner could swap the files in it.
+            raise ConfigError(
+                f"{directory} belongs to another user",
                 rule="config.keys",
                 fix="Name a folder that is not there yet.",
             )

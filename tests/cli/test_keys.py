@@ -105,6 +105,14 @@ def test_init_refuses_a_place_that_cannot_be_a_folder(safeser, tmp_path):
     assert "cannot be used" in ended.err
 
 
+def test_init_refuses_a_folder_that_somebody_else_made_first(safeser, tmp_path, monkeypatch):
+    monkeypatch.setattr(module.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    ended = safeser("keys", "init", tmp_path)
+    assert ended.code == 2
+    assert "belongs to another user" in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_init_refuses_a_path_with_a_nul():
     with pytest.raises(ConfigError, match="cannot be used"):
         module._claim(module.Path("a\0b"))
