@@ -45,6 +45,9 @@ _REGISTERED_AS = {"client-stream": "client", "worker-stream": "address"}
 #: After these requests the asker says one word more, which is no request.
 _ACKNOWLEDGED = frozenset({"get_data", "register_nanny"})
 
+#: Rules by which a sender may not say this at all, so that no other form of it passes either.
+_NOT_ITS_WORD = frozenset({"context.none", "operation.not-granted"})
+
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
 
@@ -233,15 +236,24 @@ class Conversation:
     ) -> tuple[Any, Judged | None]:
         """Decide one element; a refused one comes back as what stands in its place, or None."""
         try:
-            name = _operation_of(element)
-            assert self._reads is not None
-            row = lookup(self._reads, Channel.STREAM, name)
-            if row is None or self._stream not in row.streams:
-                raise unknown_operation(name)
-            self._check_identity(element)
+            row = self._row_of_element(element)
+        except SafeserError as error:
+            # Nothing stands in for what its sender may not even begin to say.
+            self._note(error)
+            return None, None
+        try:
             return element, judge_operation(self.link, row, element, rows, willing)
         except SafeserError as error:
             return self._instead(element, error), None
+
+    def _row_of_element(self, element: Any) -> Operation:
+        name = _operation_of(element)
+        assert self._reads is not None
+        row = lookup(self._reads, Channel.STREAM, name)
+        if row is None or self._stream not in row.streams:
+            raise unknown_operation(name)
+        self._check_identity(element)
+        return row
 
     def _check_identity(self, element: dict[str, Any]) -> None:
         """Refuse an element that speaks as another client or worker than registered here."""
@@ -269,13 +281,13 @@ class Conversation:
         }
         self._answers.append(outgoing.encode_plain([reply]))
 
-    def _instead(self, element: Any, error: SafeserError) -> dict[str, Any] | None:
+    def _instead(self, element: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
         """Return what Dask handles in place of a refused element, or None to leave it out."""
         self._note(error)
-        if not isinstance(element, dict):
-            return None
-        if element.get("op") == "update-graph" and self._writes is Server.CLIENT:
+        if element["op"] == "update-graph" and self._writes is Server.CLIENT:
             self._tell_client(element.get("keys"), error)
+            return None
+        if self._reads is Server.SCHEDULER and error.rule in _NOT_ITS_WORD:
             return None
         return substitutes.for_element(self._reads, element, error)
 

@@ -121,12 +121,24 @@ def _data(record: pickles.ExceptionRecord) -> ExceptionData:
         following = record.context
     return ExceptionData(
         type=record.name or "builtins:Exception",
-        message=record.text,
+        message=_said(record),
         args=record.args if record.complete else None,
         notes=record.notes,
         cause=None if following is None else _data(following),
         explicit=record.cause is not None,
     )
+
+
+def _said(record: pickles.ExceptionRecord) -> str:
+    """Return what ``str()`` says: KeyError quotes its argument, OSError shows its number."""
+    module, _, name = (record.name or "").partition(":")
+    cls = getattr(builtins, name, None) if module == "builtins" else None
+    if record.complete and isinstance(cls, type) and issubclass(cls, Exception):
+        try:
+            return str(cls(*record.args))
+        except (TypeError, ValueError):  # not arguments that this class takes
+            pass
+    return record.text
 
 
 def _with_traceback(data: ExceptionData, text: str) -> ExceptionData:

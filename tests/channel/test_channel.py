@@ -46,7 +46,7 @@ def pair(doors, policy):
     return lambda one, two: Pair(doors, policy, one, two)
 
 
-# --- round trips ------------------------------------------------------------------------------------
+# --- round trips ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_operation_travels_and_must_be_the_expected_one(pair):
     assert p.two.open(p.one.seal(1, context), context) == 1
 
 
-# --- refusals -------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------
 
 
 def forge(p, header, frames=(), *, kind="data", operation=None):
@@ -315,7 +315,7 @@ def _leaves(value):
         yield value
 
 
-# --- the envelope -----------------------------------------------------------------------------------
+# --- the envelope -----------------------------------------------------------------------------
 
 
 def test_a_replayed_message_is_refused(pair):
@@ -361,7 +361,7 @@ def test_a_message_for_another_session_is_refused(pair):
     assert caught.value.rule == "envelope.mac"
 
 
-# --- who is who ------------------------------------------------------------------------------------
+# --- who is who -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,7 @@ def test_a_refused_submission_is_recorded_and_says_whom_to_ask(doors, policy):
     assert channel.audit.rules == ["submission.none"]
 
 
-# --- record before load -----------------------------------------------------------------------------
+# --- record before load -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -533,7 +533,7 @@ def test_a_refusal_that_cannot_be_recorded_is_one_all_the_same(pair, loads, mark
     assert p.two.audit.order == []
 
 
-# --- the proof of admission -------------------------------------------------------------------------
+# --- the proof of admission -------------------------------------------------------------------
 
 
 def test_nobody_else_makes_an_admitted(pair):

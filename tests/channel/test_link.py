@@ -20,7 +20,7 @@ def links(doors, policy):
 
 
 def test_contexts_name_who_proved_it(links):
-    ann, bea = links("ann", "bea")
+    _, bea = links("ann", "bea")
     assert bea.inbound(Kind.DATA, "scatter") == Context("ann", "bea", Kind.DATA, "scatter")
     assert bea.outbound(Kind.ADMIN) == Context("bea", "ann", Kind.ADMIN)
 
@@ -40,7 +40,7 @@ def test_a_count_that_cannot_be_kept_refuses_the_message(links):
 
 
 def test_every_payload_is_decided_before_any_is_recorded_or_loaded(links, marker):
-    bea, ann = links("bea", "ann")
+    _, ann = links("bea", "ann")
     context = ann.inbound(Kind.DATA)
     payloads = [
         ann.payload(context, "a", *ONE),
@@ -64,7 +64,7 @@ def test_one_admitted_payload_may_be_loaded_by_itself(links):
 
 
 def test_a_payload_of_another_message_is_not_loaded(links, marker):
-    bea, ann = links("bea", "ann")
+    _, ann = links("bea", "ann")
     context = ann.inbound(Kind.DATA)
     admitted = ann.admit(context, [ann.payload(context, "a", *ONE)])
     evil = ann.payload(context, "a", PICKLE, [marker.pickle])
@@ -81,7 +81,7 @@ def test_a_context_of_other_people_is_refused(links, link):
         assert caught.value.rule == "context.session"
 
 
-# --- authors ----------------------------------------------------------------------------------------
+# --- authors ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("author", ["cy", "any", "unknown"])
@@ -114,7 +114,7 @@ def test_what_somebody_else_wrote_is_not_passed_on_as_a_pickle(links):
     assert ann.audit.rules == ["author.relayed", "author.relayed"]
 
 
-# --- families ---------------------------------------------------------------------------------------
+# --- families ---------------------------------------------------------------------------------
 
 
 def test_where_code_is_granted_a_pickle_counts_as_code(links):
@@ -162,7 +162,7 @@ def test_a_callers_list_takes_away(links, family, asked, passes):
     assert bea.audit.rules == ["caller.deserializers"]
 
 
-# --- operations and sending -------------------------------------------------------------------------
+# --- operations and sending -------------------------------------------------------------------
 
 
 def test_an_operation_inside_another_must_be_granted_too(links):

@@ -1,0 +1,148 @@
+"""Two conversations back to back over real links, and a peer that says what it likes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from safeser.dask.codec import Encoder, PayloadRow, parse
+from safeser.dask.conversation import SKIP, Conversation
+from safeser.operations import Server
+
+GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
+
+_SERVERS = {"scheduler": Server.SCHEDULER, "worker": Server.WORKER, "nanny": Server.NANNY}
+
+
+def as_is(leaf: Any) -> tuple[PayloadRow, bool]:
+    """Take payload rows as they stand; one in a list is eager, as Dask's ``ToPickle``."""
+    if isinstance(leaf, Eager):
+        return leaf.row, True
+    assert isinstance(leaf, PayloadRow), leaf
+    return leaf, False
+
+
+class Eager:
+    def __init__(self, row: PayloadRow) -> None:
+        self.row = row
+
+
+def forged(message: Any) -> list[Any]:
+    """Return the frames of *message* as a peer without any rule would send them."""
+    encoder = Encoder()
+    for element in message if isinstance(message, list) else [message]:
+        encoder.add(element, as_is)
+    return encoder.frames(listed=isinstance(message, list))
+
+
+class Talk:
+    """One connection: *asker* opened it, *server* answers. Both are honest until told otherwise."""
+
+    SKIP = SKIP
+    Row = PayloadRow
+    Eager = Eager
+    forged = staticmethod(forged)
+
+    def __init__(self, doors: Any, asker: str, server: str, policy: str, **options: Any) -> None:
+        self.near, self.far = doors.links(asker, server, policy)
+        role = _SERVERS[server]
+        self.asker = Conversation(self.near, server=None, opens=asker != "scheduler", **options)
+        self.server = Conversation(self.far, server=role, opens=role is not Server.SCHEDULER)
+        self.answers: list[Any] = []
+
+    def greet(self) -> Talk:
+        remote = {**GREETING, "safeser-server": self.server.server.value}
+        assert self.request(GREETING) == GREETING
+        assert self.reply(remote) == GREETING
+        return self
+
+    # --- honest ---------------------------------------------------------------------------------
+
+    def request(self, message: Any, serializers: Any = None) -> Any:
+        """Send as Dask does from the asker; return what Dask reads on the server."""
+        return self._to_server(self.asker.send(message, serializers))
+
+    def reply(self, message: Any, deserializers: Any = None) -> Any:
+        return self._to_asker(self.server.send(message), deserializers)
+
+    # --- hostile --------------------------------------------------------------------------------
+
+    def attack(self, message: Any) -> Any:
+        """Have the asker send *message* unjudged; return what Dask reads on the server."""
+        return self._to_server(forged(message))
+
+    def attack_back(self, message: Any, deserializers: Any = None) -> Any:
+        return self._to_asker(forged(message), deserializers)
+
+    def raw(self, *frames: bytes) -> Any:
+        return self._to_server(list(frames))
+
+    def raw_back(self, *frames: bytes) -> Any:
+        return self._to_asker(list(frames), None)
+
+    def _to_server(self, frames: list[Any]) -> Any:
+        got = self._carry(self.near, self.far, self.server, frames, None)
+        self.answers = [
+            self._carry(self.far, self.near, self.asker, answer, None)
+            for answer in self.server.take_answers()
+        ]
+        return got
+
+    def _to_asker(self, frames: list[Any], deserializers: Any) -> Any:
+        return self._carry(self.far, self.near, self.asker, frames, deserializers)
+
+    @staticmethod
+    def _carry(source: Any, target: Any, reader: Any, frames: Any, deserializers: Any) -> Any:
+        verified = target.verify(source.session.seal(b"", frames))
+        return reader.receive(verified, deserializers)
+
+    # --- streams --------------------------------------------------------------------------------
+
+    def client_stream(self, client: str = "Client-1") -> Talk:
+        self.request({"op": "register-client", "client": client, "reply": False, "versions": {}})
+        start = self.reply([{"op": "stream-start"}])
+        assert start == ({"op": "stream-start"},)
+        return self
+
+    def worker_stream(self, address: str = "safeser://127.0.0.1:1") -> Talk:
+        self.request({"op": "register-worker", "address": address, "reply": False})
+        self.reply({"status": "OK", "worker-plugins": {}})
+        return self
+
+    # --- what was recorded ----------------------------------------------------------------------
+
+    @property
+    def refused_by_server(self) -> list[str]:
+        return self.far.audit.rules
+
+    @property
+    def refused_by_asker(self) -> list[str]:
+        return self.near.audit.rules
+
+    def sent(self, conversation: Conversation, message: Any) -> Any:
+        """Return what *conversation* would write, parsed."""
+        return parse(conversation.send(message), self.near.policy.limits)
+
+
+@pytest.fixture
+def talk(doors: Any) -> Callable[..., Talk]:
+    """Return a connection whose Dask handshake is over."""
+
+    def made(asker: str, server: str = "scheduler", policy: str = "demo", **options: Any) -> Talk:
+        return Talk(doors, asker, server, policy, **options).greet()
+
+    return made
+
+
+@pytest.fixture
+def run() -> Callable[..., Any]:
+    def call(coroutine: Any, timeout: float = 30) -> Any:
+        async def bounded() -> Any:
+            return await asyncio.wait_for(coroutine, timeout)
+
+        return asyncio.run(bounded())
+
+    return call
