@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 import msgpack
@@ -66,11 +66,18 @@ class Admitted:
     context: Context
     payloads: tuple[Payload, ...]
     grant: Grant
-    _proof: object
+    _proof: object = field(repr=False)
+    _known: frozenset[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self._proof is not _MADE_BY_ADMIT:
             raise TypeError("only Link.admit makes an Admitted")
+        # Identities hold as long as this value does, since it keeps the payloads.
+        object.__setattr__(self, "_known", frozenset(map(id, self.payloads)))
+
+    def has(self, payload: Payload) -> bool:
+        """Tell whether *payload* is one of those admitted: the very object, not an equal one."""
+        return id(payload) in self._known
 
 
 class Link:
@@ -162,6 +169,23 @@ class Link:
         decision = self.policy.decide(context, payload.family, author=author)
         if not decision.permitted:
             self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
+        if payload.family == "pickle":
+            self._judge(context, payload)
+
+    def _judge(self, context: Context, payload: Payload) -> None:
+        """Refuse a pickle whose globals the context's profiles do not list, before any load."""
+        try:
+            serialization.judge(
+                payload.header,
+                list(payload.frames),
+                self.policy.grant(context),
+                limits=self.policy.limits,
+            )
+        except SafeserError as error:
+            error.where = error.where or payload.where
+            self.audit.record(_event("refuse", context, payload, error.rule, False))
+            error.recorded = True
+            raise
 
     def permit_inner(self, context: Context) -> None:
         """Refuse an operation that a relay would carry for a sender who may not ask for it."""
@@ -194,7 +218,7 @@ class Link:
 
     def load_one(self, admitted: Admitted, payload: Payload) -> Any:
         """Rebuild one of the admitted payloads; a relay opens some and passes on the others."""
-        if not any(payload is known for known in admitted.payloads):
+        if not admitted.has(payload):
             raise TypeError("that payload was not admitted")
         try:
             return serialization.deserialize(

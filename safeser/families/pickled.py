@@ -13,7 +13,7 @@ from safeser.errors import PayloadError
 from safeser.families.tree import Node
 from safeser.values import Grant, Limits
 
-__all__ = ["as_code", "decode", "encode", "family_of"]
+__all__ = ["as_code", "decode", "encode", "family_of", "judge"]
 
 
 def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
@@ -39,6 +39,13 @@ def as_code(node: Node) -> str:
     """Take *node* as the most that a pickle can be, without reading it."""
     node.value = "cloudpickle"
     return "cloudpickle"
+
+
+def judge(node: Node, grant: Grant, limits: Limits) -> None:
+    """Refuse a pickle that *grant*'s profiles would refuse, before anything is built."""
+    pickles.check(
+        node.frames[0], buffers=len(node.frames) - 1, profile=grant.profiles, limits=limits
+    )
 
 
 def decode(node: Node, grant: Grant, limits: Limits) -> Any:

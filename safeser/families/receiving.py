@@ -16,7 +16,7 @@ from safeser.families.registry import registry
 from safeser.families.tree import Node, parse, strongest
 from safeser.values import Grant, Limits
 
-__all__ = ["check", "claimed", "covers", "derive", "deserialize"]
+__all__ = ["check", "claimed", "covers", "derive", "deserialize", "judge"]
 
 #: Typed values hold plain ones, and failures are weaker than either: whoever may receive dask may
 #: receive these inside it. No other family brings another with it.
@@ -75,6 +75,22 @@ def deserialize(
     for node in reversed(nodes):
         node.value = _build(node, grant, limits)
     return nodes[0].value
+
+
+def judge(
+    header: Mapping[str, Any],
+    frames: Sequence[Any],
+    grant: Grant,
+    *,
+    limits: Limits = DEFAULTS,
+) -> None:
+    """Refuse each pickle in a payload that the profiles of *grant* would refuse; builds nothing.
+
+    :raises PolicyDenied: naming the global, its offset and what would allow it.
+    """
+    for node in parse(header, frames, limits=limits):
+        if _family_under(grant, node, limits) == "pickle":
+            pickled.judge(node, grant, limits)
 
 
 def _family(node: Node, limits: Limits) -> str:

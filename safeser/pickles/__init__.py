@@ -23,7 +23,7 @@ from safeser.pickles.failures import (
 from safeser.pickles.inspection import Inspection
 from safeser.pickles.judge import Use, check_shape, deny, judge
 from safeser.pickles.machine import read
-from safeser.pickles.nodes import Call, GlobalRef
+from safeser.pickles.nodes import Call, GlobalRef, Program
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 from safeser.pickles.stock import dumps, load_code
 from safeser.values import Limits
@@ -36,6 +36,7 @@ __all__ = [
     "Inspection",
     "Profile",
     "Use",
+    "check",
     "dumps",
     "exception_record",
     "family_of",
@@ -68,12 +69,35 @@ def loads(
     """
     listed = Profile.of(profile)
     given = list(buffers)
-    program = read(_whole(data, limits), buffers=len(given), limits=limits)
+    program = _judged(data, len(given), listed, limits)
+    return Builder(program, listed, buffers=given, limits=limits).build()
+
+
+def check(
+    data: bytes | bytearray | memoryview,
+    *,
+    buffers: int = 0,
+    profile: str | Sequence[str] | Profile = "data",
+    limits: Limits = _DEFAULTS,
+) -> None:
+    """Refuse what :func:`loads` would refuse before it builds anything; build nothing.
+
+    :param buffers: how many out-of-band buffers come with it.
+    :raises PolicyDenied: a global is used that the profile does not list for that use.
+    :raises PayloadError: the pickle is malformed or over budget.
+    """
+    _judged(data, buffers, Profile.of(profile), limits)
+
+
+def _judged(
+    data: bytes | bytearray | memoryview, buffers: int, listed: Profile, limits: Limits
+) -> Program:
+    program = read(_whole(data, limits), buffers=buffers, limits=limits)
     for use in judge(program, listed):
         if use.problem:
             raise deny(use, listed)
     check_shape(program, limits)
-    return Builder(program, listed, buffers=given, limits=limits).build()
+    return program
 
 
 def inspect(
