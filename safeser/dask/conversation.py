@@ -185,6 +185,8 @@ class Conversation:
         """What a peer answers to what this side asked."""
         fields = self._reply_fields()
         try:
+            if not self._asked:
+                raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
             judged = judge_reply(self.link, fields, parsed.body, parsed.rows, willing)
             reply = build(judged, opens=self._opens)
         except SafeserError as error:

@@ -85,7 +85,7 @@ def judge_reply(
         for path, encoding in fields.items()
         if encoding is Encoding.RAW
         for where, value in select(body, path)
-        for found in pickled(value, where)
+        for found in _bare(value, where)
     ]
     kind = Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN
     return _judge(link, link.inbound(kind), body, rows, raw=raw, willing=willing, declared=None)
@@ -135,7 +135,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
     """
     objects = {
         reference.index: _load(judged, payload, row)
-        if opens or reference.eager
+        if (opens or reference.eager) and not _is_graph(judged, payload)
         else _pass_on(judged, payload, row)
         for payload, reference, row in judged.parts
     }
@@ -162,8 +162,12 @@ def _load(judged: Judged, payload: Payload, row: PayloadRow) -> Any:
     return value
 
 
+def _is_graph(judged: Judged, payload: Payload) -> bool:
+    return judged.context.operation == "update-graph" and payload.where == "expr_ser"
+
+
 def _pass_on(judged: Judged, payload: Payload, row: PayloadRow) -> Serialized:
-    if judged.context.operation == "update-graph" and payload.where == "expr_ser":
+    if _is_graph(judged, payload):
         # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
         # code, handed on byte for byte.
         if payload.family != "cloudpickle" or row.failed:
@@ -180,7 +184,11 @@ def _open_wrapped(judged: Judged, path: str, value: Any) -> Any:
         return value
     link = judged.link
     payload = link.payload(judged.context, path, translate.PICKLE_HEADER, [value])
-    return link.load_one(link.admit(judged.context, [payload]), payload)
+    opened = link.load_one(link.admit(judged.context, [payload]), payload)
+    if isinstance(opened, bytes):
+        # The handler would unpickle these in turn, without restrictions.
+        raise PayloadError("a shard is a pickle of a pickle", rule="raw.wrapped", where=path)
+    return opened
 
 
 def _payload_fields(
@@ -192,10 +200,20 @@ def _payload_fields(
     for path, encoding in row.fields.items():
         for where, value in select(body, path):
             if encoding is Encoding.RAW and not _is_reported_type(row, path):
-                raw += pickled(value, where)
+                raw += _bare(value, where)
             elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
                 declared.update(references(value))
     return raw, declared
+
+
+def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the bare pickles of a field whose handler unpickles whatever bytes it finds there."""
+    if any(True for _ in references(value)):
+        # Plain bytes in a payload of family msgpack would be judged as data and run as code.
+        raise PayloadError(
+            "a payload stands where only bare bytes can", rule="raw.payload", where=where
+        )
+    return pickled(value, where)
 
 
 def _is_reported_type(row: Operation, path: str) -> bool:

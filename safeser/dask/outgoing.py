@@ -118,7 +118,8 @@ class _Values:
     def _row(self, leaf: Any) -> PayloadRow:
         author, failed = None, False
         if isinstance(leaf, Relayed):
-            header, frames, author, failed = leaf.header, leaf.frames, leaf.author, leaf.failed
+            header, frames = leaf.sealed_header, leaf.frames
+            author, failed = leaf.author, leaf.failed
         elif isinstance(leaf, Serialized):
             header, frames = translate.from_dask_pickle(leaf.header, leaf.frames)
         elif isinstance(leaf, Pickled):

@@ -72,12 +72,13 @@ class Talk:
 
     def attack(self, message: Any) -> Any:
         """Have the asker send *message* unjudged; return what Dask reads on the server."""
-        return self._to_server(forged(message))
+        return self.raw(*forged(message))
 
     def attack_back(self, message: Any, deserializers: Any = None) -> Any:
         return self._to_asker(forged(message), deserializers)
 
-    def raw(self, *frames: bytes) -> Any:
+    def raw(self, *frames: Any) -> Any:
+        self.asker._asked = {"op": "identity"}  # the attacker's own side reads what comes back
         return self._to_server(list(frames))
 
     def raw_back(self, *frames: bytes) -> Any:

@@ -132,7 +132,7 @@ def test_a_callers_serializers_narrow_what_is_sent(talk):
     with pytest.raises(PayloadError):
         t.request(message, serializers=["dask", "msgpack"])
     got = t.request(message)
-    assert got["data"]["x"].header["serializer"] in ("pickle", "cloudpickle")
+    assert got["data"]["x"].sealed_header["serializer"] in ("pickle", "cloudpickle")
 
 
 class _Local:
