@@ -38,6 +38,9 @@ _FLOOR = ("msgpack", "error")
 
 _PICKLES = ("pickle", "cloudpickle")
 
+#: Contexts that one link keeps: more than there are operations, whatever a caller asks for.
+_CONTEXTS_MAX = 512
+
 _PREFIX = 8  # one length of the frame-length table, bytes
 
 
@@ -92,13 +95,26 @@ class Link:
         self.audit = audit
         self.local = session.local
         self.peer = session.peer
+        self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
 
     def inbound(self, kind: Kind, operation: str | None = None) -> Context:
         """Return the context of a message that the peer sent; the sender is who proved it."""
-        return Context(self.peer, self.local, kind, operation)
+        return self._context(True, kind, operation)
 
     def outbound(self, kind: Kind, operation: str | None = None) -> Context:
-        return Context(self.local, self.peer, kind, operation)
+        return self._context(False, kind, operation)
+
+    def _context(self, inbound: bool, kind: Kind, operation: str | None) -> Context:
+        """Return a context of this link; they are values, and each message asks for one."""
+        key = (inbound, kind, operation)
+        context = self._contexts.get(key)
+        if context is None:
+            pair = (self.peer, self.local) if inbound else (self.local, self.peer)
+            context = Context(*pair, kind, operation)
+            if len(self._contexts) >= _CONTEXTS_MAX:
+                self._contexts.clear()
+            self._contexts[key] = context
+        return context
 
     # --- receiving -----------------------------------------------------------------------------
 
@@ -284,7 +300,10 @@ class Link:
         # carry needs no pickle, whatever the policy would also allow. Of those, dask leaves large
         # buffers uncopied and packs plain values as msgpack does.
         ordered = [*(f for f in grant.families if f == "dask"), *_FLOOR]
-        ordered += [f for f in grant.families if f not in ordered]
+        # Writing for family cloudpickle tries plain pickle first by itself, and knows better: a
+        # class of __main__ must not go by name alone to a process that has another __main__.
+        skipped = {"pickle"} if "cloudpickle" in grant.families else set()
+        ordered += [f for f in grant.families if f not in ordered and f not in skipped]
         return serialization.serialize(
             obj, ordered, limits=self.policy.limits, iterate_collection=iterate_collection
         )

@@ -253,7 +253,7 @@ def _check_depth(value: Any, limit: int) -> None:
     )
 
 
-_LEAVES = (str, bytes, int, float, bool, type(None))
+_LEAVES = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 def _children(value: Any) -> Iterable[Any]:
@@ -300,27 +300,46 @@ def _can_name(author: str | None) -> bool:
         return False
 
 
-def paths(value: Any, prefix: str = "") -> list[tuple[str, Reference]]:
+def paths(value: Any) -> list[tuple[str, Reference]]:
     """Return each reference in *value* with its path, in order; keys are shortened for people."""
-    if isinstance(value, Reference):
-        return [(prefix, value)]
     found: list[tuple[str, Reference]] = []
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if item.__class__ not in _LEAVES:
-                found += paths(item, f"{prefix}.{_step(key)}" if prefix else _step(key))
-            if key.__class__ not in _LEAVES:
-                found += paths(key, f"{prefix}.(key)")
-    elif isinstance(value, tuple | set):
-        for position, item in enumerate(value):
-            if item.__class__ not in _LEAVES:
-                found += paths(item, f"{prefix}[{position}]")
+    _find(value, [], found)
     return found
 
 
+def _find(value: Any, steps: list[Any], found: list[tuple[str, Reference]]) -> None:
+    """Append what is in *value*, which *steps* lead to: a key and True, or a position and False.
+
+    They become text where something was found, since most containers of most messages hold nothing.
+    """
+    if isinstance(value, Reference):
+        found.append((_path(steps), value))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if item.__class__ not in _LEAVES:
+                steps.append((key, True))
+                _find(item, steps, found)
+                steps.pop()
+            if key.__class__ not in _LEAVES:
+                steps.append(("(key)", True))
+                _find(key, steps, found)
+                steps.pop()
+    elif isinstance(value, tuple | set):
+        for position, item in enumerate(value):
+            if item.__class__ not in _LEAVES:
+                steps.append((position, False))
+                _find(item, steps, found)
+                steps.pop()
+
+
+def _path(steps: Sequence[tuple[Any, bool]]) -> str:
+    named = (f".{_step(step)}" if key else f"[{step}]" for step, key in steps)
+    return "".join(named).removeprefix(".")
+
+
 def _step(key: Any) -> str:
-    text = key if isinstance(key, str) else repr(key)
-    return "".join(c for c in text[:64] if c.isprintable())
+    text = (key if isinstance(key, str) else repr(key))[:64]
+    return text if text.isprintable() else "".join(c for c in text if c.isprintable())
 
 
 def substitute(value: Any, objects: Mapping[int, Any]) -> Any:

@@ -45,7 +45,9 @@ def _select(value: Any, steps: tuple[str, ...], where: str) -> Iterator[tuple[st
 
 
 def _place(where: str, key: Any) -> str:
-    shown = "".join(c for c in str(key)[:64] if c.isprintable())
+    shown = str(key)[:64]
+    if not shown.isprintable():
+        shown = "".join(c for c in shown if c.isprintable())
     return f"{where}.{shown}" if where else shown
 
 

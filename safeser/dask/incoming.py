@@ -64,11 +64,21 @@ def judge_operation(
         declared |= inner_declared
         kinds.append(nested.kind)
     kinds += [Kind.CONTROL] if raw else []
-    kinds += [Kind.DATA] if any(True for _ in references(body)) else []
+    # Every reference stands for a row: without rows there is nothing to look for.
+    places = paths(body) if rows else []
+    kinds += [Kind.DATA] if places else []
     context = link.inbound(Kind.strongest(kinds), row.name)
     wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
     return _judge(
-        link, context, body, rows, raw=raw, willing=willing, declared=declared, wrapped=wrapped
+        link,
+        context,
+        body,
+        rows,
+        places=places,
+        raw=raw,
+        willing=willing,
+        declared=declared,
+        wrapped=wrapped,
     )
 
 
@@ -88,7 +98,16 @@ def judge_reply(
         for found in _bare(value, where)
     ]
     kind = Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN
-    return _judge(link, link.inbound(kind), body, rows, raw=raw, willing=willing, declared=None)
+    return _judge(
+        link,
+        link.inbound(kind),
+        body,
+        rows,
+        places=paths(body) if rows else [],
+        raw=raw,
+        willing=willing,
+        declared=None,
+    )
 
 
 def _judge(
@@ -97,13 +116,14 @@ def _judge(
     body: Any,
     rows: Sequence[PayloadRow],
     *,
+    places: Sequence[tuple[str, Reference]],
     raw: Sequence[tuple[str, bytes]],
     willing: Sequence[str] | None,
     declared: set[int] | None,
     wrapped: tuple[str, ...] = (),
 ) -> Judged:
     parts = []
-    for where, reference in paths(body):
+    for where, reference in places:
         row = rows[reference.index]
         payload = link.payload(context, where, row.header, row.frames, author=row.author)
         link.narrow(context, payload, willing)
