@@ -9,6 +9,7 @@ a peer.
 from __future__ import annotations
 
 import _pickle
+import functools
 import hashlib
 import pickle
 import sys
@@ -180,30 +181,25 @@ def install() -> Probe:
         raise RuntimeError(f"{', '.join(early)} may hold unpicklers that the probe cannot wrap")
     probe = Probe()
     sys.addaudithook(probe.hook)
-    for module, names in (
-        (pickle, ("Unpickler", "_Unpickler")),
-        (_pickle, ("Unpickler",)),
-    ):
-        for name in names:
-            setattr(module, name, _unpickler(getattr(module, name), probe))
-    for module, names in ((pickle, ("Pickler", "_Pickler")), (_pickle, ("Pickler",))):
-        for name in names:
-            setattr(module, name, _pickler(getattr(module, name), probe))
-    loads, dumps = _loads(_pickle.loads, probe), _dumps(_pickle.dumps, probe)
-    for module in (pickle, _pickle):
-        unpickler, pickler = module.Unpickler, module.Pickler
-        wrapped = {
-            "loads": loads,
-            "dumps": dumps,
-            "load": _load(unpickler),
-            "dump": _dump(pickler),
-        }
-        for name, function in wrapped.items():
-            setattr(module, name, function)
+    unpickler, pickler = _unpickler(_pickle.Unpickler, probe), _pickler(_pickle.Pickler, probe)
+    wrapped = {
+        "Unpickler": unpickler,
+        "Pickler": pickler,
+        "load": _load(_pickle.load, unpickler),
+        "dump": _dump(_pickle.dump, pickler),
+        "loads": _loads(_pickle.loads, probe),
+        "dumps": _dumps(_pickle.dumps, probe),
+    }
+    for name, each in wrapped.items():
+        setattr(pickle, name, each)
+        setattr(_pickle, name, each)
+    for name, wrap in (("_Unpickler", _unpickler), ("_Pickler", _pickler)):
+        setattr(pickle, name, wrap(getattr(pickle, name), probe))
     return probe
 
 
 def _loads(real: Callable[..., Any], probe: Probe) -> Callable[..., Any]:
+    @functools.wraps(real)
     def loads(data: Any, /, **options: Any) -> Any:
         with probe.opening() as opening:
             opening.digest = hashlib.sha256(data).digest()
@@ -213,6 +209,7 @@ def _loads(real: Callable[..., Any], probe: Probe) -> Callable[..., Any]:
 
 
 def _dumps(real: Callable[..., bytes], probe: Probe) -> Callable[..., bytes]:
+    @functools.wraps(real)
     def dumps(obj: Any, *arguments: Any, **options: Any) -> bytes:
         data = real(obj, *arguments, **options)
         probe.made(hashlib.sha256(data).digest())
@@ -221,14 +218,16 @@ def _dumps(real: Callable[..., bytes], probe: Probe) -> Callable[..., bytes]:
     return dumps
 
 
-def _load(unpickler: Any) -> Callable[..., Any]:
+def _load(real: Callable[..., Any], unpickler: Any) -> Callable[..., Any]:
+    @functools.wraps(real)
     def load(file: Any, **options: Any) -> Any:
         return unpickler(file, **options).load()
 
     return load
 
 
-def _dump(pickler: Any) -> Callable[..., Any]:
+def _dump(real: Callable[..., Any], pickler: Any) -> Callable[..., Any]:
+    @functools.wraps(real)
     def dump(obj: Any, file: Any, *arguments: Any, **options: Any) -> Any:
         return pickler(file, *arguments, **options).dump(obj)
 
@@ -248,7 +247,7 @@ def _unpickler(real: Any, probe: Probe) -> Any:
                 finally:
                     opening.digest = self.__taken.digest()
 
-    return Unpickler
+    return _named_like(Unpickler, real)
 
 
 def _pickler(real: Any, probe: Probe) -> Any:
@@ -262,4 +261,11 @@ def _pickler(real: Any, probe: Probe) -> Any:
             probe.made(self.__given.digest())
             return result
 
-    return Pickler
+    return _named_like(Pickler, real)
+
+
+def _named_like(wrapped: Any, real: Any) -> Any:
+    """Give *wrapped* the name of *real*, so that it is pickled as that, too."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(wrapped, name, getattr(real, name))
+    return wrapped

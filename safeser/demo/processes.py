@@ -14,9 +14,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from safeser.demo.failure import StepFailed
@@ -25,13 +25,14 @@ __all__ = ["Child", "Processes"]
 
 _T = TypeVar("_T")
 
-#: Dask's scheduler, told to stop, says goodbye to its workers first.
-_GRACE = 8.0
+#: Dask's processes, told to stop, say goodbye to one another; one that is late is killed.
+_GRACE = 4.0
 
 #: Between the last word and the sword: a process that was killed is gone within this time.
 _KILLED = 5.0
 
 _POLL = 0.02
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TAIL = 12  # lines of a log that fit on a screen beside the reason
 
 
@@ -80,22 +81,24 @@ class Child:
             self._said.put(json.loads(line))
         self._said.put(None)
 
-    def ask(
+    def tell(self, command: Mapping[str, Any]) -> None:
+        """Send *command*; :meth:`answer` returns what comes of it."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # what was said before the end says why
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+
+    def answer(
         self,
-        command: Mapping[str, Any],
         *,
         timeout: float,
         meanwhile: Callable[[dict[str, Any]], None] = lambda event: None,
         check: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Send *command* and return the answer; *meanwhile* gets what is said before it.
+        """Return the answer to what was told; *meanwhile* gets what is said before it.
 
         :raises StepFailed: if the process says that it failed, ends, or takes longer.
         """
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # what was said before the end says why
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             check()
@@ -111,6 +114,17 @@ class Child:
                 return event
             meanwhile(event)
         raise self.failed(f"did not answer within {timeout:.0f} s")
+
+    def ask(
+        self,
+        command: Mapping[str, Any],
+        *,
+        timeout: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:
+        """Send *command* and return the answer."""
+        self.tell(command)
+        return self.answer(timeout=timeout, check=check)
 
     def failed(self, how: str) -> StepFailed:
         """Return the error that says so, with the end of this process's log."""
@@ -194,14 +208,15 @@ class Processes:
         talks: bool = False,
     ) -> Child:
         """Start *command*; its log is named after it."""
-        child = Child(
-            name,
-            command,
-            environment={**self._environment, **(environment or {})},
-            log=self._logs / f"{name.replace(' ', '-').replace(chr(39), '')}.log",
-            talks=talks,
-        )
-        self._children.append(child)
+        with _undisturbed():  # a child that is running must be on the list
+            child = Child(
+                name,
+                command,
+                environment={**self._environment, **(environment or {})},
+                log=self._logs / f"{name.replace(' ', '-')}.log",
+                talks=talks,
+            )
+            self._children.append(child)
         return child
 
     def check(self) -> None:
@@ -248,14 +263,23 @@ def _await(children: Sequence[Child], seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Any:
+def _undisturbed() -> Iterator[None]:
+    """Hold back signals that end the demo until the block is done, then let them act."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    held: list[int] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        del frame
+        held.append(number)
+
+    # A handler, not SIG_IGN: children that are started meanwhile would inherit that.
+    previous = {each: signal.signal(each, hold) for each in _ENDING}
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        for first in held[:1]:
+            signal.raise_signal(first)

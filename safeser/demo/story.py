@@ -181,11 +181,13 @@ def _work(stage: _Stage, alice: Child, twin: Child) -> None:
             else:
                 screen.seen(event["what"], event["found"])
 
-        alice.ask({"do": "work"}, timeout=_WORK, meanwhile=heard, check=check)
+        twin.tell({"do": "work", "go_on": True})
+        alice.tell({"do": "work"})
+        alice.answer(timeout=_WORK, meanwhile=heard, check=check)
     witness = alice.ask({"do": "witness"}, timeout=_ANSWER, check=check)
     _require_clean(witness, alice)
     with screen.waiting("the same work on the stock cluster, with the same arguments"):
-        done = twin.ask({"do": "work", "go_on": True}, timeout=_WORK, check=check)
+        done = twin.answer(timeout=_WORK, check=check)
         stock = twin.ask({"do": "witness"}, timeout=_ANSWER, check=check)
     if not stock["peer"]:
         raise StepFailed(

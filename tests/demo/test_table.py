@@ -1,0 +1,122 @@
+"""The table of attacks, as its reader sees it, and what counts as said."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from safeser.demo.assault import Assault, Outcome
+from safeser.demo.attacks import ATTACKS, Attack, markers
+from safeser.demo.evidence import Refusal
+from safeser.demo.failure import StepFailed
+from safeser.demo.screen import Row, Screen
+
+ATTACK = Attack("run", "run", "bob", "worker")
+REFUSED = (Refusal("bob", "worker", "operation.not-granted"),)
+
+
+def shown(width: int, monkeypatch, draw) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    output = io.StringIO()
+    draw(Screen(output))
+    assert "\x1b" not in output.getvalue(), "colour in a pipe"
+    return output.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_fits(width: int, monkeypatch) -> None:
+    rows = [
+        Row(each.what, each.attacker, each.recipient, "ran", "families.type-serialized")
+        for each in ATTACKS
+    ]
+    lines = shown(width, monkeypatch, lambda screen: screen.table(rows))
+    assert len(lines) == len(rows) + 2, "a row is wrapped"
+    assert all(len(line.rstrip()) <= width for line in lines)
+    for row, line in zip(rows, lines[2:], strict=True):
+        assert line.startswith(row.what)
+        assert row.safeser in line
+
+
+def test_text_is_never_markup(monkeypatch) -> None:
+    def draw(screen: Screen) -> None:
+        screen.table([Row("[red]x[/red]", "bob", "worker", "ran", "[link]y", good=False)])
+        screen.seen("[b]", "[i]found[/i] :smile:")
+        screen.failed("[bold]no", ["[red]log"])
+
+    text = "\n".join(shown(120, monkeypatch, draw))
+    for each in ("[red]x[/red]", "[link]y", "[i]found[/i] :smile:", "[bold]no", "| [red]log"):
+        assert each in text
+
+
+def test_sentences_wrap_under_their_step_and_commands_never(monkeypatch) -> None:
+    def draw(screen: Screen) -> None:
+        screen.title("title")
+        screen.step("first")
+        screen.say("word " * 40)
+        screen.seen("what", "found " * 30)
+        screen.command("safeser " + "x" * 100)
+        screen.place("keys", "/y" * 60)
+        screen.blank()
+
+    lines = shown(80, monkeypatch, draw)
+    assert "1  first" in lines
+    assert sum(line.startswith("   word") for line in lines) == 3
+    assert sum(line.startswith("      found") for line in lines) == 2
+    assert f"   $ safeser {'x' * 100}" in lines
+    assert any(line.endswith("/y" * 60) for line in lines)
+
+
+def test_in_a_pipe_waiting_shows_nothing(monkeypatch) -> None:
+    def draw(screen: Screen) -> None:
+        with screen.waiting("long"), screen.progress("tasks") as progress:
+            progress.update(progress.task_ids[0], completed=1, total=2)
+
+    assert not "".join(shown(80, monkeypatch, draw)).strip()
+
+
+def test_every_attack_has_a_name_and_markers_of_its_own(tmp_path) -> None:
+    names = [path for attack in ATTACKS for path in markers(tmp_path, attack)]
+    assert len(set(names)) == len(names) == sum(attack.forms for attack in ATTACKS)
+
+
+def test_as_said_means_ran_there_and_refused_here_by_a_rule() -> None:
+    outcome = Outcome(ATTACK, True, False, REFUSED)
+    outcome.require_as_said()
+    assert outcome.row == Row("run", "bob", "worker", "ran", "operation.not-granted")
+
+
+@pytest.mark.parametrize(
+    ("stock", "safeser", "refusals", "reason"),
+    [
+        (True, True, REFUSED, "ran on safeser://"),
+        (True, False, (), "no record says"),
+        (False, False, REFUSED, "its refusal here shows nothing"),
+    ],
+)
+def test_anything_else_ends_the_demo(stock, safeser, refusals, reason) -> None:
+    with pytest.raises(StepFailed, match=reason):
+        Outcome(ATTACK, stock, safeser, refusals).require_as_said()
+
+
+def test_a_row_says_who_refused_if_it_was_somebody_on_the_way() -> None:
+    attack = Attack("warn-event", "warn event", "worker", "alice")
+    by_scheduler = Refusal("worker", "scheduler", "context.family")
+    by_alice = Refusal("worker", "alice", "raw.warn")
+    assert Outcome(attack, True, False, (by_scheduler,)).row.safeser == "context.family (scheduler)"
+    assert Outcome(attack, True, False, (by_scheduler, by_alice)).row.safeser == "raw.warn"
+    failed = Outcome(attack, False, True, ()).row
+    assert (failed.stock, failed.safeser, failed.good) == ("refused", "RAN", False)
+    assert Outcome(attack, True, False, ()).row.safeser == "no rule recorded"
+    assert Outcome(Attack("i", "i", "impostor", "worker"), True, False, ()).row.sender == "stranger"
+
+
+def test_alices_own_code_must_run() -> None:
+    assault = Assault(None, None, "demo", None, None, None, None)  # type: ignore[arg-type]
+    assault._alice_ran.update(stock=True, safeser=True)
+    assault.require_as_said()
+    assert assault.rows[-1].safeser == "ran: she is granted it"
+    assault._alice_ran["safeser"] = False
+    assert assault.rows[-1].safeser == "REFUSED"
+    with pytest.raises(StepFailed, match="although she is granted it"):
+        assault.require_as_said()
