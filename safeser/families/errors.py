@@ -16,6 +16,7 @@ from safeser import errors as safeser_errors
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.families.plain import DEFAULTS, Unencodable
+from safeser.pickles.shims_exceptions import check_arguments
 from safeser.values import Limits
 
 __all__ = [
@@ -147,6 +148,8 @@ _BUILTIN_NAMES = (
 
 def _allowed() -> dict[str, type[BaseException]]:
     """Return classes that are raised as themselves, by name; their constructors only store.
+
+    What some of them store unchecked, and trust when they are printed, is checked before.
 
     SystemExit, KeyboardInterrupt and GeneratorExit are not among them: leaving a process or a
     generator is the receiver's own decision.
@@ -369,6 +372,7 @@ def _as_itself(data: ExceptionData) -> BaseException | None:
     if cls is None or data.args is None:
         return None
     try:
+        check_arguments(cls, data.args)
         exc = cls(*data.args)
         same = _said(exc) == data.message
     except Exception:  # a listed constructor that dislikes the arguments: then it is only data

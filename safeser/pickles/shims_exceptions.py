@@ -14,21 +14,40 @@ from typing import Any
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims import Draft, Site, bad, plain
 
-__all__ = ["SHIMS"]
+__all__ = ["SHIMS", "check_arguments"]
 
 _MAX_NOTES = 100
+# A traceback draws one caret for each column between the two that a SyntaxError names.
+_MAX_COLUMN = 1 << 20
 
 
 def _exception(site: Site, name: str, *args: Any) -> Any:
     site.charge(len(args))
     kind = getattr(builtins, name.partition(":")[2])
-    if issubclass(kind, UnicodeError) and kind is not UnicodeError:
-        _check_span(*args)
+    check_arguments(kind, args)
     made = kind(*args)
     # OSError picks its subclass by the number.
     if type(made) is not kind and kind is not OSError:
         raise bad("class", f"{name} made something of another type")
     return made
+
+
+def check_arguments(kind: type[BaseException], args: tuple[Any, ...]) -> None:
+    """Refuse arguments that a built-in exception keeps unchecked and trusts when it is printed."""
+    if issubclass(kind, UnicodeError) and kind is not UnicodeError:
+        _check_span(*args)
+    elif issubclass(kind, SyntaxError) and len(args) > 1:
+        _check_place(*plain(args[1], tuple))
+
+
+def _check_place(  # noqa: PLR0917 - the parts are those of the exception
+    file: Any, line: Any, column: Any, text: Any, end_line: Any = None, end_column: Any = None
+) -> None:
+    for said in (file, text):
+        plain(said, str, type(None))
+    for number in (line, column, end_line, end_column):
+        if number is not None and not -1 <= plain(number, int) <= _MAX_COLUMN:
+            raise bad("arguments", "a SyntaxError points far outside of any text")
 
 
 def _check_span(*args: Any) -> None:

@@ -200,3 +200,50 @@ def test_any_described_failure_can_be_built_and_shown(name, message, args, notes
     assert errors.decode(errors.encode(data)) == data
     str(errors.from_data(data))
     repr(errors.from_data(data))
+
+
+def said(name, *args):
+    """Return the payload of a failure whose arguments nobody but a forger would write."""
+    return {"serializer": "error"}, [
+        plain.encode([[f"builtins:{name}", "m", args, "", [], False, []]])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        # str() of these read the text at their positions; far below zero it ended the process.
+        ("UnicodeDecodeError", ("utf-8", b"abc", -(1 << 40), 1 - (1 << 40), "r")),
+        ("UnicodeDecodeError", ("utf-8", b"abc", 5, 6, "r")),
+        ("UnicodeEncodeError", ("utf-8", "abc", -(1 << 40), 1 - (1 << 40), "r")),
+        ("UnicodeTranslateError", ("abc", -(1 << 40), 1 - (1 << 40), "r")),
+        ("UnicodeTranslateError", ("abc",)),
+    ],
+)
+def test_positions_outside_of_the_text_never_reach_the_class(name, args):
+    header, frames = said(name, *args)
+    families.check(header, frames)
+    back = families.deserialize(header, frames, GRANT)
+    assert type(back) is RemoteError
+    assert str(back) == f"builtins:{name}: m"
+
+
+@pytest.mark.parametrize("name", ["SyntaxError", "IndentationError", "TabError"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("f", 1, 1, "x", 1, 1 << 40),  # a traceback drew a caret for each column between
+        ("f", 1, 1 << 40, "x", 1, (1 << 40) + 2),
+        ("f", 1, -(1 << 40), "x"),
+        ("f", 1, 1, ["x"]),
+        ("f", "1", 1, "x"),
+        ("f", 1, 1, b"x"),
+        "f1xy",
+        (),
+    ],
+)
+def test_a_syntax_error_that_points_nowhere_is_only_text(name, place):
+    header, frames = said(name, "m", place)
+    back = families.deserialize(header, frames, GRANT)
+    assert type(back) is RemoteError
+    assert len("".join(traceback.format_exception(back))) < 1000
