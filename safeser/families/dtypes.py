@@ -55,6 +55,8 @@ def describe(dtype: np.dtype[Any], *, where: str = "") -> Any:
         raise Unencodable(dtype, f"the dtype{of_field} carries metadata")
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
+        if not dtype.itemsize:
+            raise Unencodable(dtype, f"the dtype{of_field} is of a sub-array without bytes")
         return {"base": describe(base, where=where), "shape": list(shape)}
     if dtype.names is not None:
         return _describe_fields(dtype)
@@ -171,8 +173,9 @@ def _subarray(description: Mapping[str, Any], room: int, fields: list[int]) -> n
         _refuse("a sub-array has a shape, and no sub-array inside it")
     if len(shape) > 32 or math.prod(shape) * max(base.itemsize, 1) > _MAX_ITEMSIZE:
         _refuse("its sub-array is out of range")
-    if any(length > _MAX_ITEMSIZE for length in shape):
-        _refuse("its sub-array is out of range")
+    if not math.prod(shape) * base.itemsize:
+        # It costs nothing to say, and whoever prints an element walks over all of it.
+        _refuse("a sub-array has no bytes")
     built: np.dtype[Any] = np.dtype((base, shape))
     return built
 

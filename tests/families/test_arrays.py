@@ -392,3 +392,25 @@ def test_what_a_grant_of_bytes_allows():
     with pytest.raises(PayloadError) as caught:
         families.check(header, frames, limits=Limits(max_array=799))
     assert caught.value.rule == "families.too-large"
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"base": ["b", 1, "|"], "shape": [(1 << 31) - 1, 0]},
+        {"base": ["b", 1, "|"], "shape": [0, (1 << 31) - 1, (1 << 31) - 1]},
+        {"base": ["S", 0, "|"], "shape": [(1 << 31) - 1]},
+    ],
+)
+def test_a_sub_array_without_bytes_is_refused(inner):
+    # It is free to say, and printing one element of the record walked over two billion nothings.
+    description = {"fields": [["a", inner, 0], ["b", ["b", 1, "|"], 0]], "size": 1, "align": False}
+    meta = {"shape": [1], "order": "C", "writeable": False, "dtype": description}
+    header = {"serializer": "dask", "type": "numpy:ndarray", "sub-header": meta}
+    with pytest.raises(PayloadError, match="sub-array has no bytes"):
+        families.check(header, [b"x"])
+
+
+def test_a_sub_array_without_bytes_is_not_sent():
+    with pytest.raises(PayloadError, match="sub-array without bytes"):
+        families.serialize(np.zeros(2, [("a", "i4", (0,))]), FAMILIES)
