@@ -52,6 +52,17 @@ class Builder(Site):
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
 
     def build(self) -> Any:
+        """Return the object, or raise :class:`PayloadError`."""
+        try:
+            return self.run()
+        except SafeserError:
+            raise
+        # Two keys of one hash are compared, and listed types may raise at each other (a Decimal
+        # does so at a NumPy integer); the text may hold their values.
+        except Exception:
+            raise bad("values", "the values of the pickle cannot be put together") from None
+
+    def run(self) -> Any:
         skipped = argument_tuples(self.program)
         for operation, node, start, stop in self.program.steps:
             if operation != MAKE:

@@ -15,7 +15,7 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
-__all__ = ["Draft", "Site", "bad", "plain", "shim"]
+__all__ = ["Draft", "Site", "bad", "plain", "settled", "shim"]
 
 # Copies that calls make (bytearray of bytes, arrays of bytes) may take some times the input.
 _COPIES = 4
@@ -133,6 +133,19 @@ def plain(value: Any, *kinds: type) -> Any:
     if type(value) not in kinds:
         raise bad("arguments", "an argument is not of the type it must have")
     return value
+
+
+def settled(site: Site, content: Any) -> Any:
+    """Return *content* itself if nothing can change it any more, else a copy of it.
+
+    A pickle may hand one buffer to two objects. What was checked for one of them (Arrow's offsets,
+    flags that must be 0 or 1) must not change when the receiver writes to the other.
+    """
+    view = memoryview(plain(content, bytes, bytearray, memoryview))
+    if type(view.obj) is bytes:
+        return content
+    site.charge_bytes(view.nbytes)
+    return bytearray(view) if not view.readonly else bytes(view)
 
 
 _ROOMS = {

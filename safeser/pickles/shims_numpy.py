@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims import Draft, Site, bad, plain, settled
 
 __all__ = ["SHIMS"]
 
@@ -64,7 +64,9 @@ def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
         raise bad("dtype", "the byte order of a dtype is none")
     if subarray is not None:
         base, shape = plain(subarray, tuple)
-        _count(site, _shape(shape), _sound_dtype(base).itemsize)
+        if not _count(site, _shape(shape), _sound_dtype(base).itemsize) * base.itemsize:
+            # It costs nothing to say, and whoever prints an element walks over all of it.
+            raise bad("dtype", "a sub-array of a dtype has no bytes")
         return np.dtype((base, shape))
     if names is not None:
         return _structured(site, state, plain(names, tuple), plain(fields, dict))
@@ -215,6 +217,8 @@ def _check_values(made: np.ndarray[Any, Any]) -> None:
 def _frombuffer(  # noqa: PLR0917 - the arguments are those of the pickle
     site: Site, _: str, raw: Any, dtype: Any, shape: Any, order: Any, axes: Any = None
 ) -> np.ndarray[Any, Any]:
+    if _sound_dtype(dtype).kind in "bU" or dtype.names is not None:
+        raw = settled(site, raw)
     if order == "K" and axes is not None:
         # A transposed array: laid out in C order along its own axes, then turned.
         if sorted(plain(axis, int) for axis in plain(axes, tuple)) != [*range(len(_shape(shape)))]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims import Draft, Site, bad, plain, settled
 
 __all__ = ["SHIMS"]
 
@@ -57,8 +57,8 @@ def _arrow_type(_: Site, __: str, alias: Any) -> Any:
     return _STRINGS[alias]
 
 
-def _arrow_buffer(_: Site, __: str, content: Any) -> Any:
-    return pa.py_buffer(plain(content, bytes, bytearray, memoryview))
+def _arrow_buffer(site: Site, _: str, content: Any) -> Any:
+    return pa.py_buffer(bytes(settled(site, content)))
 
 
 def _arrow_array(site: Site, _: str, parts: Any) -> Any:
@@ -175,9 +175,9 @@ def _manager(site: Site, _: str, blocks: Any, axes: Any) -> _Blocks:
     site.charge(len(labels))
     columns: list[Any] = [None] * len(labels)
     for block in plain(blocks, tuple):
-        parts = _split(plain(block, _Block), rows=len(index))
-        if len(parts) != len(block.places):
-            raise bad("shape", "a block has not as many columns as it says")
+        if len(plain(block, _Block).places) > len(columns):
+            raise bad("shape", "two blocks of a frame overlap, or one is outside")
+        parts = _split(block, rows=len(index))
         for place, part in zip(block.places, parts, strict=True):
             if place >= len(columns) or columns[place] is not None:
                 raise bad("shape", "two blocks of a frame overlap, or one is outside")
@@ -189,7 +189,11 @@ def _manager(site: Site, _: str, blocks: Any, axes: Any) -> _Blocks:
 
 def _split(block: _Block, *, rows: int) -> list[Any]:
     values = block.values
-    parts = list(values) if isinstance(values, np.ndarray) and values.ndim == 2 else [values]
+    wide = isinstance(values, np.ndarray) and values.ndim == 2
+    # Counted before it is taken apart: columns without rows cost no bytes.
+    if (len(values) if wide else 1) != len(block.places):
+        raise bad("shape", "a block has not as many columns as it says")
+    parts = list(values) if wide else [values]
     if any(len(_column(part)) != rows for part in parts):
         raise bad("shape", "a column of a frame has another length than its index")
     return parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import struct
+import tracemalloc
 
 import pytest
 
@@ -361,3 +362,17 @@ def test_a_refusal_says_where(asm):
         loads(asm.pickle(asm.line_name("os:system") + b")R"))
     assert refused.value.rule == "pickle.global"
     assert "profile data" in str(refused.value)
+
+
+@pytest.mark.parametrize("body", [b"ab" * 100_000, b"\\n" * 100_000, b"\\x41" * 50_000])
+def test_a_long_string_of_python_2_takes_no_more_memory_than_its_like(body):
+    # As one backtracking pattern it took over a hundred bytes for each character.
+    data = b"S'" + body + b"'\n."
+    loads(data)
+    tracemalloc.start()
+    try:
+        loads(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * len(data)

@@ -428,3 +428,60 @@ def test_numpys_own_dtypes_stay_as_they_are(asm):
         with pytest.raises((PayloadError, PolicyDenied)):
             loads(asm.pickle(recipe(Hostile(asm))), profile=PROFILE)
     assert np.dtype("f8").__reduce__() == before
+
+
+class Shared:
+    """Pickles as a NumPy array over a buffer that other objects of the pickle may have too."""
+
+    def __init__(self, raw, dtype, count):
+        self.parts = raw, np.dtype(dtype), (count,), "C"
+
+    def __reduce__(self):
+        return np._core.numeric._frombuffer, self.parts
+
+
+@pytest.mark.parametrize("dtype", ["?", [("f", "?")]])
+def test_what_was_checked_does_not_change_through_another_array(dtype):
+    # A flag of 255 makes NumPy write past the end of what it allocates.
+    raw = bytearray(b"\0\1" * 50)
+    data = pickle.dumps([Shared(raw, "u1", 100), Shared(raw, dtype, 100)])
+    numbers, flags = loads(data, profile=PROFILE)
+    numbers[:] = 255
+    assert flags.tobytes() == b"\0\1" * 50
+    assert flags.flags.writeable
+
+
+def test_a_buffer_that_is_read_only_here_may_be_writable_there():
+    raw = np.zeros(8, "u1")
+    both = [raw, np.zeros(8, "?")]
+    buffers = []
+    data = pickle.dumps(both, 5, buffer_callback=buffers.append)
+    assert len(buffers) == 2
+    store = bytearray(8)
+    numbers, flags = loads(data, buffers=[store, memoryview(store).toreadonly()], profile=PROFILE)
+    numbers[:] = 255
+    assert not flags.any()
+    assert not flags.flags.writeable
+
+
+def test_a_subarray_without_bytes_is_refused():
+    data = pickle.dumps(np.dtype([("a", "i1", (1 << 30, 0)), ("b", "i1")]))
+    with pytest.raises(PayloadError, match="sub-array"):
+        loads(data, profile=PROFILE)
+
+
+def test_keys_that_raise_at_each_other_are_one_clear_refusal(asm):
+    # Of one hash, and Decimal's comparison raises at a NumPy integer.
+    decimal = asm.call("decimal:Decimal", asm.text("1"))
+    number = asm.call(
+        "numpy._core.multiarray:scalar",
+        pickle.dumps(np.dtype("i8"), 2)[2:-1],
+        asm.raw((1).to_bytes(8, "little")),
+    )
+    for body in (
+        asm.set(decimal, number),
+        b"(" + decimal + number + b"\x91",
+        asm.dict(decimal, b"N", number, b"N"),
+    ):
+        with pytest.raises(PayloadError, match="cannot be put together"):
+            loads(asm.pickle(body), profile=PROFILE)

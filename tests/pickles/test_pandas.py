@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -238,3 +239,45 @@ def test_without_the_library_the_refusal_says_which(monkeypatch):
     monkeypatch.setitem(shims._ROOMS, "gone", "safeser.pickles.shims_gone")
     with pytest.raises(PayloadError, match="needs gone"):
         shims.shim("gone.thing")
+
+
+def test_columns_without_rows_are_counted_before_they_are_taken_apart(asm):
+    # 700 bytes took seven gigabytes: one view for each of the columns of a block without rows.
+    from pandas._libs.internals import _unpickle_block
+    from pandas.core.internals.managers import BlockManager
+
+    class Reduced:
+        def __init__(self, *made):
+            self.made = made
+
+        def __reduce__(self):
+            return self.made[0], self.made[1:]
+
+    def frame(places, labels):
+        block = Reduced(_unpickle_block, np.empty((1 << 24, 0), "i1"), places, 2)
+        return pickle.dumps(Reduced(BlockManager, (block,), [labels, pd.RangeIndex(0)]))
+
+    tracemalloc.start()
+    try:
+        for places in (slice(0, 1, 1), slice(0, 1 << 24, 1), slice(0, 1 << 62, 1)):
+            with pytest.raises(PayloadError):
+                loads(frame(places, pd.Index([0])), profile=PROFILE)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_text_does_not_change_through_an_array_over_its_buffer(asm):
+    # Arrow follows offsets without looking once they were checked.
+    raw = bytearray(np.array([0, 1, 2], np.int32).tobytes())
+    pieces = [pa.py_buffer(raw), pa.py_buffer(b"ab")]
+    arrow = pa.Array.from_buffers(pa.string(), 2, [None, *pieces])
+    frame = pd.Series(pd.arrays.ArrowStringArray(arrow, dtype=pd.StringDtype("pyarrow")))
+    buffers = []
+    data = pickle.dumps(frame, 5, buffer_callback=buffers.append)
+    given = [bytearray(buffer.raw()) for buffer in buffers]
+    got = loads(data, buffers=given, profile=PROFILE)
+    expected = got.tolist()
+    for buffer in given:
+        buffer[:] = b"\x7f" * len(buffer)
+    assert got.tolist() == expected
