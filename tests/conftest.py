@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+import os
 import pickle
-from collections.abc import Iterator, Mapping
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +144,191 @@ def marker(tmp_path: Path) -> Iterator[Marker]:
     found = Marker(tmp_path / "marker")
     yield found
     assert not found.made, "bytes of a peer were executed"
+
+
+# --- real processes ---------------------------------------------------------------------------
+
+#: The command that installs beside this Python, as users run it.
+DASK = str(Path(sys.executable).parent / "dask")
+
+#: Two cores that others share, and processes that import pandas: minutes are bugs, seconds are not.
+PATIENCE = 60.0
+
+
+def until(what: str, probe: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """Return what *probe* gives once it is true, or fail."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        found = probe()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {patience:.0f} s")
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> Any:
+        """What the program printed as its last line, as JSON."""
+        assert self.code == 0, f"{self.out}\n{self.err}"
+        return json.loads(self.out.splitlines()[-1])
+
+
+class Folder:
+    """Keys of the demo's principals, logs, and processes that use them."""
+
+    def __init__(self, path: Path) -> None:
+        from safeser.identities import make_identities
+
+        self.path = path
+        self.audit = path / "audit"
+        self.keys = path / "keys"
+        make_identities(self.keys, ("scheduler", "worker", "nanny", "alice", "bob"))
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def environment(self, principal: str, **more: str) -> dict[str, str]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
+        environment |= {
+            "DASK_SAFESER__POLICY": "demo",
+            "DASK_SAFESER__AUDIT": str(self.audit),
+            "DASK_SAFESER__IDENTITY": str(self.keys / f"{principal}.key"),
+            "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
+        }
+        if principal == "worker":
+            environment["DASK_SAFESER__NANNY__IDENTITY"] = str(self.keys / "nanny.key")
+        return {**environment, **more}
+
+    def start(self, name: str, *command: str, environment: Mapping[str, str]) -> Any:
+        """Start a process group whose output goes to the log called *name*."""
+        with (self.path / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd=self.path,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._running.append(process)
+        return process
+
+    def log(self, name: str) -> str:
+        return (self.path / f"{name}.log").read_text(errors="replace")
+
+    def logs(self) -> str:
+        """Return the end of every log, for messages of failures."""
+        texts = ((path, path.read_text(errors="replace")) for path in self.path.glob("*.log"))
+        return "\n".join(f"--- {path.name}\n{text[-3000:]}" for path, text in texts)
+
+    def run(
+        self,
+        principal: str,
+        program: str | Path,
+        *arguments: str,
+        timeout: float = 100,
+        **more: str,
+    ) -> Ended:
+        """Run a Python program as *principal* and wait for its end."""
+        code = [str(program)] if isinstance(program, Path) else ["-c", program]
+        return self.call(
+            sys.executable,
+            *code,
+            *arguments,
+            timeout=timeout,
+            environment=self.environment(principal, **more),
+        )
+
+    def call(self, *command: str, environment: Mapping[str, str], timeout: float = 60) -> Ended:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            cwd=self.path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            _signal(process, signal.SIGKILL)
+            out, err = process.communicate()
+            raise AssertionError(f"not ended in time:\n{out}\n{err}\n{self.logs()}") from None
+        finally:
+            _signal(process, signal.SIGKILL)
+        return Ended(process.returncode, out, err)
+
+    def stop(self) -> None:
+        """End every group that was started: gently, so that logs and coverage are written."""
+        for process in reversed(self._running):
+            _signal(process, signal.SIGTERM)
+        for process in self._running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=15)
+            _signal(process, signal.SIGKILL)
+            process.wait(timeout=15)
+        self._running.clear()
+
+
+def _signal(process: subprocess.Popen[Any], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+class Cluster(Folder):
+    """A scheduler and two workers with nannies, by the commands that users type."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.address = ""
+
+    def begin(self, workers: int = 2) -> None:
+        where = self.path / "scheduler.json"
+        options = ["--host", "127.0.0.1", "--no-dashboard"]
+        scheduler = [DASK, "scheduler", "--protocol", "safeser", "--port", "0", *options]
+        scheduler += ["--scheduler-file", str(where)]
+        started = self.start("scheduler", *scheduler, environment=self.environment("scheduler"))
+
+        def written() -> Any:
+            assert started.poll() is None, self.logs()
+            with contextlib.suppress(OSError, ValueError):
+                return json.loads(where.read_text())
+            return None
+
+        self.address = until("the scheduler's file", written)["address"]
+        assert self.address.startswith("safeser://127.0.0.1:")
+        for number in range(workers):
+            scratch = ["--local-directory", str(self.path / f"scratch-{number}")]
+            self.start(
+                f"worker-{number}",
+                *(DASK, "worker", self.address, "--nthreads", "1", *options, *scratch),
+                environment=self.environment("worker"),
+            )
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The one cluster of the whole run, under policy ``demo``: alice may submit, bob may not."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        made.begin()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    """Keys for processes of one test alone, which end with it."""
+    made = Folder(tmp_path)
+    try:
+        yield made
+    finally:
+        made.stop()

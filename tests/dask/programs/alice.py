@@ -1,0 +1,226 @@
+"""What a data scientist does on a cluster, step by step; prints what came out as JSON.
+
+Each step is a function whose result is compared in tests/dask/test_cluster.py. Run as a program.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+import traceback
+import warnings
+from contextlib import redirect_stdout
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from distributed import Client as _DaskClient
+from distributed import Event, Lock, Queue, Variable, progress, wait
+
+import safeser
+
+STEPS: list[Any] = []
+
+
+def step(function: Any) -> Any:
+    STEPS.append(function)
+    return function
+
+
+@step
+def submit(client: Any) -> Any:
+    return client.submit(lambda x: x + 1, 1).result(timeout=30)
+
+
+@step
+def gather(client: Any) -> Any:
+    return client.gather(client.map(lambda x: x * 2, range(5)))
+
+
+@step
+def scatter(client: Any) -> Any:
+    array = client.scatter(np.ones(100_000))
+    pieces = client.scatter({"a": 1, "b": [1, 2]})
+    return [float(client.submit(np.sum, array).result(timeout=30)), client.gather(pieces)]
+
+
+@step
+def array(client: Any) -> Any:
+    x = da.arange(10_000, chunks=1000).reshape(100, 100)
+    u, s, v = da.linalg.svd(da.ones((40, 4), chunks=(10, 4)))
+    return [int(x.sum().compute()), round(float(s.compute()[0]), 6), type(x.compute()).__name__]
+
+
+@step
+def frame(client: Any) -> Any:
+    frame = pd.DataFrame({"k": np.arange(100) % 5, "v": np.arange(100.0), "t": ["a", "b"] * 50})
+    split = dd.from_pandas(frame, npartitions=4)
+    means = split.groupby("k").v.mean().compute()
+    shuffled = split.shuffle("k", shuffle_method="p2p").compute()
+    return [means.to_dict(), len(shuffled), sorted(set(shuffled.t)), type(shuffled).__name__]
+
+
+@step
+def failing(client: Any) -> Any:
+    future = client.submit(lambda: 1 / 0, key="failing")
+    try:
+        future.result(timeout=30)
+    except ZeroDivisionError as error:
+        return [str(error), "".join(traceback.format_exception(error))]
+    return None
+
+
+@step
+def missing_key(client: Any) -> Any:
+    try:
+        client.submit(lambda: {}["missing"]).result(timeout=30)
+    except KeyError as error:
+        return error.args
+    return None
+
+
+@step
+def unsendable(client: Any) -> Any:
+    class Local:
+        pass
+
+    first, second = client.submit(Local), client.submit(lambda: "next")
+    try:
+        first.result(timeout=30)
+    except safeser.SafeserError as error:
+        return [str(error), second.result(timeout=30)]
+    return None
+
+
+@step
+def code_as_result(client: Any) -> Any:
+    try:
+        client.submit(lambda: lambda: 1).result(timeout=30)
+    except safeser.SafeserError as error:
+        return error.rule
+    return None
+
+
+@step
+def coordination(client: Any) -> Any:
+    queue, variable, event = Queue("q"), Variable("v"), Event("e")
+    queue.put([1, 2])
+    variable.set({"a": 1})
+    event.set()
+    with Lock("l"):
+        inside = True
+    return [queue.get(timeout=10), variable.get(timeout=10), event.is_set(), inside]
+
+
+@step
+def failed_future_in_a_queue(client: Any) -> Any:
+    queue = Queue("failed")
+    future = client.submit(lambda: 1 / 0, key="failed-in-queue")
+    wait(future)
+    queue.put(future)
+    [back] = queue.get(batch=1)
+    return type(back.exception(timeout=10)).__name__
+
+
+@step
+def published(client: Any) -> Any:
+    client.publish_dataset(numbers=[1, 2, 3])
+    return [list(client.list_datasets()), client.get_dataset("numbers")]
+
+
+@step
+def metadata(client: Any) -> Any:
+    client.set_metadata("k", {"a": [1]})
+    client.log_event("topic", {"x": 1})
+    return [client.get_metadata("k"), client.get_events("topic")[0][1]]
+
+
+@step
+def shows_progress(client: Any) -> Any:
+    futures = client.map(lambda x: (time.sleep(0.05), x)[1], range(6))
+    with redirect_stdout(io.StringIO()) as shown:
+        progress(futures, notebook=False)
+    return "100%" in shown.getvalue()
+
+
+@step
+def warns(client: Any) -> Any:
+    def work() -> int:
+        from distributed.worker import warn
+
+        warn("careful", FutureWarning)
+        return 1
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        client.submit(work).result(timeout=30)
+        deadline = time.monotonic() + 10
+        while not caught and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return [[str(w.message), w.category.__name__] for w in caught][:1]
+
+
+@step
+def from_inside(client: Any) -> Any:
+    def work() -> int:
+        from distributed import get_worker, worker_client
+
+        assert get_worker().address.startswith("safeser://")
+        with worker_client() as inner:
+            return int(inner.submit(lambda x: x + 1, 41).result(timeout=20))
+
+    try:
+        return client.submit(work).result(timeout=30)
+    except Exception as error:  # the refusal crossed twice, as data
+        return str(error)
+
+
+@step
+def runs(client: Any) -> Any:
+    return [sorted(client.run(lambda: 7).values()), client.run_on_scheduler(lambda: 8)]
+
+
+@step
+def run_that_fails(client: Any) -> Any:
+    try:
+        client.run(lambda: 1 / 0)
+    except ZeroDivisionError as error:
+        return str(error)
+    return None
+
+
+@step
+def looks(client: Any) -> Any:
+    info = client.scheduler_info()
+    return [len(info["workers"]), info["address"] == client.scheduler.address]
+
+
+@step
+def restart(client: Any) -> Any:
+    client.restart(timeout=60)
+    client.wait_for_workers(2, timeout=60)
+    return client.submit(lambda: "again").result(timeout=30)
+
+
+def main(address: str) -> None:
+    out: dict[str, Any] = {}
+    with safeser.Client(address, deserializers=["dask", "msgpack"], timeout=30) as client:
+        assert isinstance(client, _DaskClient)
+        client.wait_for_workers(2, timeout=60)
+        out["repr"] = repr(client)
+        for one in STEPS:
+            try:
+                out[one.__name__] = one(client)
+            # What fails is what the test wants to hear of, whatever it is.
+            except BaseException as error:
+                traceback.print_exc()
+                out[one.__name__] = f"{type(error).__name__}: {error}"
+    print(json.dumps(out, default=str))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
