@@ -1,0 +1,49 @@
+"""What a link keeps between messages, and which family code is written in."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from safeser.channel import _CONTEXTS_MAX
+from safeser.values import Context, Kind
+
+
+@pytest.fixture
+def ann(doors, policy):
+    return doors.links("ann", "bea", policy)[0]
+
+
+def test_the_same_context_is_made_once(ann):
+    assert ann.inbound(Kind.DATA, "gather") is ann.inbound(Kind.DATA, "gather")
+    assert ann.inbound(Kind.DATA) != ann.outbound(Kind.DATA)
+
+
+def test_a_caller_with_many_operations_does_not_grow_a_link(ann):
+    for number in range(3 * _CONTEXTS_MAX):
+        name = f"operation-{number}"
+        assert ann.inbound(Kind.DATA, name) == Context("bea", "ann", Kind.DATA, name)
+        assert len(ann._contexts) <= _CONTEXTS_MAX
+
+
+def test_a_context_that_cannot_be_is_not_kept(ann):
+    for _ in range(2):
+        with pytest.raises(Exception, match="operation"):
+            ann.inbound(Kind.DATA, "x" * 1000)
+    assert not ann._contexts
+
+
+def test_a_class_of_main_travels_by_value_where_code_is_granted(ann, monkeypatch):
+    # As a script or notebook has it: plain pickle would send nothing but the name, which another
+    # process's __main__ does not know.
+    mine = type("Mine", (), {"__module__": "__main__", "number": 7})
+    main = types.ModuleType("__main__")
+    main.Mine = mine
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    grant = ann.allowed(ann.outbound(Kind.TASK, "run"))
+    header, frames = ann.serialize(mine(), grant)
+    assert header["serializer"] == "cloudpickle"
+    # The class itself is in there, not only its name.
+    assert b"number" in bytes(frames[0])
