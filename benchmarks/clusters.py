@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from benchmarks.client import WORKERS
-from safeser.dask.local import make_identities
+from safeser.identities import make_identities
 
 PROJECT = Path(__file__).parents[1]
 SCHEMES = ("safeser", "tcp", "tls")

@@ -6,16 +6,14 @@ The one rule: no command prints, copies or replaces a private key; they are made
 from __future__ import annotations
 
 import datetime
-import os
 import shlex
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from safeser.cli.screen import line, say, table
-from safeser.errors import ConfigError, SafeserError
+from safeser.errors import ConfigError
 from safeser.keys import Identity, KeyState, Roster, RosterEntry
 from safeser.values import check_principal
 
@@ -49,61 +47,15 @@ def init(
             rule="config.keys",
             fix="Name each user once; scheduler, worker and nanny are always made.",
         )
-    roster = _make(directory, names)
+    # The log's code is not needed by the other commands of this noun.
+    from safeser.identities import make_identities
+
+    roster = make_identities(directory, names)
     table(
         ("principal", "fingerprint", "private key"),
         [(e.principal, e.public.fingerprint, f"{e.principal}.key") for e in roster.entries],
     )
     _next_steps(directory.absolute(), users)
-
-
-def _make(directory: Path, names: list[str]) -> Roster:
-    """Write everything into *directory*, or leave nothing of it there."""
-    # The log's code is not needed by the other commands of this noun.
-    from safeser.audit import AuditKey
-
-    _claim(directory)
-    today = _today()
-    roster = Roster()
-    try:
-        for name in names:
-            identity = Identity.generate(name)
-            identity.save(directory / f"{name}.key")
-            roster = roster.with_entry(RosterEntry(identity.public, name, KeyState.ACTIVE, today))
-        roster.save(directory / _ROSTER)
-        AuditKey.new().save(directory / _AUDIT_KEY)
-    except SafeserError:
-        for left in (*(f"{name}.key" for name in names), _ROSTER, _AUDIT_KEY):
-            with suppress(OSError):
-                (directory / left).unlink()
-        raise
-    return roster
-
-
-def _claim(directory: Path) -> None:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(directory.iterdir()):
-            raise ConfigError(
-                f"{directory} is not empty, and keys are never overwritten",
-                rule="config.keys",
-                fix="Name a folder that is not there yet.",
-            )
-        if directory.stat().st_uid != os.geteuid():
-            # Made first by somebody else, in /tmp say: its owner could swap the files in it.
-            raise ConfigError(
-                f"{directory} belongs to another user",
-                rule="config.keys",
-                fix="Name a folder that is not there yet.",
-            )
-        directory.chmod(0o700)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "that is not a path"
-        raise ConfigError(
-            f"{directory} cannot be used: {reason}",
-            rule="config.keys",
-            fix="Name a folder that you may write to.",
-        ) from None
 
 
 def _today() -> datetime.date:

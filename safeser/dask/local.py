@@ -7,57 +7,28 @@ recorded as on a cluster of many hosts.
 
 from __future__ import annotations
 
-import datetime
 import os
 import shutil
 import signal
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from distributed import LocalCluster as _DaskLocalCluster
 
-from safeser.audit import AuditKey
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError
-from safeser.keys import Identity, KeyState, Roster, RosterEntry
+from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
 
-__all__ = ["LocalCluster", "make_identities", "up"]
+__all__ = ["LocalCluster", "up"]
 
 #: The principals of policy ``default``: one key for each role of a personal cluster.
 _PRINCIPALS = ("scheduler", "worker", "nanny", "client")
-
-
-def make_identities(directory: Path, principals: Iterable[str]) -> dict[str, Path]:
-    """Make one identity for each of *principals*, their roster and a log key in *directory*.
-
-    :param directory: made with mode 0700 if missing; must be empty otherwise.
-    :returns: the private key's path for each principal.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(directory.iterdir()):
-        raise ConfigError(
-            f"{directory} is not empty; keys are made only in an empty folder",
-            rule="config.keys",
-            fix="Name another folder, or remove that one yourself.",
-        )
-    directory.chmod(0o700)
-    roster = Roster()
-    today = datetime.datetime.now(datetime.UTC).date()
-    paths = {}
-    for principal in principals:
-        identity = Identity.generate(principal)
-        paths[principal] = directory / f"{principal}.key"
-        identity.save(paths[principal])
-        roster = roster.with_entry(RosterEntry(identity.public, principal, KeyState.ACTIVE, today))
-    roster.save(directory / "roster")
-    AuditKey.new().save(directory / "audit.key")
-    return paths
 
 
 class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ships no types
@@ -97,13 +68,13 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
         self.directory = base
         keys, logs = base / "keys", base / "audit"
         try:
-            paths = make_identities(keys, _PRINCIPALS)
+            make_identities(keys, _PRINCIPALS)
             security = Security(
                 policy=str(policy),
                 audit=str(logs),
-                roster=str(keys / "roster"),
-                audit_key=str(keys / "audit.key"),
-                roles={role: {"identity": str(path)} for role, path in paths.items()},
+                roster=str(keys / ROSTER),
+                audit_key=str(keys / AUDIT_KEY),
+                roles={role: {"identity": str(key_path(keys, role))} for role in _PRINCIPALS},
                 expected_scheduler="scheduler",
             )
             super().__init__(

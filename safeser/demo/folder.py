@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from safeser import identities
 from safeser.audit import AuditKey
 from safeser.errors import ConfigError
 from safeser.keys import Identity, KeyState, Roster, RosterEntry
@@ -32,9 +33,9 @@ class Folder:
 
         :raises ConfigError: if there is something at *path* already, or it cannot be made.
         """
-        base = Path(tempfile.mkdtemp(prefix="safeser-demo-")) if path is None else path.absolute()
-        folder = cls(base)
         try:
+            base = Path(tempfile.mkdtemp(prefix="safeser-demo-")) if path is None else path
+            base = base.absolute()
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
             if any(base.iterdir()):
                 raise ConfigError(
@@ -42,14 +43,16 @@ class Folder:
                     rule="config.demo",
                     fix="Name a folder that is not there yet.",
                 )
+            folder = cls(base)
             for each in (folder.keys, folder.impostor, folder.logs, folder.configuration):
                 each.mkdir(mode=0o700)
             for side in ("stock", "safeser"):
                 folder.markers(side).mkdir(parents=True)
         except OSError as error:
             raise ConfigError(
-                f"{base} cannot be used: {error.strerror}",
+                f"the demo's folder cannot be made: {error.strerror}",
                 rule="config.demo",
+                where=str(path or tempfile.gettempdir()),
                 fix="Name a folder that you may write to.",
             ) from None
         return folder
@@ -93,16 +96,8 @@ class Folder:
 
     def make_identities(self) -> None:
         """Make a key for each principal, their roster, and the log's key."""
+        roster = identities.make_identities(self.keys, PRINCIPALS)
         today = datetime.datetime.now(datetime.UTC).date()
-        roster = Roster()
-        for principal in PRINCIPALS:
-            identity = Identity.generate(principal)
-            identity.save(self.key(principal))
-            roster = roster.with_entry(
-                RosterEntry(identity.public, principal, KeyState.ACTIVE, today)
-            )
-        roster.save(self.keys / "roster")
-        AuditKey.new().save(self.audit_key)
         self._make_impostor(roster, today)
 
     def _make_impostor(self, roster: Roster, today: datetime.date) -> None:

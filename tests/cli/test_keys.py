@@ -10,6 +10,7 @@ import pytest
 from safeser import ConfigError
 from safeser.audit import AuditKey
 from safeser.cli import keys as module
+from safeser.identities import make_identities
 from safeser.keys import Identity, Roster
 
 
@@ -106,7 +107,7 @@ def test_init_refuses_a_place_that_cannot_be_a_folder(safeser, tmp_path):
 
 
 def test_init_refuses_a_folder_that_somebody_else_made_first(safeser, tmp_path, monkeypatch):
-    monkeypatch.setattr(module.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
     ended = safeser("keys", "init", tmp_path)
     assert ended.code == 2
     assert "belongs to another user" in ended.err
@@ -115,7 +116,7 @@ def test_init_refuses_a_folder_that_somebody_else_made_first(safeser, tmp_path, 
 
 def test_init_refuses_a_path_with_a_nul():
     with pytest.raises(ConfigError, match="cannot be used"):
-        module._claim(module.Path("a\0b"))
+        make_identities(module.Path("a\0b"), ["ann"])
 
 
 def test_a_failed_init_leaves_no_key_behind(safeser, tmp_path, monkeypatch):
