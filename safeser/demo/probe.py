@@ -176,7 +176,7 @@ def install() -> Probe:
 
     Call it before any import that keeps a reference to one, such as cloudpickle's.
     """
-    early = sorted({"cloudpickle", "distributed", "multiprocessing"} & sys.modules.keys())
+    early = sorted({"cloudpickle", "distributed"} & sys.modules.keys())
     if early:
         raise RuntimeError(f"{', '.join(early)} may hold unpicklers that the probe cannot wrap")
     probe = Probe()

@@ -30,7 +30,7 @@ from safeser.demo.clusters import (
     start_stock,
 )
 from safeser.demo.failure import StepFailed
-from safeser.demo.folder import Folder
+from safeser.demo.folder import PRINCIPALS, Folder
 from safeser.demo.processes import Child, Processes
 from safeser.demo.screen import Screen
 from safeser.errors import ConfigError
@@ -66,6 +66,7 @@ def run(*, directory: Path | None, policy: str | None, environment: Mapping[str,
     _require_packages()
     chosen = policy or _POLICY
     loaded = Policy.load(chosen)
+    _require_principals(loaded)
     chosen = str(locate(chosen).absolute()) if policy else chosen
     folder = Folder.make(directory)
     screen.title("safeser demo: a Dask cluster under policy, at work and under attack")
@@ -95,6 +96,16 @@ def _require_packages() -> None:
             fix="Run: pip install 'safeser[demo]'.",
         )
     dask_command()
+
+
+def _require_principals(policy: Policy) -> None:
+    missing = [name for name in PRINCIPALS if name not in policy.principals]
+    if missing:
+        raise ConfigError(
+            f"policy {policy.name!r} lists no {', '.join(missing)}",
+            rule="config.demo",
+            fix=f"The demo's principals are {', '.join(PRINCIPALS)}.",
+        )
 
 
 @contextmanager
