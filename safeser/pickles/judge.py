@@ -20,6 +20,9 @@ __all__ = ["Use", "argument_tuples", "check_shape", "deny", "judge"]
 # Sharing lets a few bytes stand for a tree that no traversal finishes (a list that holds twice a
 # list that holds twice ...). Honest data repeats whole records, so it may be some times the limit.
 _SHARING = 8
+# Through a few hundred references that go round in circles there are more ways than anybody can
+# walk; what honest objects have of them, links back to a parent or a neighbour, adds none.
+_WAYS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +168,11 @@ def check_shape(program: Program, limits: Limits) -> None:
     """Refuse value graphs too deep to walk, or too large once sharing is undone.
 
     One walk in depth first order without recursion. An edge back to a node that is still open is
-    a cycle; it counts as a leaf, as it does for everything that prints or copies such a value.
+    a cycle; it counts as a leaf, as it does for everything that prints such a value. How deep that
+    gets, and how often a node is met, depends on the way there, so cycles are then walked as
+    printing does.
     """
+    cyclic: set[int] = set()
     depth = [0] * len(program.nodes)
     # 0: not seen, -1: open, otherwise the number of leaves and nodes in the subtree
     weight = [0] * len(program.nodes)
@@ -174,10 +180,65 @@ def check_shape(program: Program, limits: Limits) -> None:
     # From the root, then what is made and thrown away: that is built, and hashed, all the same.
     for root in [program.root, *program.nodes]:
         if isinstance(root, Node) and weight[root.index] == 0:
-            _walk(root, depth, weight, most=most, deepest=limits.max_depth)
+            _walk(root, depth, weight, cyclic, most=most, deepest=limits.max_depth)
+    if isinstance(program.root, Node) and program.root.index in cyclic:
+        _walk_ways(program.root, depth, weight, cyclic, most=most, deepest=limits.max_depth)
 
 
-def _walk(root: Node, depth: list[int], weight: list[int], *, most: int, deepest: int) -> None:
+def _walk_ways(
+    root: Node,
+    depth: list[int],
+    weight: list[int],
+    cyclic: set[int],
+    *,
+    most: int,
+    deepest: int,
+) -> None:
+    """Refuse cycles with too many ways through them, or ways that are too deep or too large."""
+    path: dict[int, tuple[Node, list[Node]]] = {}
+    turns: dict[int, tuple[list[Node], int, int]] = {}
+    ways, total, entered = 0, 0, root
+    while True:
+        # 1. Enter a node: what of it is no part of a cycle was measured before.
+        if entered.index not in turns:
+            held = [child for child in children(entered) if isinstance(child, Node)]
+            plain = [child.index for child in held if child.index not in cyclic]
+            turns[entered.index] = (
+                [child for child in held if child.index in cyclic],
+                1 + sum(weight[index] for index in plain),
+                max((1 + depth[index] for index in plain), default=0),
+            )
+        further, size, deep = turns[entered.index]
+        path[entered.index] = entered, further[::-1]
+        ways, total = ways + 1 + len(further), total + size
+        if ways > _WAYS or total > most or len(path) - 1 + deep > deepest:
+            raise PayloadError(
+                "the pickle goes round in circles in more ways than anybody can walk",
+                rule="pickle.cycles",
+                where=f"byte {entered.offset}",
+            )
+        # 2. Leave those that are done, and go on with the next.
+        while path:
+            node, pending = path[next(reversed(path))]
+            while pending and pending[-1].index in path:
+                pending.pop()
+            if pending:
+                entered = pending.pop()
+                break
+            del path[node.index]
+        else:
+            return
+
+
+def _walk(
+    root: Node,
+    depth: list[int],
+    weight: list[int],
+    cyclic: set[int],
+    *,
+    most: int,
+    deepest: int,
+) -> None:
     weight[root.index] = -1
     open_nodes: list[tuple[Node, Any]] = [(root, iter(children(root)))]
     sums = [1]
@@ -194,6 +255,8 @@ def _walk(root: Node, depth: list[int], weight: list[int], *, most: int, deepest
                 open_nodes.append((child, iter(children(child))))
                 sums.append(1)
                 break
+            if seen < 0 or child.index in cyclic:
+                cyclic.add(node.index)
             sums[-1] += max(seen, 1)
             depth[node.index] = max(depth[node.index], depth[child.index] + 1)
         else:
@@ -208,6 +271,8 @@ def _walk(root: Node, depth: list[int], weight: list[int], *, most: int, deepest
             if open_nodes:
                 parent = open_nodes[-1][0]
                 sums[-1] += total
+                if node.index in cyclic:
+                    cyclic.add(parent.index)
                 depth[parent.index] = max(depth[parent.index], depth[node.index] + 1)
         if len(open_nodes) > deepest + 1 or depth[node.index] > deepest:
             raise PayloadError(

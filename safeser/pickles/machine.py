@@ -9,6 +9,7 @@ nothing follows it. CPython's own readers disagree with each other on each of th
 
 from __future__ import annotations
 
+import codecs
 import re
 import struct
 from collections.abc import Callable
@@ -380,10 +381,15 @@ class _Machine:
         line = self.take_line(len(self.data))
         if not _STRING.match(line):
             self.refuse("text", "a string is not plain quoted ASCII")
-        self.stack.append(line[1:-1].decode("unicode_escape"))
+        self.stack.append(codecs.unicode_escape_decode(line[1:-1])[0])
 
     def do_unicode(self) -> None:
-        self.stack.append(self.decode(self.take_line(len(self.data)), "raw-unicode-escape"))
+        # By the function: decode() would look the codec up by its name, and import it.
+        try:
+            text = codecs.raw_unicode_escape_decode(self.take_line(len(self.data)))[0]
+        except ValueError:
+            self.refuse("text", "a string does not decode")
+        self.stack.append(text)
 
     def push_text(self, raw: bytes) -> None:
         self.stack.append(self.decode(raw, "utf-8", "surrogatepass"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import pickle
 import struct
+import subprocess
+import sys
 import tracemalloc
 
 import pytest
@@ -376,3 +378,22 @@ def test_a_long_string_of_python_2_takes_no_more_memory_than_its_like(body):
     finally:
         tracemalloc.stop()
     assert peak < 6 * len(data)
+
+
+def test_reading_python_2_text_imports_no_codec():
+    # A refused pickle leaves sys.modules as it was; bytes.decode() would import these by name.
+    script = """
+import sys
+from safeser.errors import PayloadError
+from safeser.pickles import loads
+loads(b"N.")
+before = set(sys.modules)
+for line in (b"S'\\\\x41'\\n", b"V\\\\u0041\\n", b"S'\\\\x'\\n", b"V\\\\u00\\n"):
+    try:
+        loads(line + b"0.")
+    except PayloadError as error:
+        assert error.rule in ("pickle.stack", "pickle.text"), error
+print(sorted(set(sys.modules) - before))
+"""
+    run = [sys.executable, "-c", script]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "[]\n"

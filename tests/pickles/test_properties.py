@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import decimal
 import fractions
+import itertools
 import math
 import pathlib
 import pickle
@@ -20,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from safeser.errors import SafeserError
+from safeser.errors import PayloadError, SafeserError
 from safeser.pickles import (
     DATA_PROFILES,
     exception_record,
@@ -186,3 +187,59 @@ def test_mutated_pickles_never_do_anything_else(protocol):
                     data = bytearray(b".")
             every_door(bytes(data))
         assert set(sys.modules) - modules <= {m for m in sys.modules if m.startswith("numpy")}
+
+
+def rings(size):
+    """Lists that each hold all of them: a factorial of ways through some hundred references."""
+    made = [[] for _ in range(size)]
+    for each in made:
+        each.extend(made)
+    return made[0]
+
+
+def long_way(levels):
+    """A chain of 2**levels lists, every edge in the middle of which leads back up.
+
+    No list is far below the root in depth first order, yet printing walks the whole chain.
+    """
+    chain = [[] for _ in range(1 << levels)]
+    for one, other in itertools.pairwise(chain):
+        one.append(other)
+
+    def halve(low, high):
+        if high - low > 1:
+            middle = (low + high) // 2
+            first, second = halve(low, middle), halve(middle + 1, high)
+            chain[middle][:0] = [each for each in (second, first) if each is not None]
+            return chain[middle]
+        return chain[low] if high > low else None
+
+    return [halve(0, len(chain)), chain[0]]
+
+
+@pytest.mark.parametrize("value", [rings(12), rings(17), [rings(9), rings(9)], long_way(10)])
+def test_cycles_that_nobody_can_walk_are_refused(value):
+    with pytest.raises(PayloadError) as refused:
+        loads(pickle.dumps(value))
+    assert refused.value.rule in ("pickle.cycles", "pickle.sharing", "pickle.max-depth")
+
+
+def linked():
+    nodes = [{"at": n} for n in range(40)]
+    for one, other in itertools.pairwise(nodes):
+        one["next"], other["back"] = other, one
+    return nodes
+
+
+def parented(depth):
+    node = {"children": []}
+    if depth:
+        node["children"] = [parented(depth - 1) for _ in range(3)]
+        for child in node["children"]:
+            child["parent"] = node
+    return node
+
+
+@pytest.mark.parametrize("value", [rings(1), rings(5), linked()[0], parented(6)])
+def test_honest_cycles_pass(value):
+    assert repr(loads(pickle.dumps(value))) == repr(value)
