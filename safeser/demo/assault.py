@@ -217,6 +217,7 @@ class Assault:
         if attack.attacker == "impostor" and side.name == "safeser":
             command["settings"] = {
                 "identity": str(self.folder.impostor / "alice.key"),
+                "roster": str(self.folder.impostors_roster),
                 "audit": str(self.folder.impostor / "audit"),
             }
         answer = who.ask(command, timeout=_ANSWER, check=check)

@@ -5,15 +5,13 @@ The one rule: it starts empty and is kept; nothing outside it is written.
 
 from __future__ import annotations
 
-import datetime
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from safeser import identities
-from safeser.audit import AuditKey
 from safeser.errors import ConfigError
-from safeser.keys import Identity, KeyState, Roster, RosterEntry
+from safeser.identities import AUDIT_KEY, key_path, make_identities
+from safeser.keys import Roster
 
 __all__ = ["PRINCIPALS", "Folder"]
 
@@ -66,12 +64,16 @@ class Folder:
         return self.path / "impostor"
 
     @property
+    def impostors_roster(self) -> Path:
+        return self.impostor / "everybody"
+
+    @property
     def audit(self) -> Path:
         return self.path / "audit"
 
     @property
     def audit_key(self) -> Path:
-        return self.keys / "audit.key"
+        return self.keys / AUDIT_KEY
 
     @property
     def logs(self) -> Path:
@@ -92,19 +94,12 @@ class Folder:
 
     def key(self, principal: str) -> Path:
         """Return the path of *principal*'s private key."""
-        return self.keys / f"{principal}.key"
+        return key_path(self.keys, principal)
 
     def make_identities(self) -> None:
-        """Make a key for each principal, their roster, and the log's key."""
-        roster = identities.make_identities(self.keys, PRINCIPALS)
-        today = datetime.datetime.now(datetime.UTC).date()
-        self._make_impostor(roster, today)
-
-    def _make_impostor(self, roster: Roster, today: datetime.date) -> None:
-        """Make a valid key under alice's name that only its owner's own roster lists."""
-        impostor = Identity.generate("alice")
-        impostor.save(self.impostor / "alice.key")
-        listed = Roster(entry for entry in roster.entries if entry.principal != "alice")
-        listed = listed.with_entry(RosterEntry(impostor.public, "alice", KeyState.ACTIVE, today))
-        listed.save(self.impostor / "roster")
-        AuditKey.new().save(self.impostor / "audit.key")
+        """Make a key for each principal, their roster, and the log's key; and an impostor's."""
+        roster = make_identities(self.keys, PRINCIPALS)
+        (impostor,) = make_identities(self.impostor, ["alice"]).entries
+        # He knows whom he wants to reach, and lists himself as alice. Nobody else does.
+        others = Roster(entry for entry in roster.entries if entry.principal != "alice")
+        others.with_entry(impostor).save(self.impostors_roster)

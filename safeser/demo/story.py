@@ -238,7 +238,7 @@ def _require_clean(witness: Mapping[str, Any], alice: Child) -> None:
 
 def _attacks(stage: _Stage, assault: Assault, alice: Child) -> None:
     screen, check = stage.screen, stage.processes.check
-    screen.step("The same attacks on both clusters; each would only make a file")
+    screen.step("The same attacks on both clusters; each would make a file or read one secret")
     with screen.progress("attacks") as progress:
         (bar,) = progress.task_ids
         for done, of in assault.run():

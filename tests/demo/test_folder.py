@@ -9,6 +9,7 @@ import pytest
 from safeser.demo.clusters import _announced, dask_command, quiet_environment
 from safeser.demo.folder import PRINCIPALS, Folder
 from safeser.errors import ConfigError
+from safeser.identities import ROSTER
 from safeser.keys import Identity, Roster
 from safeser.policy import Policy
 
@@ -16,7 +17,7 @@ from safeser.policy import Policy
 def test_identities_fit_the_ready_policy(tmp_path: Path) -> None:
     folder = Folder.make(tmp_path / "new")
     folder.make_identities()
-    roster = Roster.load(folder.keys / "roster")
+    roster = Roster.load(folder.keys / ROSTER)
     assert set(Policy.load("demo").principals) == set(PRINCIPALS)
     for principal in PRINCIPALS:
         assert roster.principal_of(Identity.load(folder.key(principal)).public) == principal
@@ -28,8 +29,8 @@ def test_the_impostor_is_listed_by_himself_alone(tmp_path: Path) -> None:
     folder.make_identities()
     impostor = Identity.load(folder.impostor / "alice.key")
     assert impostor.principal == "alice"
-    assert Roster.load(folder.keys / "roster").principal_of(impostor.public) is None
-    assert Roster.load(folder.impostor / "roster").principal_of(impostor.public) == "alice"
+    assert Roster.load(folder.keys / ROSTER).principal_of(impostor.public) is None
+    assert Roster.load(folder.impostors_roster).principal_of(impostor.public) == "alice"
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
