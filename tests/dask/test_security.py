@@ -1,0 +1,138 @@
+"""A Security carries paths and nothing else, and a client only narrows."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import distributed
+import pytest
+
+from safeser.dask.client import Client
+from safeser.dask.local import LocalCluster
+from safeser.dask.security import Security
+from safeser.errors import ConfigError
+from safeser.identities import make_identities
+
+
+@pytest.fixture
+def security(tmp_path):
+    make_identities(tmp_path / "keys", ["client"])
+    return Security(
+        identity=str(tmp_path / "keys" / "client.key"),
+        policy="default",
+        audit=str(tmp_path / "audit"),
+        roles={"worker": {"identity": "/keys/worker.key"}},
+        expected_scheduler="scheduler",
+        deserializers=["dask", "msgpack"],
+    )
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))]
+)
+def test_it_pickles_its_paths_and_no_key(security, tmp_path, copied):
+    secret = (tmp_path / "keys" / "client.key").read_text().split()[-1]
+    again = copied(security)
+    assert again.overrides("nanny") == security.overrides("nanny")
+    for role in ("client", "worker", "scheduler"):
+        assert again.overrides(role) == security.overrides(role)
+        assert again.get_connection_args(role) == security.get_connection_args(role)
+        assert again.get_listen_args(role) == security.get_listen_args(role)
+    assert secret.encode() not in pickle.dumps(security)
+
+
+def test_it_shows_paths_and_no_key(security, tmp_path):
+    secret = (tmp_path / "keys" / "client.key").read_text().split()[-1]
+    for shown in (repr(security), security._repr_html_()):
+        assert "client.key" in shown
+        assert secret not in shown
+
+
+def test_what_is_for_one_role_is_laid_over_what_is_for_all(security):
+    assert security.overrides("worker")["identity"] == "/keys/worker.key"
+    assert security.overrides("nanny")["identity"] == security.overrides("client")["identity"]
+
+
+def test_only_a_client_expects_a_peer_and_narrows(security):
+    client = security.get_connection_args("client")["safeser"]
+    worker = security.get_connection_args("worker")["safeser"]
+    assert client["expected_peer"] == "scheduler"
+    assert client["deserializers"] == ("dask", "msgpack")
+    assert (worker["expected_peer"], worker["deserializers"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "left"),
+    [
+        (None, None, None),
+        (None, ["dask"], ("dask",)),
+        (["msgpack"], None, ("msgpack",)),
+        (["dask", "msgpack"], ["msgpack", "pickle"], ("msgpack",)),
+        (["msgpack"], ["pickle"], ()),
+    ],
+)
+def test_narrowing_never_widens(own, asked, left):
+    narrowed = Security(deserializers=own).narrowed(asked)
+    assert narrowed.get_connection_args("client")["safeser"]["deserializers"] == left
+
+
+@pytest.mark.parametrize("roles", [{"admin": {}}, {"worker": {"force": "1"}}])
+def test_roles_and_names_are_known_ones(roles):
+    with pytest.raises(ConfigError):
+        Security(roles=roles)
+
+
+# --- what a client refuses before it starts anything ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "rule"),
+    [
+        ([], {"processes": False}, "config.processes"),
+        (["safeser://x:1"], {"policy": "default"}, "config.policy"),
+        (["tcp://x:1"], {}, "config.scheme"),
+        (["x:1"], {}, "config.scheme"),
+        (["tls://x:1\x1b[2J"], {}, "config.scheme"),
+        (["safeser://x:1"], {"security": True}, "config"),
+        (["safeser://x:1"], {"security": distributed.Security()}, "config"),
+    ],
+)
+def test_nothing_is_started_around_safeser(arguments, options, rule):
+    with pytest.raises(ConfigError) as caught:
+        Client(*arguments, **options)
+    assert caught.value.rule == rule
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_cluster_of_another_kind_is_refused():
+    class Other:
+        security = distributed.Security()
+        scheduler_address = "tcp://x:1"
+
+    with pytest.raises(ConfigError) as caught:
+        Client(Other())
+    assert caught.value.rule == "config.scheme"
+
+
+@pytest.mark.parametrize("options", [{"processes": False}, {"protocol": "tcp"}, {"security": None}])
+def test_a_local_cluster_shares_nothing_by_reference(options):
+    with pytest.raises(ConfigError):
+        LocalCluster(**options)
+
+
+def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path, monkeypatch):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    monkeypatch.setattr("safeser.dask.local.tempfile.mkdtemp", lambda prefix: str(folder))
+
+    def fail(*_, **__):
+        raise RuntimeError("no cluster")
+
+    monkeypatch.setattr(distributed.LocalCluster, "__init__", fail)
+    with pytest.raises(RuntimeError):
+        LocalCluster()
+    assert not folder.exists()
+    with pytest.raises(RuntimeError):
+        LocalCluster(directory=tmp_path / "kept")
+    assert (tmp_path / "kept" / "keys" / "worker.key").exists()

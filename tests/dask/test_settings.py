@@ -1,0 +1,202 @@
+"""Paths and names from Dask's configuration become one channel, or a reason why not."""
+
+from __future__ import annotations
+
+import os
+
+import dask
+import pytest
+
+from safeser.dask import settings as module
+from safeser.identities import make_identities
+from safeser.dask.roles import Roles, served_by
+from safeser.dask.settings import Settings, channel_for, close_channels_in, settings_for
+from safeser.errors import ConfigError
+from safeser.operations import Server
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Return settings that work for every role of policy ``default``; its channels are closed."""
+    keys = tmp_path / "keys"
+    principals = ("scheduler", "worker", "nanny", "client")
+    make_identities(keys, principals)
+    roles = {role: {"identity": str(keys / f"{role}.key")} for role in principals}
+    with dask.config.set({"safeser": {"audit": str(tmp_path / "audit"), **roles}}):
+        yield tmp_path
+    close_channels_in(tmp_path)
+
+
+# --- settings -------------------------------------------------------------------------------
+
+
+def test_a_roles_own_settings_and_overrides_win():
+    section = {"identity": "all.key", "audit-key": "k", "worker": {"identity": "w.key"}}
+    with dask.config.set({"safeser": section}):
+        assert settings_for("worker").identity == "w.key"
+        assert settings_for("worker").audit_key == "k"
+        assert settings_for("nanny").identity == "all.key"
+        assert settings_for("worker", {"identity": "given"}).identity == "given"
+        assert settings_for("worker", {"identity": None}).identity == "w.key"
+
+
+@pytest.mark.parametrize("section", [None, {}])
+def test_nothing_configured_is_no_settings(section):
+    with dask.config.set({"safeser": section}):
+        assert settings_for("client") == Settings()
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "x",
+        {"worker": "x"},
+        {"idenity": "x"},
+        {"identity": 5},
+        {"identity": "-----BEGIN\nKEY"},
+        {"worker": {"force": True}},
+    ],
+)
+def test_what_is_no_setting_is_refused(section):
+    with dask.config.set({"safeser": section}), pytest.raises(ConfigError):
+        settings_for("worker")
+
+
+# --- channels -------------------------------------------------------------------------------
+
+
+def test_a_channel_is_made_once_for_each_role(made):
+    worker = channel_for("worker")
+    assert channel_for("worker") is worker
+    assert worker.identity.principal == "worker"
+    assert channel_for("scheduler") is not worker
+    assert worker.policy.name == "default"
+
+
+def test_a_child_shares_no_channel_of_its_parent(made, monkeypatch):
+    parent = channel_for("worker")
+    monkeypatch.setattr(module, "_pid", -1)
+    child = channel_for("worker")
+    assert child is not parent
+    parent.audit.close()
+
+
+def test_closed_channels_are_forgotten(made, tmp_path):
+    first = channel_for("worker")
+    close_channels_in(tmp_path / "elsewhere")
+    assert channel_for("worker") is first
+    close_channels_in(tmp_path)
+    assert channel_for("worker") is not first
+
+
+@pytest.mark.parametrize("missing", ["identity", "audit"])
+def test_what_must_be_set_is_named(made, missing):
+    with dask.config.set({f"safeser.{missing}": None, f"safeser.worker.{missing}": None}):
+        with pytest.raises(ConfigError) as caught:
+            channel_for("worker")
+    assert caught.value.rule == f"config.{missing}"
+    assert f"DASK_SAFESER__{missing.upper()}" in caught.value.fix
+
+
+def test_a_roster_that_is_named_must_exist(made):
+    with pytest.raises(ConfigError):
+        channel_for("worker", {"roster": str(made / "no-such")})
+
+
+def test_without_a_roster_the_policy_must_list_the_key(made):
+    (made / "keys" / "roster").unlink()
+    with pytest.raises(ConfigError) as caught:
+        channel_for("worker")
+    assert caught.value.rule == "config.identity"
+
+
+def test_a_channel_that_cannot_be_made_closes_its_log(made):
+    policy = made / "other.yaml"
+    policy.write_text(
+        "safeser: 1\nname: o\nrevision: 1\nprincipals: {a: {}, b: {}}\n"
+        "contexts:\n  - {name: c, sender: a, recipient: b}\n"
+    )
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConfigError) as caught:
+        channel_for("worker", {"policy": str(policy)})
+    assert caught.value.rule == "config.principal"
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+# --- roles ----------------------------------------------------------------------------------
+
+
+def server(name, module_name="distributed.x"):
+    """Return a handler of a server whose class has that name."""
+    base = type(name, (), {"__module__": module_name, "handle": lambda self, comm: None})
+    return type("Custom", (base,), {"__module__": "mine"})().handle
+
+
+@pytest.mark.parametrize("name", ["Scheduler", "Worker", "Nanny"])
+def test_a_listener_is_what_its_servers_class_says(name):
+    assert served_by(server(name)).value == name.lower()
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [server("Server"), server("Scheduler", "mine"), server("Worker", "distributedx"), print, len],
+)
+def test_nothing_else_listens(handler):
+    with pytest.raises(ConfigError) as caught:
+        served_by(handler)
+    assert caught.value.rule == "config.listener"
+
+
+def test_a_process_that_listens_nowhere_is_a_client(made):
+    assert Roles().connecting({}).identity.principal == "client"
+
+
+def test_a_process_connects_as_what_it_serves(made):
+    roles = Roles()
+    roles.listening(Server.WORKER, {})
+    roles.listening(Server.WORKER, {})
+    assert roles.connecting({}).identity.principal == "worker"
+    assert roles.connecting({"role": "client"}).identity.principal == "client"
+
+
+def test_a_nanny_asks_for_the_workers_arguments_and_is_itself(made):
+    roles = Roles()
+    assert roles.connecting({"role": "worker"}).identity.principal == "worker"
+    roles.listening(Server.NANNY, {})
+    assert roles.connecting({"role": "worker"}).identity.principal == "nanny"
+    roles.listening(Server.WORKER, {})
+    assert roles.connecting({"role": "worker"}).identity.principal == "worker"
+
+
+def test_it_must_be_clear_whose_a_connection_is(made):
+    roles = Roles()
+    for one in (Server.SCHEDULER, Server.WORKER):
+        roles.listening(one, {})
+    with pytest.raises(ConfigError) as caught:
+        roles.connecting({})
+    assert caught.value.rule == "config.role"
+    both = {"roles": {r: {"identity": "same"} for r in ("scheduler", "worker")}}
+    with dask.config.set({"safeser": {"audit": "x"}}), pytest.raises(ConfigError) as caught:
+        roles.connecting(both)
+    assert caught.value.rule != "config.role"
+
+
+def test_overrides_that_are_none_are_ignored(made):
+    assert Roles().connecting({"roles": "x"}).identity.principal == "client"
+
+
+def test_only_the_stock_commands_end_the_process(made, monkeypatch, capfd):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(os.sys, "argv", ["/somewhere/pytest"])
+    Roles().stop_command_line(ConfigError("no key"))
+    assert ended == []
+    accepted = Roles()
+    accepted.note_connected()
+    monkeypatch.setattr(os.sys, "argv", ["/bin/dask", "worker"])
+    accepted.stop_command_line(ConfigError("no key"))
+    assert ended == []
+    monkeypatch.setattr("safeser.dask.roles.close_channels_in", lambda folder: None)
+    Roles().stop_command_line(ConfigError("no key", fix="Make one."))
+    assert ended == [2]
+    assert capfd.readouterr().err == "safeser: no key [config] Make one.\n"
