@@ -26,11 +26,12 @@ from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.values import Limits
 
-__all__ = ["check_codes", "column", "register"]
+__all__ = ["check_codes", "check_unranged", "column", "register", "unranged"]
 
 #: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
 pd: Any = importlib.import_module("pandas")
 
+RANGED = "families.range"
 _SIGNED = {np.dtype(code) for code in ("i1", "i2", "i4", "i8")}
 
 
@@ -61,6 +62,25 @@ def check_codes(node: Node, position: int) -> None:
 def _check_index(node: Node, position: int) -> None:
     if node.children[position].yields not in ("pandas:Index", "pandas:RangeIndex"):
         node.refuse(f"its part {position} is not an index", "families.child-type")
+
+
+def unranged(index: Any, *, most: int) -> Any:
+    """Return *index*, or one of its values where it is a range of more than *most*.
+
+    pandas writes a range out where it compares or counts its values, and a range costs its sender
+    nothing: 300 bytes of intervals between two of them took a gigabyte for each of three arrays.
+    """
+    ranged = isinstance(index, pd.RangeIndex) and len(index) > most
+    return pd.Index(index.to_numpy(), name=index.name) if ranged else index
+
+
+def check_unranged(node: Node, position: int, *, most: int) -> None:
+    """Refuse *node* if child *position* is a range that :func:`unranged` would write out."""
+    child = node.children[position]
+    if child.type == "pandas:RangeIndex":
+        bounds = range(*(child.meta[part] for part in ("start", "stop", "step")))
+        if len(bounds) > most:
+            node.refuse(f"its part {position} is a range that it would write out", RANGED)
 
 
 # Dates with a zone: the instants in UTC, and the zone in which they are shown.
@@ -116,15 +136,17 @@ def _decode_periods(node: Node, values: list[Any]) -> Any:
 
 def _encode_intervals(x: Any, limits: Limits) -> Parts:
     meta = {"kind": "intervals", "closed": x.closed}
-    return Parts(meta, (), [(".left", x.left), (".right", x.right)])
+    ends = (unranged(x.left, most=0), unranged(x.right, most=0))
+    return Parts(meta, (), list(zip((".left", ".right"), ends, strict=True)))
 
 
 def _check_intervals(node: Node) -> None:
     _, closed = node.expect("kind", "closed", children=2)
     if closed not in ("left", "right", "both", "neither"):
         node.refuse("it is closed on no side that pandas knows", "families.header")
-    _check_index(node, 0)
-    _check_index(node, 1)
+    for position in range(2):
+        _check_index(node, position)
+        check_unranged(node, position, most=0)
 
 
 def _decode_intervals(node: Node, values: list[Any]) -> Any:

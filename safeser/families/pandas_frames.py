@@ -174,7 +174,9 @@ def _decode_index(node: Node, values: list[Any]) -> Any:
 def _encode_multi(x: Any, limits: Limits) -> Parts:
     sortorder = None if x.sortorder is None else int(x.sortorder)
     children: list[tuple[str, object]] = [(".names", list(x.names))]
-    children += [(f".levels[{n}]", level.rename(None)) for n, level in enumerate(x.levels)]
+    for n, level in enumerate(x.levels):
+        plain = pandas_arrays.unranged(level.rename(None), most=limits.max_refs)
+        children.append((f".levels[{n}]", plain))
     children += [(f".codes[{n}]", np.asarray(codes)) for n, codes in enumerate(x.codes)]
     return Parts({"sortorder": sortorder}, (), children)
 
@@ -189,6 +191,7 @@ def _check_multi(node: Node, limits: Limits) -> None:
     _expect_types(node, 0, ("builtins:list",))
     for position in range(levels):
         _expect_types(node, 1 + position, ("pandas:Index", "pandas:RangeIndex"))
+        pandas_arrays.check_unranged(node, 1 + position, most=limits.max_refs)
         pandas_arrays.check_codes(node, 1 + levels + position)
 
 

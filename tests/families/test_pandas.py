@@ -411,3 +411,47 @@ def test_without_pandas_or_pyarrow(monkeypatch):
         families.deserialize(*sent, GRANT)
     assert caught.value.rule == "families.not-installed"
     assert plain.decode(plain.encode(sent[0])) == sent[0]
+
+
+def ranged(length):
+    """Return header and frames of a RangeIndex of any length."""
+    header, frames = families.serialize(pd.RangeIndex(3), FAMILIES)
+    header["sub-header"]["stop"] = length
+    return header, frames
+
+
+def test_ends_of_intervals_are_no_ranges():
+    # pandas writes them out: 300 bytes took three gigabytes.
+    header, frames = families.serialize(pd.interval_range(0, 3).array, FAMILIES)
+    (inner, more), start = ranged(1 << 24), header["frame-lengths"][0]
+    header["sub-headers"] = [inner, header["sub-headers"][1]]
+    header["frame-lengths"] = [len(more), header["frame-lengths"][1]]
+    with pytest.raises(PayloadError) as refused:
+        families.check(header, [*more, *frames[start:]])
+    assert refused.value.rule == "families.range"
+
+
+def test_levels_are_no_ranges_that_cost_more_than_they_say():
+    header, frames = families.serialize(pd.MultiIndex.from_product([range(3)]), FAMILIES)
+    position = next(
+        at
+        for at, inner in enumerate(header["sub-headers"])
+        if inner.get("type") == "pandas:RangeIndex"
+    )
+    header["sub-headers"][position] = ranged(LIMITS.max_refs)[0]
+    families.check(header, frames, limits=LIMITS)
+    header["sub-headers"][position] = ranged(LIMITS.max_refs + 1)[0]
+    with pytest.raises(PayloadError) as refused:
+        families.check(header, frames, limits=LIMITS)
+    assert refused.value.rule == "families.range"
+
+
+def test_ranges_as_ends_and_long_levels_are_sent_as_values():
+    ends = pd.RangeIndex(3), pd.RangeIndex(1, 4)
+    array = pd.arrays.IntervalArray.from_arrays(*ends)
+    back = through(array)
+    assert back.equals(array)
+    assert type(back.left) is pd.Index
+    long = pd.MultiIndex([pd.RangeIndex(20)], [[0, 1]])
+    header, _ = families.serialize(long, FAMILIES, limits=Limits(max_refs=15))
+    assert "pandas:RangeIndex" not in [inner.get("type") for inner in header["sub-headers"]]
