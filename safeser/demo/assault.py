@@ -22,6 +22,8 @@ from safeser.demo.screen import Row
 __all__ = ["Assault", "Outcome"]
 
 _ANSWER = 60.0
+#: A reply that is on its way when alice lets go must not be taken for the next attack's.
+_SETTLES = 0.3
 _RAN = 10.0  # seconds that stock Dask may take to run what it was sent
 
 _SHOWN = {"impostor": "stranger"}
@@ -205,6 +207,7 @@ class Assault:
                 side.victim.ask(meeting, timeout=_ANSWER, check=check)
             ran = self._ran(attack, side)
             side.victim.ask({"do": "let_go"}, timeout=_ANSWER, check=check)
+            time.sleep(_SETTLES)
             return ran
         who = stranger if attack.attacker == "stranger" else side.bob
         command: dict[str, Any] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,11 @@ def test_commands_can_be_typed_as_shown(tmp_path, monkeypatch) -> None:
     beside = str(Path(story.sys.executable).with_name("safeser"))
     monkeypatch.setattr("shutil.which", lambda name: beside)
     assert {command[0] for command in story.next_commands(folder, "demo")} == {"safeser"}
+
+
+def test_what_tells_the_story_imports_no_dask() -> None:
+    script = "import safeser.demo.story, sys; print({'dask', 'distributed'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "set()"
