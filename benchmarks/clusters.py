@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,8 @@ class Cluster:
     def start_scheduler(self) -> None:
         self._start(
             "scheduler",
-            ["-m", "dask", "scheduler", "--protocol", self.scheme, "--host", "127.0.0.1"]
-            + ["--port", "0", "--no-dashboard", "--scheduler-file", "scheduler.json"]
-            + self._tls_options(),
+            f"-m dask scheduler --protocol {self.scheme} --host 127.0.0.1 --port 0"
+            f" --no-dashboard --scheduler-file scheduler.json{self._tls_options()}",
         )
 
     def start_workers(self) -> None:
@@ -74,14 +73,13 @@ class Cluster:
         for number in range(WORKERS):
             self._start(
                 "worker",
-                ["-m", "dask", "worker", address, "--host", "127.0.0.1", "--no-nanny"]
-                + ["--nthreads", "1", "--no-dashboard", "--death-timeout", "60"]
-                + ["--memory-limit", "0", "--local-directory", f"spill-{number}"]
-                + self._tls_options(),
+                f"-m dask worker {address} --host 127.0.0.1 --no-nanny --nthreads 1"
+                " --no-dashboard --death-timeout 60 --memory-limit 0"
+                f" --local-directory spill-{number}{self._tls_options()}",
             )
 
     def start_client(self) -> None:
-        self._client = self._start("client", ["-m", "benchmarks.client"], piped=True)
+        self._client = self._start("client", "-m benchmarks.client", piped=True)
         tls = None
         if self.scheme == "tls":
             names = {"tls_ca_file": "cert.pem", "tls_client_cert": "cert.pem"}
@@ -147,19 +145,16 @@ class Cluster:
         lines = (self.folder / f"{role}.log").read_text(errors="replace").splitlines()
         return " / ".join(lines[-3:]) or "it said nothing"
 
-    def _tls_options(self) -> list[str]:
+    def _tls_options(self) -> str:
         if self.scheme != "tls":
-            return []
-        options = ["--tls-ca-file", "cert.pem", "--tls-cert", "cert.pem"]
-        return [*options, "--tls-key", "key.pem"]
+            return ""
+        return " --tls-ca-file cert.pem --tls-cert cert.pem --tls-key key.pem"
 
-    def _start(
-        self, role: str, arguments: Sequence[str], *, piped: bool = False
-    ) -> subprocess.Popen[str]:
+    def _start(self, role: str, arguments: str, *, piped: bool = False) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE if piped else subprocess.DEVNULL
         with (self.folder / f"{role}.log").open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, *arguments],
+                [sys.executable, *arguments.split()],
                 cwd=self.folder,
                 env=self._environment(role),
                 stdin=pipe,
@@ -175,6 +170,7 @@ class Cluster:
         # Dask's settings of whoever runs this would make the clusters differ from the defaults.
         env = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
         env["DASK_CONFIG"] = str(self.folder / "no-configuration")
+        env["DASK_TEMPORARY_DIRECTORY"] = str(self.folder)
         env["PYTHONPATH"] = str(PROJECT)
         if self.scheme == "safeser":
             env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{role}.key")
@@ -202,6 +198,14 @@ def running(folder: Path) -> Iterator[dict[str, Cluster]]:
     finally:
         for cluster in clusters.values():
             cluster.stop()
+        _stop_unlisted()
+
+
+def _stop_unlisted() -> None:
+    """Kill a child that was being started when a signal ended this run, and so is in no list."""
+    for child in psutil.Process().children():
+        child.kill()
+        child.wait()
 
 
 def _make_certificate(folder: Path) -> None:

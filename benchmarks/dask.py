@@ -14,7 +14,6 @@ import datetime
 import os
 import signal
 import statistics
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -152,4 +151,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(typer.run(main))
+    typer.run(main)

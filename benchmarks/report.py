@@ -68,7 +68,7 @@ def rows(quantity: Quantity, seconds: Mapping[str, Sequence[float]]) -> list[Row
 
     :param seconds: for each transport what each round took; round by round they belong together.
     """
-    made = []
+    made: list[Row] = []
     for scheme, taken in seconds.items():
         shown = [quantity.shown(each) for each in taken]
         low, high = quartiles(shown)

@@ -1,0 +1,96 @@
+"""The benchmark runs and says what it should; how fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+TINY = ("--rounds", "2", "--tasks", "8", "--calls", "2", "--size", "0.1")
+
+
+@pytest.fixture
+def report(monkeypatch):
+    monkeypatch.syspath_prepend(str(PROJECT))
+    from benchmarks import report
+
+    return report
+
+
+def start(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.dask", *arguments],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+@pytest.mark.cluster
+def test_a_tiny_run_measures_everything_on_every_transport(tmp_path):
+    file = tmp_path / "table.md"
+    with start(*TINY, "--markdown", str(file)) as run:
+        out, err = run.communicate(timeout=300)
+    assert run.returncode == 0, err
+    text = file.read_text()
+    for scheme in ("safeser", "tcp", "tls"):
+        assert text.count(f"| {scheme}:// |") == 5
+        assert f"{scheme}://" in out
+    # One run compared with itself.
+    tcp = [line for line in text.splitlines() if "| tcp:// |" in line]
+    assert all(line.split("|")[5].strip() == "1.00" for line in tcp)
+    assert re.search(r"audit log of [\d.]+ MB that verified", text)
+    assert "distributed 2026" in text
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.cluster
+def test_a_run_that_is_told_to_stop_leaves_nothing_behind(tmp_path):
+    with start("--rounds", "1000", env={**os.environ, "TMPDIR": str(tmp_path)}) as run:
+        below = psutil.Process(run.pid)
+        while run.poll() is None and len(below.children()) < 3:
+            os.sched_yield()
+        children = below.children()
+        run.send_signal(signal.SIGTERM)
+        run.communicate(timeout=120)
+    assert run.returncode == 128 + signal.SIGTERM
+    assert children
+    assert not [child.cmdline() for child in children if child.is_running()]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_ratio_is_the_median_of_the_rounds(report):
+    # Two slow rounds for both: medians of each would say 10.
+    assert report.ratio([1, 20, 20], [1, 2, 10]) == 2
+    assert report.ratio([3], [2]) == 1.5
+
+
+def test_rows_show_rates_and_times(report):
+    rate = report.Quantity("map", "tasks/s", 100, rate=True, scale=1)
+    first, second = report.rows(rate, {"tcp": [1.0, 2.0, 4.0], "tls": [2.0, 4.0, 8.0]})
+    assert (first.quantity, second.quantity) == ("map (tasks/s)", "")
+    assert (first.median, first.against_tcp, first.against_tls) == ("50.0", "1.00", "0.50")
+    assert second.against_tcp == "2.00"
+    time = report.Quantity("call", "ms", 1, rate=False, scale=1e-3)
+    row, _ = report.rows(time, {"tcp": [0.0123], "tls": [0.0123]})
+    assert (row.median, row.spread) == ("12.3", "12.3 to 12.3")
+
+
+def test_numbers_keep_what_matters(report):
+    assert [report.number(n) for n in (1234.5, 99.94, 1.234)] == ["1,234", "99.9", "1.23"]
+
+
+def test_markdown_has_one_line_for_each_row(report):
+    row = report.Row("a", "tcp://", "1", "1 to 1", "1.00", "1.00")
+    lines = report.markdown([row], ["note"]).splitlines()
+    assert lines[2] == "| a | tcp:// | 1 | 1 to 1 | 1.00 | 1.00 |"
+    assert lines[-1] == "- note"
