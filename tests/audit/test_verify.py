@@ -16,6 +16,7 @@ from safeser.audit import index as index_module
 from safeser.audit import record as records
 from safeser.audit import scan as scan_module
 from safeser.audit.chain import ZERO, file_keys, step
+from safeser.audit.files import ChainFile, Directory
 from safeser.audit.report import Expected, limited
 from safeser.errors import AuditError, ConfigError
 
@@ -729,3 +730,67 @@ def test_any_edit_is_found_or_changes_nothing(logs, place, key, tmp_path, change
         for name, data in after.items():
             assert data.startswith(before[name])
             assert records.begins_like_a_line(data[len(before[name]) :])
+
+
+# --- heads that are empty -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_file_cut_to_its_start_is_found_though_its_head_was_emptied(make, place, key, keep):
+    # Before its first record a process leaves an empty head; afterwards nobody but a forger does.
+    log = make("alice")
+    for number in range(5):
+        log.record({"event": "admit", "where": str(number)})
+    (path,) = place.glob("alice-*.log")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:keep]))
+    path.with_suffix(".head").write_bytes(b"")
+    assert (path.with_suffix(".head").name, 1, -1, "changed head") in found(verify(place, key=key))
+    assert not verify(path, key=key).ok
+
+
+@pytest.mark.parametrize("name", ["index", "alice"])
+def test_a_link_whose_head_is_empty_gives_a_report(logs, place, key, name):
+    path = place / "index" if name == "index" else logs[0]
+    path.rename(place.parent / "kept")
+    path.symlink_to(place.parent / "kept")
+    head = place / "index.head" if name == "index" else path.with_suffix(".head")
+    head.write_bytes(b"")
+    assert not verify(place, key=key).ok
+    assert not verify(path, key=key).ok
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"type": "open", "genesis": "not hexadecimal", "name": "x.log", "file": "1" * 32},
+        {"type": "close", "mac": "0", "count": -5},
+    ],
+)
+def test_what_another_holder_of_the_key_wrote_gives_a_report(logs, place, key, clock, fields):
+    directory = Directory(place, create=False)
+    try:
+        with index_module.locked(directory, key, now=1) as entries:
+            registered = logs[0].stem.rpartition("-")[2]
+            entries.chain.append({"time": 1, "file": registered, **fields})
+    finally:
+        directory.close()
+    assert not verify(place, key=key).ok
+
+
+@pytest.mark.parametrize("count", [0, -7, 99])
+def test_a_genesis_that_names_no_record_of_the_index_gives_a_report(place, key, make, count):
+    make("alice").close()
+    directory = Directory(place, create=False)
+    try:
+        with index_module.locked(directory, key, now=1) as entries:
+            file, name = index_module.new_id(), "x.log"
+            keys = file_keys(key, directory=entries.directory_id, file=file)
+            chain = ChainFile.create(directory, name, file=file, keys=keys, fsync=False)
+            home = {"directory": entries.directory_id, "file": file, "index_count": count}
+            chain.append({"time": 1, "type": "genesis", "index_mac": "", **home})
+            opened = {"type": "open", "genesis": chain.mac.hex(), "name": name, "file": file}
+            entries.chain.append({"time": 1, **opened})
+            chain.close()
+    finally:
+        directory.close()
+    assert (name, 1, 0, "index changed") in found(verify(place, key=key))
