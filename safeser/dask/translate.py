@@ -289,7 +289,8 @@ def _type_pickle(name: Any) -> bytes | None:
     """Return bytes, made here, that Dask's client unpickles to a class of that name."""
     if not isinstance(name, str):
         return None
-    return pickles.dumps(substitutes.NamedType(name[:_TYPE_NAME]))
+    shown = "".join(char for char in name[:_TYPE_NAME] if char.isprintable())
+    return pickles.dumps(substitutes.NamedType(shown))
 
 
 def _warning_event(event: Any) -> Any:

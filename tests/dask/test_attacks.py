@@ -240,7 +240,7 @@ def test_hashable_places_hold_hashable_values(talk, code):
         assert got is t.SKIP or code == 1  # unopened, a payload is only passed on
 
 
-# --- shuffles ----------------------------------------------------------------------------------
+# --- shuffles ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -271,7 +271,7 @@ def test_honest_shards_arrive(talk, form):
     assert got["data"] == shards
 
 
-# --- replies ------------------------------------------------------------------------------------
+# --- replies ----------------------------------------------------------------------------------
 
 
 def asks(talk, asker="alice", server="scheduler", policy="demo", **message):
@@ -385,7 +385,7 @@ def test_an_authors_name_adds_nothing(talk, marker, author):
         assert_refused(up, {"op": "scatter", "data": {"x": up.Row(PICKLE, (b"",), author)}})
 
 
-# --- streams ------------------------------------------------------------------------------------
+# --- streams ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -610,7 +610,7 @@ def test_a_refused_element_without_a_key_is_left_out(talk, forms, key):
     assert got is t.SKIP or key == ["x"]  # lists are tuples here, which are keys
 
 
-# --- anything ------------------------------------------------------------------------------------
+# --- anything ---------------------------------------------------------------------------------
 
 
 def test_what_a_scheduler_relays_no_code_of_dasks_can_open(talk):

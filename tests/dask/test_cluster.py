@@ -126,7 +126,7 @@ def test_bob_looks_and_gathers_and_submits_nothing(cluster):
     assert out["submit"][1] == "submission.none"
 
 
-# --- strangers on the port -----------------------------------------------------------------------
+# --- strangers on the port --------------------------------------------------------------------
 
 STILL = """
 import sys, safeser
@@ -217,7 +217,7 @@ def test_a_principal_that_is_not_the_expected_one_is_refused_at_once(cluster):
     assert "did not accept" in cluster.run("alice", program, cluster.address).answer
 
 
-# --- what is recorded -----------------------------------------------------------------------------
+# --- what is recorded -------------------------------------------------------------------------
 
 
 def test_the_logs_of_a_running_cluster_verify(cluster):
@@ -226,7 +226,7 @@ def test_the_logs_of_a_running_cluster_verify(cluster):
     assert report.files >= 5 or len(list(cluster.audit.iterdir())) >= 5
 
 
-# --- the embedded cluster --------------------------------------------------------------------------
+# --- the embedded cluster ---------------------------------------------------------------------
 
 EMBEDDED = """
 import json, safeser

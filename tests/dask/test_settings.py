@@ -8,10 +8,10 @@ import dask
 import pytest
 
 from safeser.dask import settings as module
-from safeser.identities import make_identities
 from safeser.dask.roles import Roles, served_by
 from safeser.dask.settings import Settings, channel_for, close_channels_in, settings_for
 from safeser.errors import ConfigError
+from safeser.identities import make_identities
 from safeser.operations import Server
 
 
@@ -91,9 +91,9 @@ def test_closed_channels_are_forgotten(made, tmp_path):
 
 @pytest.mark.parametrize("missing", ["identity", "audit"])
 def test_what_must_be_set_is_named(made, missing):
-    with dask.config.set({f"safeser.{missing}": None, f"safeser.worker.{missing}": None}):
-        with pytest.raises(ConfigError) as caught:
-            channel_for("worker")
+    without = dask.config.set({f"safeser.{missing}": None, f"safeser.worker.{missing}": None})
+    with without, pytest.raises(ConfigError) as caught:
+        channel_for("worker")
     assert caught.value.rule == f"config.{missing}"
     assert f"DASK_SAFESER__{missing.upper()}" in caught.value.fix
 

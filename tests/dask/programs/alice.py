@@ -51,7 +51,7 @@ def scatter(client: Any) -> Any:
 @step
 def array(client: Any) -> Any:
     x = da.arange(10_000, chunks=1000).reshape(100, 100)
-    u, s, v = da.linalg.svd(da.ones((40, 4), chunks=(10, 4)))
+    _, s, _ = da.linalg.svd(da.ones((40, 4), chunks=(10, 4)))
     return [int(x.sum().compute()), round(float(s.compute()[0]), 6), type(x.compute()).__name__]
 
 

@@ -1,0 +1,127 @@
+"""What the client and the entry point do before and around Dask, without a cluster."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import dask
+import distributed
+import pytest
+
+import safeser.dask
+from safeser.dask import client as module
+from safeser.dask.client import Client
+from safeser.dask.security import Security
+from safeser.dask.settings import close_channels_in
+from safeser.errors import ConfigError, PolicyDenied
+from safeser.identities import make_identities
+
+
+class Unconnected:
+    """Stands in for Dask's client: keeps what it was given."""
+
+    def __init__(self, *args, **options):
+        self.given = (args, options)
+        self.security = options["security"]
+
+    def _graph_to_futures(self, expr, keys, *args, **options):
+        return "submitted"
+
+
+@pytest.fixture
+def unconnected(monkeypatch, tmp_path):
+    make_identities(tmp_path / "keys", ("scheduler", "worker", "nanny", "alice", "bob"))
+
+    def made(principal, **options):
+        path = tmp_path / "keys" / f"{principal}.key"
+        settings = {"identity": str(path), "audit": str(tmp_path / "audit"), "policy": "demo"}
+        with dask.config.set({"safeser": settings}):
+            return Client("safeser://127.0.0.1:1", **options)
+
+    monkeypatch.setattr(distributed.Client, "__init__", Unconnected.__init__)
+    monkeypatch.setattr(distributed.Client, "_graph_to_futures", Unconnected._graph_to_futures)
+    with dask.config.set({"safeser": {"audit": str(tmp_path / "audit"), "policy": "demo"}}):
+        yield made
+    close_channels_in(tmp_path)
+
+
+@pytest.fixture
+def identity(tmp_path):
+    return lambda name: dask.config.set(
+        {"safeser.identity": str(tmp_path / "keys" / f"{name}.key")}
+    )
+
+
+def test_arguments_reach_dask_and_narrow(unconnected):
+    client = unconnected(
+        "alice", serializers=("dask",), deserializers=("dask", "msgpack"), name="n"
+    )
+    args, options = client.given
+    assert args == ("safeser://127.0.0.1:1",)
+    assert options["serializers"] == ["dask"]
+    assert options["deserializers"] == ["dask", "msgpack"]
+    assert options["name"] == "n"
+    narrowed = client.security.get_connection_args("client")["safeser"]["deserializers"]
+    assert narrowed == ("dask", "msgpack")
+
+
+def test_whoever_may_submit_submits(unconnected, identity):
+    client = unconnected("alice")
+    with identity("alice"):
+        assert client.safeser.identity.principal == "alice"
+        assert client._graph_to_futures(None, []) == "submitted"
+
+
+def test_whoever_may_not_is_told_where_he_asks(unconnected, identity):
+    client = unconnected("bob")
+    with identity("bob"), pytest.raises(PolicyDenied) as caught:
+        client._graph_to_futures(None, [])
+    assert caught.value.rule == "submission.none"
+
+
+def test_what_is_wrong_with_keys_is_said_before_dask_connects(unconnected):
+    with pytest.raises(ConfigError) as caught:
+        unconnected("nobody")
+    assert "nobody.key" in str(caught.value)
+
+
+class Cluster:
+    def __init__(self, **options):
+        self.options = options
+        self.security = Security()
+        self.closed = 0
+
+    def close(self):
+        self.closed += 1
+
+
+def test_a_cluster_of_its_own_is_closed_when_the_client_cannot_be_made(monkeypatch, tmp_path):
+    made = []
+    monkeypatch.setattr(module, "LocalCluster", lambda **o: made.append(Cluster(**o)) or made[0])
+    with dask.config.set({"safeser": {"audit": str(tmp_path)}}), pytest.raises(ConfigError):
+        Client(n_workers=3, policy="demo")
+    [cluster] = made
+    assert cluster.options == {"policy": "demo", "asynchronous": False, "n_workers": 3}
+    assert cluster.closed == 1
+
+
+# --- the entry point --------------------------------------------------------------------------
+
+
+def test_without_distributed_it_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    for call in (safeser.dask.require_distributed, safeser.dask.backend):
+        with pytest.raises(ConfigError) as caught:
+            call()
+        assert caught.value.rule == "config.extra"
+        assert "pip install" in caught.value.fix
+
+
+def test_another_distributed_is_refused(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2019.1.0")
+    with pytest.raises(ConfigError) as caught:
+        safeser.dask.require_distributed()
+    assert caught.value.rule == "config.distributed-version"

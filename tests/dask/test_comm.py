@@ -1,0 +1,454 @@
+"""Real sockets on loopback in one event loop: who gets through, who is closed, what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import warnings
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+from distributed.comm import registry
+from distributed.comm.core import CommClosedError, connect, listen
+from distributed.protocol import to_serialize
+
+from safeser.dask import comm as module
+from safeser.dask.security import Security
+from safeser.dask.settings import channel_for, close_channels_in
+from safeser.errors import AuthenticationError, ConfigError, PolicyDenied, SafeserError
+from safeser.identities import make_identities
+
+PRINCIPALS = ("scheduler", "worker", "nanny", "client", "stranger")
+
+
+@pytest.fixture
+def net(tmp_path, monkeypatch):
+    """Settings for each role, and the scheme in this process beside stock ones."""
+    keys = tmp_path / "keys"
+    make_identities(keys, PRINCIPALS)
+    roles = {role: {"identity": str(keys / f"{role}.key")} for role in PRINCIPALS[:4]}
+    monkeypatch.setitem(registry.backends, "safeser", module.Backend())
+    with dask.config.set({"safeser": {"audit": str(tmp_path / "audit"), **roles}}):
+        yield Net(keys)
+    close_channels_in(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+class Net:
+    def __init__(self, keys):
+        self.keys = keys
+        self.seen = []
+
+    def arguments(self, role="client", **options):
+        return Security(**options).get_connection_args(role)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, name="Scheduler", *, deserialize=True, address="safeser://127.0.0.1:0"):
+        seen = self.seen
+
+        async def handle(self, comm):
+            try:
+                while True:
+                    message = await comm.read()
+                    seen.append(message)
+                    await comm.write({"status": "OK", "got": message.get("data")})
+            except CommClosedError:
+                comm.abort()
+
+        server = type(name, (), {"__module__": "distributed.x", "handle": handle})()
+        listener = await listen(address, server.handle, deserialize=deserialize)
+        try:
+            yield listener
+        finally:
+            listener.stop()
+            await asyncio.sleep(0)
+
+    async def asks(self, address, message=None, **options):
+        comm = await connect(address, timeout=10, **self.arguments(**options))
+        try:
+            await comm.write(message or {"op": "who_has", "keys": [], "reply": True})
+            return await comm.read()
+        finally:
+            await comm.close()
+
+
+def port_of(listener):
+    return int(listener.contact_address.rsplit(":", 1)[1])
+
+
+async def closed_by_peer(reader):
+    """Wait until the other side closes; return what it said until then."""
+    with contextlib.suppress(ConnectionError):
+        return await asyncio.wait_for(reader.read(-1), 10)
+    return b""
+
+
+# --- what should work -------------------------------------------------------------------------
+
+
+def test_a_request_and_its_reply(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
+            assert comm.extra_info["safeser"]["principal"] == "scheduler"
+            assert comm.peer_address == listener.contact_address
+            assert listener.contact_address.startswith("safeser://127.0.0.1:")
+            await comm.write({"op": "who_has", "keys": ["x"], "reply": True})
+            assert (await comm.read())["status"] == "OK"
+            await comm.close()
+        assert net.seen == [{"op": "who_has", "keys": ("x",), "reply": True}]
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [10, 40_000, 3_000_000])
+def test_arrays_of_every_size_arrive_whole(net, run, size):
+    array = np.arange(size)
+
+    async def main():
+        async with net.serving() as listener:
+            message = {"op": "scatter", "data": {"x": to_serialize(array)}, "reply": True}
+            reply = await net.asks(listener.contact_address, message)
+            assert np.array_equal(reply["got"]["x"], array)
+
+    run(main())
+
+
+def test_without_a_host_only_loopback_is_bound(net, run):
+    async def main():
+        async with net.serving(address="safeser://:0") as listener:
+            assert listener.listen_address.startswith("safeser://127.0.0.1:")
+
+    run(main())
+
+
+def test_a_refused_request_is_answered_and_the_connection_goes_on(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
+            with pytest.raises(PolicyDenied):
+                await comm.write({"op": "upload_file", "filename": "x", "data": b""})
+            await comm.write({"op": "who_has", "keys": [], "reply": True})
+            assert (await comm.read())["status"] == "OK"
+            await comm.close()
+
+    run(main())
+
+
+def test_what_a_hostile_client_sends_is_answered(net, run, marker, talk):
+    forged = talk("alice", policy="demo").forged
+
+    async def main():
+        async with net.serving() as listener:
+            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
+            await comm._send(forged({"op": "upload_file", "data": b"", "reply": True}))
+            comm.conversation._asked = {"op": "upload_file"}
+            reply = await comm.read()
+            assert reply["status"] == "uncaught-error"
+            assert isinstance(reply["exception"], PolicyDenied)
+            await comm.write({"op": "who_has", "keys": [], "reply": True})
+            assert (await comm.read())["status"] == "OK"
+            await comm.close()
+
+    run(main())
+    assert [message["op"] for message in net.seen] == ["who_has"]
+
+
+def test_a_message_over_the_limit_is_refused_and_the_connection_goes_on(net, run, tmp_path):
+    policy = tmp_path / "small.yaml"
+    ready = channel_for("client").policy
+    text = Path(ready.source).read_text().replace("max_bytes: 2GiB", "max_bytes: 1MiB")
+    policy.write_text(text.replace("max_array: 1GiB", "max_array: 1MiB"))
+
+    async def main():
+        with dask.config.set({"safeser.policy": str(policy)}):
+            async with net.serving() as listener:
+                comm = await connect(listener.contact_address, timeout=10, **net.arguments())
+                with pytest.raises(SafeserError):
+                    await comm.write({"op": "queue_put", "data": b"x" * (2 << 20)})
+                await comm.write({"op": "who_has", "keys": [], "reply": True})
+                assert (await comm.read())["status"] == "OK"
+                await comm.close()
+
+    run(main())
+
+
+# --- who does not get through -----------------------------------------------------------------
+
+
+def test_a_stock_peer_gets_nowhere(net, run):
+    async def main():
+        async with net.serving() as listener:
+            # Whatever stock Dask makes of the answer, which is no message of its own.
+            with pytest.raises(Exception, match=r".*"):
+                await connect(f"tcp://127.0.0.1:{port_of(listener)}", timeout=3)
+        assert net.seen == []
+
+    run(main())
+
+
+def test_our_connector_does_not_talk_to_a_stock_port(net, run, monkeypatch):
+    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 1.0)
+
+    async def main():
+        async def handle(comm):
+            raise AssertionError
+
+        listener = await listen("tcp://127.0.0.1:0", handle)
+        try:
+            with pytest.raises((OSError, AuthenticationError)):
+                await net.asks(f"safeser://127.0.0.1:{port_of(listener)}")
+        finally:
+            listener.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 10,
+        b"\x16\x03\x01\x02\x00" + bytes(500),
+        bytes(500),
+        b"\x93SAFESER\x01\x01\x00\x00" + bytes(32),
+        b"\x93SAFESER\x01\x01\x00\x00" + b"\x42" * 32,
+        b"\x93SAFESER\x02\x01\x00\x00" + b"\x42" * 32,
+        b"\x93SAF",
+    ],
+)
+def test_garbage_and_silence_end_by_the_deadline(net, run, monkeypatch, said, caplog):
+    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.3)
+
+    async def main():
+        async with net.serving() as listener:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+            writer.write(said)
+            answer = await closed_by_peer(reader)
+            assert len(answer) <= 600
+            writer.close()
+            assert (await net.asks(listener.contact_address))["status"] == "OK"
+
+    with caplog.at_level(logging.WARNING, logger="safeser.dask"):
+        run(main())
+    assert "did not authenticate" in caplog.text
+
+
+def test_pending_connections_are_bounded_and_the_oldest_goes(net, run, monkeypatch):
+    monkeypatch.setattr(module, "MAX_UNAUTHENTICATED", 4)
+
+    async def main():
+        async with net.serving() as listener:
+            opened = [
+                await asyncio.open_connection("127.0.0.1", port_of(listener)) for _ in range(10)
+            ]
+            for reader, _ in opened[:6]:
+                await closed_by_peer(reader)
+            assert (await net.asks(listener.contact_address))["status"] == "OK"
+            for _, writer in opened:
+                writer.close()
+
+    run(main())
+
+
+def test_a_stopping_listener_closes_whoever_is_pending(net, run):
+    async def main():
+        async with net.serving() as listener:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+            await asyncio.sleep(0)
+            while not listener._pending:
+                await asyncio.sleep(0.01)
+            listener.abort_handshaking_comms()
+            await closed_by_peer(reader)
+            writer.close()
+
+    run(main())
+
+
+def unlisted(net, role):
+    return {"roles": {role: {"identity": str(net.keys / "stranger.key")}}}
+
+
+def test_a_key_without_a_principal_is_refused_here_already(net, run):
+    async def main():
+        async with net.serving() as listener:
+            with pytest.raises(ConfigError):
+                await net.asks(listener.contact_address, **unlisted(net, "client"))
+
+    run(main())
+
+
+def test_a_key_that_the_other_side_does_not_list_ends_all_retries(net, run, tmp_path):
+    other = tmp_path / "other"
+    make_identities(other, ("client",))
+    lines = (net.keys / "roster").read_text().splitlines()
+    mine = (other / "roster").read_text()
+    kept = [line for line in lines if " client " not in line]
+    (other / "roster").write_text("\n".join([*kept, mine]))
+    own = {"identity": str(other / "client.key"), "audit_key": str(net.keys / "audit.key")}
+    roles = {"client": own}
+
+    async def main():
+        async with net.serving() as listener:
+            begun = asyncio.get_running_loop().time()
+            with pytest.raises(AuthenticationError) as caught:
+                await net.asks(listener.contact_address, roles=roles)
+            assert "did not accept each other" in str(caught.value)
+            assert asyncio.get_running_loop().time() - begun < 5
+        assert net.seen == []
+
+    run(main())
+
+
+def test_another_peer_than_the_expected_one_ends_all_retries(net, run):
+    async def main():
+        async with net.serving() as listener:
+            with pytest.raises(AuthenticationError):
+                await net.asks(listener.contact_address, expected_scheduler="worker")
+            reply = await net.asks(listener.contact_address, expected_scheduler="scheduler")
+            assert reply["status"] == "OK"
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["Server", "Client"])
+def test_only_dasks_servers_listen(net, run, name):
+    async def main():
+        with pytest.raises(ConfigError):
+            async with net.serving(name):
+                pass
+
+    run(main())
+
+
+# --- on the wire ------------------------------------------------------------------------------
+
+
+class Proxy:
+    """Passes bytes on between two sockets, and changes one of them when told to."""
+
+    def __init__(self, port):
+        self.port = port
+        self.flip = None  # (which direction, how many bytes into what comes from now on)
+        self.tasks = set()
+
+    async def __aenter__(self):
+        self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        self.address = f"safeser://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        self.server.close()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.server.wait_closed()
+
+    async def accept(self, reader, writer):
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        for direction, source, target in (
+            ("up", reader, far_writer),
+            ("down", far_reader, writer),
+        ):
+            task = asyncio.ensure_future(self.pump(direction, source, target))
+            self.tasks.add(task)
+
+    async def pump(self, direction, source, target):
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(65536):
+                if self.flip and self.flip[0] == direction:
+                    changed = bytearray(data)
+                    changed[min(self.flip[1], len(data) - 1)] ^= 1
+                    data, self.flip = bytes(changed), None
+                target.write(data)
+                await target.drain()
+        target.close()
+
+
+@pytest.mark.parametrize("where", [0, 5, 12, 20, 40, 63, 64, 75, 10_000])
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_byte_changed_on_the_wire_ends_the_session_and_nothing_else(net, run, direction, where):
+    async def main():
+        async with net.serving() as listener, Proxy(port_of(listener)) as proxy:
+            comm = await connect(proxy.address, timeout=10, **net.arguments())
+            proxy.flip = (direction, where)
+            await comm.write({"op": "who_has", "keys": ["k" * 100], "reply": True})
+            with pytest.raises(CommClosedError):
+                await asyncio.wait_for(comm.read(), 10)
+            comm.abort()
+            assert (await net.asks(proxy.address))["status"] == "OK"
+
+    run(main())
+    assert len(net.seen) == (1 if direction == "up" else 2)
+
+
+@pytest.mark.parametrize("where", [0, 8, 9, 11, 30, 43, 10_000])
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_byte_changed_in_the_handshake_ends_it(net, run, monkeypatch, direction, where):
+    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 1.0)
+
+    async def main():
+        async with net.serving() as listener, Proxy(port_of(listener)) as proxy:
+            proxy.flip = (direction, where)
+            with contextlib.suppress(AuthenticationError, OSError):
+                comm = await connect(proxy.address, timeout=0.5, **net.arguments())
+                comm.abort()  # Dask tried again: nothing was changed in that connection
+            proxy.flip = None
+        assert net.seen == []
+
+    run(main())
+
+
+def test_a_connection_that_ends_inside_a_message_is_closed(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
+            whole = b"".join(comm.link.session.seal(b"", [b"x" * 1000]))
+            await comm.stream.write(whole[:500])
+            comm.abort()
+            assert (await net.asks(listener.contact_address))["status"] == "OK"
+        assert len(net.seen) == 1
+
+    run(main())
+
+
+def test_a_closed_connection_says_so(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
+            comm.abort()
+            with pytest.raises(CommClosedError):
+                await comm.write({"op": "who_has"})
+            with pytest.raises(CommClosedError):
+                await comm.read()
+
+    run(main())
+
+
+def test_a_session_that_has_ended_closes_the_connection(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
+            comm.link.session.end("it is old")
+            with pytest.raises(CommClosedError) as caught:
+                await comm.write({"op": "who_has", "keys": []})
+            assert "it is old" in str(caught.value)
+
+    run(main())
+
+
+def test_a_cancelled_read_leaves_no_half_message(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await connect(listener.contact_address, timeout=10, **net.arguments())
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(comm.read(), 0.1)
+            assert comm.closed()
+
+    run(main())
