@@ -47,14 +47,14 @@ def locate(path_or_name: str | os.PathLike[str]) -> Path:
 def read_file(path: Path) -> bytes:
     """Return the bytes of the policy at *path*, at most one more than a policy may have.
 
-    :raises ConfigError: if it cannot be read, is no regular file, or anybody may change it.
+    :raises ConfigError: if it cannot be read, is no regular file, or somebody else may change it.
     """
     try:
         # O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            mode = os.fstat(descriptor).st_mode
-            data = file.read(MAX_BYTES + 1) if stat.S_ISREG(mode) else None
+            status = os.fstat(descriptor)
+            data = file.read(MAX_BYTES + 1) if stat.S_ISREG(status.st_mode) else None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "that is not a path"
         raise ConfigError(
@@ -62,7 +62,16 @@ def read_file(path: Path) -> bytes:
         ) from None
     if data is None:
         raise ConfigError("a policy is a regular file", rule="config.file", where=_named(path))
-    if mode & stat.S_IWOTH:
+    # As with a roster: whoever owns the file can list their own key as anybody's. What ships lies
+    # beside this module, whoever installed it.
+    if path.parent != _SHIPPED and status.st_uid not in (0, os.geteuid()):
+        raise ConfigError(
+            "this policy belongs to another user",
+            rule="config.file-owner",
+            where=_named(path),
+            fix="Use a copy of your own, or change the owner.",
+        )
+    if status.st_mode & stat.S_IWOTH:
         raise ConfigError(
             "every user of this machine may change this policy",
             rule="config.file-mode",

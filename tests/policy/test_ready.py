@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 
 import pytest
 
+from safeser.errors import ConfigError
 from safeser.policy import Policy, ready_policies
 from safeser.policy.ready import locate
 from safeser.policy.rules import CODE_OPERATIONS
@@ -200,3 +202,21 @@ def test_the_example_in_the_documentation_loads() -> None:
     rules = {"permit", "context.none", "context.family", "operation.not-granted"}
     rules |= {"submission.none", "floor.admin", "floor.unknown", "author.relayed"}
     assert all(f"`{rule}`" in text for rule in rules)
+
+
+def test_a_policy_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever can put a file in its place could list a key of their own as the client's.
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(locate("default").read_bytes())
+    assert Policy.load(path).name == "default"
+    status = list(os.stat(path))
+    status[4] = os.geteuid() + 1000
+    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(status))
+    with pytest.raises(ConfigError, match="belongs to another user") as refused:
+        Policy.load(path)
+    assert refused.value.rule == "config.file-owner"
+    assert Policy.load("default").name == "default"
+    status[4] = 0
+    assert Policy.load(path).name == "default"
