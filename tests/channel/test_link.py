@@ -81,6 +81,23 @@ def test_a_context_of_other_people_is_refused(links, link):
         assert caught.value.rule == "context.session"
 
 
+class _Fails:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_a_payload_that_cannot_be_loaded_is_recorded_once_more(links):
+    _, bea = links("ann", "bea")
+    context = bea.inbound(Kind.DATA)
+    admitted = bea.admit(context, [bea.payload(context, "x", PICKLE, [pickle.dumps(_Fails())])])
+    with pytest.raises(PayloadError) as caught:
+        bea.load(admitted)
+    assert caught.value.where == "x"
+    assert caught.value.recorded
+    assert bea.audit.order == ["admit", "load"]
+    assert bea.audit.rules == ["families.build"]
+
+
 # --- authors ----------------------------------------------------------------------------------
 
 

@@ -82,6 +82,11 @@ def port_of(listener):
     return int(listener.contact_address.rsplit(":", 1)[1])
 
 
+async def never_stops(comm):
+    while True:
+        await comm._receive()
+
+
 async def closed_by_peer(reader):
     """Wait until the other side closes; return what it said until then."""
     with contextlib.suppress(ConnectionError):
@@ -269,6 +274,84 @@ def test_a_stopping_listener_closes_whoever_is_pending(net, run):
             writer.close()
 
     run(main())
+
+
+def test_nobody_at_home_is_a_network_fault(net, run):
+    async def main():
+        async with net.serving() as listener:
+            address = listener.contact_address
+        with pytest.raises(OSError, match=r"Timed out|in:"):
+            await connect(address, timeout=0.3, **net.arguments())
+
+    run(main())
+
+
+def test_a_peer_that_closes_in_the_handshake_is_a_network_fault(net, run):
+    async def main():
+        async def close(reader, writer):
+            await reader.readexactly(10)
+            writer.close()
+
+        server = await asyncio.start_server(close, "127.0.0.1", 0)
+        address = f"safeser://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(OSError, match=r"Timed out|in:"):
+            await connect(address, timeout=0.5, **net.arguments())
+        server.close()
+        await server.wait_closed()
+
+    run(main())
+
+
+def test_a_responder_that_never_says_whether_it_accepted_is_not_waited_for(net, run, monkeypatch):
+    async def silent(self, frames):
+        return 0
+
+    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.2)
+
+    async def main():
+        async with net.serving() as listener:
+            connector = registry.get_backend("safeser").get_connector()
+            arguments = net.arguments()
+            monkeypatch.setattr(module.SafeserComm, "_send", silent)
+            with pytest.raises(TimeoutError):
+                await connector.connect(f"127.0.0.1:{port_of(listener)}", **arguments)
+
+    run(main())
+
+
+@pytest.mark.parametrize("said", [b"other", b"", b"accepted?"])
+def test_a_responder_that_says_anything_else_is_not_talked_to(net, run, monkeypatch, said):
+    real = module.SafeserComm._send
+
+    async def odd(self, frames):
+        return await real(self, [said])
+
+    async def main():
+        async with net.serving() as listener:
+            connector = registry.get_backend("safeser").get_connector()
+            monkeypatch.setattr(module.SafeserComm, "_send", odd)
+            with pytest.raises(AuthenticationError):
+                await connector.connect(f"127.0.0.1:{port_of(listener)}", **net.arguments())
+
+    run(main())
+
+
+@pytest.mark.parametrize("greeting", [{"op": "identity"}, [1], {"python": "3"}])
+def test_whoever_greets_otherwise_than_dask_is_closed(net, run, talk, greeting, caplog):
+    forged = talk("bob").forged
+
+    async def main():
+        async with net.serving() as listener:
+            connector = registry.get_backend("safeser").get_connector()
+            comm = await connector.connect(f"127.0.0.1:{port_of(listener)}", **net.arguments())
+            frames = forged({"x": greeting})
+            await comm._send(frames)
+            with pytest.raises(CommClosedError):
+                await asyncio.wait_for(never_stops(comm), 10)
+            assert (await net.asks(listener.contact_address))["status"] == "OK"
+
+    run(main())
+    assert len(net.seen) == 1
 
 
 def unlisted(net, role):
