@@ -49,6 +49,7 @@ class Site:
 
     def __init__(self, limits: Limits, *, given: int) -> None:
         self.limits = limits
+        self.given = given
         self._elements = limits.max_refs * 4
         self._bytes = min(limits.max_bytes, given * _COPIES + _COPIES_FREE)
         self._hashes: dict[int, Counter[int]] = {}

@@ -27,6 +27,9 @@ pa: Any = importlib.import_module("pyarrow")
 _STRINGS = {"string": pa.string(), "large_string": pa.large_string()}
 _KINDS = "biufcmMO"
 _INT63 = 1 << 63
+# pandas takes some 80 us and 2 KB for a column, and one without rows under a numbered label costs
+# its sender nothing.
+_COLUMNS_FREE = 256
 # pandas numbers its resolutions like this.
 _UNITS = {7: "s", 8: "ms", 9: "us", 10: "ns"}
 
@@ -173,6 +176,8 @@ def _manager(site: Site, _: str, blocks: Any, axes: Any) -> _Blocks:
     if not isinstance(labels, pd.Index) or not isinstance(index, pd.Index):
         raise bad("shape", "a frame is not held by two indexes")
     site.charge(len(labels))
+    if len(labels) > _COLUMNS_FREE + site.given:
+        raise bad("max-refs", "a frame has more columns than its pickle has bytes")
     columns: list[Any] = [None] * len(labels)
     for block in plain(blocks, tuple):
         if len(plain(block, _Block).places) > len(columns):

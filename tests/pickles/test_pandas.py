@@ -281,3 +281,15 @@ def test_text_does_not_change_through_an_array_over_its_buffer(asm):
     for buffer in given:
         buffer[:] = b"\x7f" * len(buffer)
     assert got.tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_columns_cost_their_sender_something(rows):
+    # 551 bytes of a frame without rows kept pandas busy for minutes, for gigabytes.
+    frame = pd.DataFrame(np.zeros((rows, 1000), "i1"))
+    data = pickle.dumps(frame)
+    if rows:
+        assert loads(data, profile=PROFILE).equals(frame)
+    else:
+        with pytest.raises(PayloadError, match="more columns than its pickle has bytes"):
+            loads(data, profile=PROFILE)
