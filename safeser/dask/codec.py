@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -79,28 +80,35 @@ class Encoder:
 
     def add(self, element: Any, default: Callable[[Any], tuple[PayloadRow, bool]]) -> None:
         """Pack *element*; if anything in it is refused, nothing of it is kept."""
-        rows = self._rows
-        mark = len(rows)
-
-        def encode(leaf: Any) -> msgpack.ExtType:
-            if isinstance(leaf, set | frozenset):
-                packed = msgpack.packb(list(leaf), default=encode, use_bin_type=True)
-                return msgpack.ExtType(_EXT_SET, packed)
-            row, eager = default(leaf)
-            rows.append(row)
-            code = _EXT_EAGER if eager else _EXT_OPAQUE
-            return msgpack.ExtType(code, (len(rows) - 1).to_bytes(4, "big"))
-
+        mark = len(self._rows)
         try:
-            self._parts.append(msgpack.packb(element, default=encode, use_bin_type=True))
+            self._parts.append(self._pack(element, default))
         except BaseException as error:
-            del rows[mark:]
+            del self._rows[mark:]
             if isinstance(error, ValueError | RecursionError | OverflowError):
                 raise PayloadError(
                     "the message is nested too deeply or too large to send",
                     rule="payload.unsendable",
                 ) from error
             raise
+
+    def _pack(self, value: Any, default: Callable[[Any], tuple[PayloadRow, bool]]) -> bytes:
+        # Not a function in a function that names itself: such a cycle would keep the frames of
+        # every message in memory until the garbage collector comes by.
+        packed: bytes = msgpack.packb(
+            value, default=partial(self._encode, default), use_bin_type=True
+        )
+        return packed
+
+    def _encode(
+        self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any
+    ) -> msgpack.ExtType:
+        if isinstance(leaf, set | frozenset):
+            return msgpack.ExtType(_EXT_SET, self._pack(list(leaf), default))
+        row, eager = default(leaf)
+        self._rows.append(row)
+        code = _EXT_EAGER if eager else _EXT_OPAQUE
+        return msgpack.ExtType(code, (len(self._rows) - 1).to_bytes(4, "big"))
 
     def frames(self, *, listed: bool) -> list[Any]:
         """Return the message's frames; *listed* says whether it is a batch of elements."""

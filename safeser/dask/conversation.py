@@ -126,6 +126,13 @@ class Conversation:
 
     def _greeting(self, parsed: Parsed) -> Any:
         """Dask's own handshake: versions, as plain data."""
+        try:
+            return self._greeted_by(parsed)
+        except PayloadError as error:
+            self._note(error)
+            raise
+
+    def _greeted_by(self, parsed: Parsed) -> Any:
         self.link.admit(self.inbound_context())
         match parsed.body:
             case {"pickle-protocol": int() as protocol, "python": tuple() as python} if (
@@ -155,6 +162,7 @@ class Conversation:
                 raise unknown_operation(name)
             # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
             reply = reply or row.becomes is not None
+            _check_registration(row, body)
             judged = judge_operation(self.link, row, body, parsed.rows, willing)
             message = build(judged, opens=self._opens)
         except SafeserError as error:
@@ -192,7 +200,7 @@ class Conversation:
         except SafeserError as error:
             self._note(error)
             raise
-        reply = translate.incoming_reply(fields, reply)
+        reply = translate.incoming_reply(fields, reply, note=self._note)
         if self._stream and isinstance(reply, dict) and reply.get("status") == "uncaught-error":
             # Dask looks for a refusal here in no way that its user would understand.
             refusal = reply.get("exception")
@@ -227,7 +235,9 @@ class Conversation:
             try:
                 message = build(judged, opens=self._opens)
                 assert self._reads is not None
-                kept.append(translate.incoming_element(self._reads, element["op"], message))
+                kept.append(
+                    translate.incoming_element(self._reads, element["op"], message, note=self._note)
+                )
             except SafeserError as error:
                 kept.append(self._instead(element, error))
         left = tuple(element for element in kept if element is not None)
@@ -346,6 +356,16 @@ class Conversation:
         rows = _rows(name)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
+
+
+def _check_registration(row: Operation, body: dict[str, Any]) -> None:
+    """Refuse to register under anything but a name that stands in the message itself.
+
+    A payload in its place would be equal to any payload with which a later element names somebody.
+    """
+    field = _REGISTERED_AS.get(row.becomes or "")
+    if field is not None and not isinstance(body.get(field), str):
+        raise PayloadError("who registers must be named", rule="stream.identity", where=field)
 
 
 def _rows(name: Any) -> list[Operation]:

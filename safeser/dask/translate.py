@@ -10,8 +10,10 @@ of errors, ``warn`` events, results of ``Client.run`` that failed.
 from __future__ import annotations
 
 import builtins
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dask.typing import no_default
@@ -21,7 +23,7 @@ from safeser import pickles
 from safeser.dask import substitutes
 from safeser.dask.fields import transform
 from safeser.errors import PayloadError, SafeserError
-from safeser.families.errors import ExceptionData, RemoteError, encode, from_data, to_data
+from safeser.families.errors import ExceptionData, encode, from_data, to_data
 from safeser.operations import Encoding, Server
 
 __all__ = [
@@ -36,6 +38,10 @@ __all__ = [
     "serialize_failure",
     "to_dask_pickle",
 ]
+
+Note = Callable[[PayloadError], object]
+
+logger = logging.getLogger("safeser.dask")
 
 _WARN = "warn"
 
@@ -215,71 +221,82 @@ def _text_of(data: bytes) -> str:
 # --- incoming ----------------------------------------------------------------------------------
 
 
-def incoming_element(server: Server, name: str, element: dict[str, Any]) -> dict[str, Any]:
+def incoming_element(
+    server: Server, name: str, element: dict[str, Any], *, note: Note = logger.warning
+) -> dict[str, Any]:
     """Return a decided stream element as the handler of *name* on *server* may have it.
 
+    :param note: is told of each field that was refused and replaced.
     :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
     """
-    element = _without_raw_errors(element)
+    element = _without_raw_errors(element, note)
     if server is Server.CLIENT:
         # A status that says error makes Dask's client raise inside its report loop, which ends
         # the loop and hangs every future.
         element.pop("status", None)
         if name == "key-in-memory":
             element["type"] = _type_pickle(element.get("type"))
-        elif name == "event" and element.get("topic") == _WARN:
+        elif name == "event" and _is_warning(element):
             element["event"] = _warning_event(element.get("event"))
     elif name == "task-finished" and not isinstance(element.get("type"), str | None):
         raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
     return element
 
 
-def incoming_reply(fields: Mapping[str, Encoding], reply: Any) -> Any:
+def incoming_reply(
+    fields: Mapping[str, Encoding], reply: Any, *, note: Note = logger.warning
+) -> Any:
     """Return a decided reply as the code that asked for it may have it.
 
     :param fields: where the operation's replies hold what Dask would unpickle.
+    :param note: is told of each field that was refused and replaced.
     """
     if isinstance(reply, dict):
-        reply = _without_raw_errors(reply)
+        reply = _without_raw_errors(reply, note)
     for path, encoding in fields.items():
         if encoding is Encoding.ERROR:
-            name = path.rpartition(".")[2]
-            reply = transform(reply, path, _SAFE[name])
+            safe = _SAFE[path.rpartition(".")[2]]
+            reply = transform(reply, path, partial(safe, note=note))
         elif encoding is Encoding.NESTED:
-            reply = transform(reply, path, _nested_reply)
+            reply = transform(reply, path, partial(_nested_reply, note=note))
     return reply
 
 
-def _nested_reply(answer: Any) -> Any:
+def _nested_reply(answer: Any, *, note: Note) -> Any:
     """Return one worker's part of a broadcast's reply; Client.run unpickles bytes as an error."""
     if isinstance(answer, bytes):
         return pickles.dumps(from_data(_from_pickle(answer, {}, "")))
-    return _without_raw_errors(answer) if isinstance(answer, dict) else answer
+    return _without_raw_errors(answer, note) if isinstance(answer, dict) else answer
 
 
-def _without_raw_errors(message: dict[str, Any]) -> dict[str, Any]:
+def _without_raw_errors(message: dict[str, Any], note: Note) -> dict[str, Any]:
     """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
     message = dict(message)
     for name, safe in _SAFE.items():
         if name in message:
-            message[name] = safe(message[name])
+            message[name] = safe(message[name], note=note)
     return message
 
 
-def _safe_exception(value: Any) -> Any:
+def _safe_exception(value: Any, *, note: Note) -> Any:
     if value is None or isinstance(value, BaseException | Relayed | str):
         return value
-    return RemoteError(
-        "the error arrived as raw bytes and was refused", remote_type="builtins:Exception"
+    refusal = PayloadError(
+        "an error arrived as raw bytes, which are never unpickled",
+        rule="raw.exception",
+        where="exception",
+        fix="Its text is in the log of the process that raised it.",
     )
+    note(refusal)
+    return refusal
 
 
-def _no_traceback(value: Any) -> None:
+def _no_traceback(value: Any, *, note: Note) -> None:
     """Drop a traceback: its text is a note of the exception, and no object is made of a peer's."""
-    del value
+    del value, note
 
 
-_SAFE: dict[str, Callable[[Any], Any]] = {
+_SAFE: dict[str, Callable[..., Any]] = {
     "exception": _safe_exception,
     "traceback": _no_traceback,
 }
@@ -291,6 +308,18 @@ def _type_pickle(name: Any) -> bytes | None:
         return None
     shown = "".join(char for char in name[:_TYPE_NAME] if char.isprintable())
     return pickles.dumps(substitutes.NamedType(shown))
+
+
+def _is_warning(element: Mapping[str, Any]) -> bool:
+    """Tell whether Dask's client will open the event as a warning; decided on an exact name.
+
+    An array in place of the topic would be compared element by element, and the error that follows
+    would end the client's report loop.
+    """
+    topic = element.get("topic")
+    if not isinstance(topic, str):
+        raise PayloadError("the topic of an event must be a name", rule="raw.topic", where="topic")
+    return topic == _WARN
 
 
 def _warning_event(event: Any) -> Any:
@@ -306,7 +335,9 @@ def _warning_event(event: Any) -> Any:
 
 def _category(name: Any) -> type[Warning]:
     """Return the builtin warning class of that exact name, else UserWarning."""
-    module, _, cls = str(name).partition(":")
+    if not isinstance(name, str):  # text of another object is made by its own code, and may fail
+        return UserWarning
+    module, _, cls = name.partition(":")
     found = getattr(builtins, cls, None) if module == "builtins" and cls.isidentifier() else None
     if isinstance(found, type) and issubclass(found, Warning):
         return found

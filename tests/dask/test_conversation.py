@@ -15,7 +15,6 @@ from distributed.protocol.serialize import Pickled, Serialize, ToPickle
 from safeser.dask.conversation import Conversation
 from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.families import RemoteError
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
 
@@ -384,9 +383,10 @@ def test_skip_says_what_it_is(talk):
     assert repr(talk("bob").SKIP) == "SKIP"
 
 
-def test_a_remote_error_is_the_fallback(talk):
+def test_an_error_as_raw_bytes_is_refused_and_recorded(talk):
     t = talk("bob")
     t.request({"op": "who_has", "keys": [], "reply": True})
     got = t.attack_back({"status": "uncaught-error", "exception": b"bytes", "traceback": b"bytes"})
-    assert isinstance(got["exception"], RemoteError)
+    assert isinstance(got["exception"], PayloadError)
+    assert got["exception"].rule == "raw.exception"
     assert got["traceback"] is None
