@@ -393,6 +393,10 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:
             detail = getattr(error, "detail", "") or type(error).__name__
             logger.warning("Closed %s: it did not authenticate (%s)", peer, detail)
+            # Closed first: a log that cannot be written must not keep a stranger connected.
+            if isinstance(error, AuthenticationError) and not stream.closed():
+                _forget(stream.write(_REFUSED))
+            stream.close()
             self._channel.audit.count(
                 sender="unknown",
                 recipient=self._channel.identity.principal,
@@ -400,9 +404,6 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
                 rule="authentication",
                 permitted=False,
             )
-            if isinstance(error, AuthenticationError) and not stream.closed():
-                _forget(stream.write(_REFUSED))
-            stream.close()
             return None
         finally:
             self._pending.pop(stream, None)

@@ -19,7 +19,7 @@ from distributed.protocol import to_serialize
 from safeser.dask import comm as module
 from safeser.dask.security import Security
 from safeser.dask.settings import channel_for, close_channels_in
-from safeser.errors import AuthenticationError, ConfigError, PolicyDenied, SafeserError
+from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.identities import make_identities
 
 PRINCIPALS = ("scheduler", "worker", "nanny", "client", "stranger")
@@ -243,6 +243,21 @@ def test_garbage_and_silence_end_by_the_deadline(net, run, monkeypatch, said, ca
     with caplog.at_level(logging.WARNING, logger="safeser.dask"):
         run(main())
     assert "did not authenticate" in caplog.text
+
+
+def test_a_stranger_is_closed_also_when_the_log_is_broken(net, run, monkeypatch):
+    def broken(**_):
+        raise AuditError("the disk is full")
+
+    async def main():
+        async with net.serving() as listener:
+            monkeypatch.setattr(listener._channel.audit, "count", broken)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+            writer.write(b"x" * 100)
+            await closed_by_peer(reader)
+            writer.close()
+
+    run(main())
 
 
 def test_pending_connections_are_bounded_and_the_oldest_goes(net, run, monkeypatch):
