@@ -62,6 +62,8 @@ def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
     order, subarray, names, fields = state[1], state[2], state[3], state[4]
     if plain(order, str) not in _ORDERS:
         raise bad("dtype", "the byte order of a dtype is none")
+    if (subarray, names) != (None, None) and not code.startswith("V"):
+        raise bad("dtype", "a dtype has fields or a shape and is a number too")
     if subarray is not None:
         base, shape = plain(subarray, tuple)
         if not _count(site, _shape(shape), _sound_dtype(base).itemsize) * base.itemsize:

@@ -485,3 +485,9 @@ def test_keys_that_raise_at_each_other_are_one_clear_refusal(asm):
     ):
         with pytest.raises(PayloadError, match="cannot be put together"):
             loads(asm.pickle(body), profile=PROFILE)
+
+
+def test_a_number_that_also_has_fields_is_refused():
+    # NumPy would make another dtype of it than we did.
+    with pytest.raises(PayloadError, match="number too"):
+        loads(pickle.dumps(np.dtype((np.int32, [("a", "<i4")]))), profile=PROFILE)
