@@ -117,14 +117,19 @@ class _Sender:
         if inside and "msgpack" not in families:
             families = (*families, "msgpack")
         failure: Unencodable | None = None
-        for family in families:
-            try:
-                return _WAYS[family](self, x, depth, families)
-            except Unencodable as error:
-                rank = (len(error.path), bool(error.reason))
-                if failure is None or rank > (len(failure.path), bool(failure.reason)):
-                    failure = error
-        raise failure or Unencodable(x)
+        try:
+            for family in families:
+                try:
+                    return _WAYS[family](self, x, depth, families)
+                except Unencodable as error:
+                    rank = (len(error.path), bool(error.reason))
+                    if failure is None or rank > (len(failure.path), bool(failure.reason)):
+                        failure = error
+            raise failure or Unencodable(x)
+        finally:
+            # Its traceback holds this frame: the cycle would keep x in memory until the garbage
+            # collector comes by.
+            failure = None
 
     def msgpack(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from safeser.errors import PayloadError
 from safeser.families.plain import DEPTH_CEILING
@@ -36,10 +36,15 @@ _PICKLES = ("pickle", "cloudpickle")
 _COLLECTIONS = ("list", "tuple", "set", "frozenset", "dict")
 
 
+Path: TypeAlias = "tuple[Path, int] | None"
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """One value of the tree: its serializer, what its header says, its own frames, its children.
 
+    :param path: its parent's path and its position there; None at the top. It leads to no node: a
+        cycle would keep the frames in memory until the garbage collector comes by.
     :param yields: name of the type that it builds, as far as a parent may rely on it; else "".
     :param value: what was decoded while checking, for families whose check is their decoding.
     """
@@ -48,8 +53,7 @@ class Node:
     type: str
     meta: dict[str, Any]
     frames: tuple[memoryview, ...]
-    parent: Node | None
-    position: int
+    path: Path
     depth: int
     children: list[Node] = field(default_factory=list)
     yields: str = ""
@@ -58,10 +62,10 @@ class Node:
     @property
     def where(self) -> str:
         steps: list[str] = []
-        node = self
-        while node.parent is not None:
-            steps.append(f"sub-headers[{node.position}]")
-            node = node.parent
+        path = self.path
+        while path is not None:
+            path, position = path
+            steps.append(f"sub-headers[{position}]")
         return ".".join(reversed(steps))
 
     def refuse(self, message: str, rule: str) -> NoReturn:
@@ -102,7 +106,8 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Li
     ]
     while todo:
         claimed, start, count, parent, position = todo.pop()
-        node = Node("", "", {}, (), parent, position, parent.depth + 1 if parent else 0)
+        path = (parent.path, position) if parent else None
+        node = Node("", "", {}, (), path, parent.depth + 1 if parent else 0)
         if node.depth > depth_limit:
             node.refuse("values are nested too deep", "families.depth")
         lengths = _read(node, claimed, limits.max_refs - len(nodes) - len(todo) - 1)
