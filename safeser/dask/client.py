@@ -6,9 +6,11 @@ away from it, and no argument widens it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
+import dask
 from distributed import Client as _DaskClient
 
 from safeser.channel import Channel
@@ -60,6 +62,8 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
                 "security must be a safeser.Security", fix="It carries the identity's path."
             )
         owned = None
+        if address is None:
+            address = _configured_address(kwargs.pop("scheduler_file", None))
         if address is None:
             asynchronous = bool(kwargs.get("asynchronous"))
             options = {k: kwargs.pop(k) for k in tuple(kwargs) if k in _CLUSTER_OPTIONS}
@@ -122,6 +126,29 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
             if result is not None and hasattr(result, "__await__"):
                 await result
 
+
+def _configured_address(scheduler_file: str | None) -> str | None:
+    """Return the address that a scheduler file or Dask's configuration names, or None.
+
+    Stock Dask looks there too, and would connect by whatever scheme it finds.
+    """
+    if scheduler_file is None:
+        configured = dask.config.get("scheduler-address", None)
+        return configured if isinstance(configured, str) else None
+    try:
+        with open(scheduler_file, encoding="utf-8") as file:
+            address = json.loads(file.read(_SCHEDULER_FILE))["address"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the scheduler file {scheduler_file} cannot be read ({type(error).__name__})",
+            rule="config.scheduler-file",
+            fix="Start the scheduler with --scheduler-file first, or name its address.",
+        ) from None
+    return str(address)
+
+
+#: More than any scheduler writes into its file, bytes.
+_SCHEDULER_FILE = 1 << 20
 
 _CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "memory_limit", "scheduler_port", "host")
 

@@ -125,3 +125,31 @@ def test_another_distributed_is_refused(monkeypatch):
     with pytest.raises(ConfigError) as caught:
         safeser.dask.require_distributed()
     assert caught.value.rule == "config.distributed-version"
+
+
+def test_a_scheduler_file_is_read_and_its_scheme_held_against_safeser(tmp_path):
+    named = tmp_path / "scheduler.json"
+    named.write_text('{"address": "tcp://127.0.0.1:1"}')
+    with pytest.raises(ConfigError) as caught:
+        Client(scheduler_file=str(named))
+    assert caught.value.rule == "config.scheme"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "no json", '{"adress": 1}'])
+def test_a_scheduler_file_that_names_no_address_is_refused(tmp_path, content):
+    named = tmp_path / "scheduler.json"
+    named.write_text(content)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Client(scheduler_file=str(named))
+
+
+def test_a_missing_scheduler_file_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Client(scheduler_file=str(tmp_path / "none.json"))
+
+
+def test_an_address_in_dasks_configuration_is_held_against_safeser():
+    with dask.config.set({"scheduler-address": "tls://127.0.0.1:1"}):
+        with pytest.raises(ConfigError) as caught:
+            Client()
+    assert caught.value.rule == "config.scheme"
