@@ -276,6 +276,13 @@ class Link:
             # about it, and must not end the event loop of whoever reads.
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
+    def count_refusal(self, context: Context, error: SafeserError) -> None:
+        """Count a refusal where one message has so many that records of each would be an attack."""
+        try:
+            self._count(context, error.rule, False)
+        except AuditError as failure:
+            logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
+
     # --- sending -------------------------------------------------------------------------------
 
     def permit_operation(self, context: Context) -> None:

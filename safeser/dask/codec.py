@@ -11,6 +11,7 @@ there are payloads), then each payload's frames in the order of the table.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +22,16 @@ import msgpack
 from safeser.errors import ConfigError, PayloadError
 from safeser.values import Limits, check_principal
 
-__all__ = ["Encoder", "Parsed", "PayloadRow", "Reference", "parse", "paths", "substitute"]
+__all__ = [
+    "Encoder",
+    "Parsed",
+    "PayloadRow",
+    "Reference",
+    "parse",
+    "parse_apart",
+    "paths",
+    "substitute",
+]
 
 _EXT_OPAQUE = 1  # a payload that a relay passes on unopened, as Dask's Serialized
 _EXT_EAGER = 2  # a payload that every recipient opens, as Dask's ToPickle
@@ -34,6 +44,11 @@ _MARKERS = {
     "__Enum__": "marker.enum",
     "__Set__": "marker.set",
 }
+
+
+#: Keys that share one hash. Tuples and numbers hash without a secret, so that a peer can make a
+#: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
+_MAX_SAME_HASH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +162,67 @@ def parse(frames: Sequence[Any], limits: Limits) -> Parsed:
     return Parsed(body, rows)
 
 
+def parse_apart(frames: Sequence[Any], limits: Limits) -> tuple[Parsed, list[PayloadError]]:
+    """Parse a batch of stream elements that cannot be parsed as one; leave out those at fault.
+
+    A scheduler batches what many principals made it say. One element that is nested too deeply, or
+    too large, must not take with it those that somebody waits for. All that is kept together stays
+    within the limits of one message.
+
+    :returns: what is left, and why the rest is missing.
+    :raises PayloadError: if the batch is no list of separate elements.
+    """
+    rows = _table(frames[1], frames[2:], limits) if len(frames) > 1 else ()
+    kept: list[Any] = []
+    used: list[int] = []
+    errors: list[PayloadError] = []
+    left = limits.max_refs
+    for data in _slices(frames[0]):
+        reader = _Reader(limits, left)
+        try:
+            value = reader.read(data)
+        except PayloadError as error:
+            errors.append(error)
+            continue
+        left = reader.left
+        kept.append(value)
+        used += reader.references
+    if len(set(used)) != len(used) or any(index >= len(rows) for index in used):
+        raise PayloadError(
+            "the message does not use each of its payloads once", rule="payload.table"
+        )
+    return Parsed(tuple(kept), rows), errors
+
+
+def _slices(data: Any) -> Iterable[memoryview]:
+    """Yield the bytes of each element of a msgpack array, without building any of them."""
+    view = memoryview(data).cast("B")
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(view)))
+    try:
+        unpacker.feed(view)
+        count = unpacker.read_array_header()
+        start = unpacker.tell()
+        for _ in range(count):
+            unpacker.skip()
+            end = unpacker.tell()
+            yield view[start:end]
+            start = end
+    except (msgpack.UnpackException, ValueError) as error:
+        if isinstance(error, PayloadError):
+            raise
+        raise PayloadError(
+            "the message is not well-formed msgpack", rule="payload.msgpack"
+        ) from None
+    if start != len(view):
+        raise PayloadError("the message is not well-formed msgpack", rule="payload.msgpack")
+
+
 class _Reader:
     """Reads one msgpack value, counting what it costs."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, left: int | None = None) -> None:
         self._limits = limits
-        self._left = limits.max_refs
+        self.left = limits.max_refs if left is None else left
         self._in_set = False
         self.references: list[int] = []
 
@@ -185,8 +255,8 @@ class _Reader:
         )
 
     def _charge(self, count: int) -> None:
-        self._left -= count
-        if self._left < 0:
+        self.left -= count
+        if self.left < 0:
             raise self._too_many()
 
     def _too_many(self) -> PayloadError:
@@ -202,20 +272,20 @@ class _Reader:
 
     def _pairs(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         self._charge(1 + 2 * len(pairs))
-        value = {}
+        value: dict[Any, Any] = {}
+        checked = False
         for key, item in pairs:
-            if key.__class__ is str and key in _MARKERS:
+            if key.__class__ is not str:
+                if not checked:
+                    _check_hashes("a dictionary's key", [key for key, _ in pairs])
+                    checked = True
+            elif key in _MARKERS:
                 raise PayloadError(
                     f"{key} is an instruction to Dask's own decoder, not data",
                     rule=_MARKERS[key],
                     fix="No honest peer sends it; rename the key if it is your own data.",
                 )
-            try:
-                value[key] = item
-            except TypeError:
-                raise PayloadError(
-                    "a dictionary's key is not hashable", rule="payload.key"
-                ) from None
+            value[key] = item
         if len(value) != len(pairs):
             raise PayloadError("a dictionary repeats a key", rule="payload.duplicate-key")
         return value
@@ -231,10 +301,8 @@ class _Reader:
             items = self._set_items(data)
             if not isinstance(items, tuple):
                 raise PayloadError("a set is malformed", rule="payload.msgpack")
-            try:
-                return set(items)
-            except TypeError:
-                raise PayloadError("a set's member is not hashable", rule="payload.key") from None
+            _check_hashes("a set's member", items)
+            return set(items)
         raise PayloadError(f"msgpack extension {code} is not known here", rule="payload.ext")
 
     def _set_items(self, data: Any) -> Any:
@@ -246,6 +314,16 @@ class _Reader:
         items = self._unpack(data)
         self._in_set = False
         return items
+
+
+def _check_hashes(what: str, keys: Iterable[Any]) -> None:
+    """Refuse keys that are not hashable or were made to collide, before any dict has them."""
+    try:
+        shared = Counter(map(hash, keys))
+    except TypeError:
+        raise PayloadError(f"{what} is not hashable", rule="payload.key") from None
+    if shared and max(shared.values()) > _MAX_SAME_HASH:
+        raise PayloadError("too many keys were made to share one hash", rule="payload.hash-flood")
 
 
 def _check_depth(value: Any, limit: int) -> None:

@@ -7,6 +7,7 @@ the one door. Whatever cannot prove who it is, is closed before Dask's own hands
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections import OrderedDict
@@ -82,6 +83,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
+        self._written: Any = None  # the future of the last write; done when all is written
         self._deserializers = deserializers
         self.conversation = Conversation(
             link, server=server, opens=deserialize, deserializers=deserializers
@@ -101,10 +103,18 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         while True:
             verified = await self._receive()
             message = await self._understand(verified, deserializers)
-            for answer in self.conversation.take_answers():
+            answers = self.conversation.take_answers()
+            for answer in answers:
                 await self._send(answer)
             if message is not SKIP:
                 return message
+            # Reading what has already arrived does not pause: a peer who sends one refused message
+            # after the other would keep the event loop for itself.
+            await asyncio.sleep(0)
+            if answers:
+                # Answers to somebody who never reads them would fill this process's memory.
+                with contextlib.suppress(StreamClosedError):  # the next read reports it
+                    await self._written
 
     async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
         size = sum(frame.nbytes for frame in verified.frames)
@@ -174,6 +184,10 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if self.stream is None:
             raise CommClosedError("the connection is closed")
         frames = await self._encode(msg, serializers)
+        if self.conversation.is_overfull(msg, frames):
+            middle = len(msg) // 2
+            sent = await self.write(msg[:middle], serializers)
+            return sent + await self.write(msg[middle:], serializers)
         return await self._send(frames)
 
     async def _encode(self, msg: Any, serializers: Sequence[str] | None) -> list[Any]:
@@ -199,11 +213,11 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
         try:
             if total <= _ONE_READ:
-                _forget(stream.write(b"".join(buffers)))
+                self._written = _forget(stream.write(b"".join(buffers)))
             else:
                 for buffer in buffers:
                     if memoryview(buffer).nbytes:
-                        _forget(stream.write(memoryview(buffer).cast("B")))
+                        self._written = _forget(stream.write(memoryview(buffer).cast("B")))
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
@@ -219,9 +233,10 @@ def _check_accepted(head: bytes) -> None:
         raise HandshakeRefused("the peer did not accept this side")
 
 
-def _forget(future: Any) -> None:
+def _forget(future: Any) -> Any:
     """Take the exception of a write that nobody awaits; the read side reports the closed stream."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
 
 
 def _cut(data: memoryview, header: int, start: int) -> tuple[memoryview, memoryview, memoryview]:

@@ -17,7 +17,7 @@ from distributed.sizeof import safe_sizeof
 
 from safeser.channel import Link
 from safeser.dask import outgoing, substitutes, translate
-from safeser.dask.codec import Parsed, PayloadRow, parse
+from safeser.dask.codec import Parsed, PayloadRow, parse, parse_apart
 from safeser.dask.incoming import Judged, build, judge_operation, judge_reply, unknown_operation
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -47,6 +47,10 @@ _ACKNOWLEDGED = frozenset({"get_data", "register_nanny"})
 
 #: Rules by which a sender may not say this at all, so that no other form of it passes either.
 _NOT_ITS_WORD = frozenset({"context.none", "operation.not-granted"})
+
+#: Refusals of one message that are logged and recorded one by one; the others are counted, since a
+#: message of two megabytes can hold three hundred thousand.
+_NOTED = 100
 
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
@@ -82,6 +86,7 @@ class Conversation:
         self._reads: Server | None = None  # table of incoming stream elements
         self._writes: Server | None = None  # table of outgoing stream elements
         self._answers: list[list[Any]] = []
+        self._refusals = 0  # in the message that is being received
 
     def inbound_context(self) -> Context:
         return self.link.inbound(Kind.ADMIN)
@@ -90,6 +95,15 @@ class Conversation:
         """Return, once, the frames that refusals put in line for the peer."""
         answers, self._answers = self._answers, []
         return answers
+
+    def is_overfull(self, message: Any, frames: Sequence[Any]) -> bool:
+        """Tell whether *frames* of a batch might hold more than the peer's limits for one message.
+
+        A byte of msgpack stands for at most two elements: one container, as itself and in another.
+        """
+        if self._writes is None or not isinstance(message, list | tuple) or len(message) < 2:
+            return False
+        return any(2 * len(part) > self.link.policy.limits.max_refs for part in frames[:2])
 
     def may_be_large(self, message: Any) -> bool:
         size = safe_sizeof(message, default_size=-1)
@@ -103,10 +117,11 @@ class Conversation:
         :raises SafeserError: only where this side asked and the answer is refused.
         """
         willing = deserializers if self._willing is None else self._willing
+        self._refusals = 0
         try:
             parsed = parse(verified.frames, self.link.policy.limits)
         except PayloadError as error:
-            return self._malformed(error)
+            return self._malformed(error, verified, willing)
         if not self._greeted:
             return self._greeting(parsed)
         if self._reads is not None and not self._is_late_reply(parsed):
@@ -115,14 +130,33 @@ class Conversation:
             return self._request(parsed, willing)
         return self._reply(parsed, willing)
 
-    def _malformed(self, error: PayloadError) -> Any:
-        self._note(error)
+    def _malformed(
+        self, error: PayloadError, verified: Verified, willing: Sequence[str] | None
+    ) -> Any:
         if self._reads is not None:
-            return SKIP
+            return self._what_is_left(error, verified, willing)
+        self._note(error)
         if self.server is None:
             raise error
         self._answer(error)
         return SKIP
+
+    def _what_is_left(
+        self, error: PayloadError, verified: Verified, willing: Sequence[str] | None
+    ) -> Any:
+        """The elements of a malformed batch that are not at fault."""
+        if not verified.frames:
+            self._note(error)
+            return SKIP
+        try:
+            parsed, errors = parse_apart(verified.frames, self.link.policy.limits)
+        except PayloadError:
+            self._note(error)
+            return SKIP
+        for cause in errors or [error]:
+            self._note(cause)
+        self._opening = False
+        return self._elements(parsed, willing)
 
     def _greeting(self, parsed: Parsed) -> Any:
         """Dask's own handshake: versions, as plain data."""
@@ -278,7 +312,14 @@ class Conversation:
             )
 
     def _note(self, error: SafeserError) -> None:
+        self._refusals += 1
+        if self._refusals > _NOTED:
+            if not error.recorded:
+                self.link.count_refusal(self.inbound_context(), error)
+            return
         logger.warning("Refused from %s: %s", self.link.peer, error)
+        if self._refusals == _NOTED:
+            logger.warning("Further refusals of this message from %s are counted", self.link.peer)
         if not error.recorded:
             self.link.note_refusal(self.inbound_context(), error)
 
@@ -304,14 +345,22 @@ class Conversation:
         return substitutes.for_element(self._reads, element, error)
 
     def _tell_client(self, keys: Any, error: SafeserError) -> None:
-        """Fail the futures of a refused graph, so that nobody waits for them."""
+        """Fail the futures of a refused graph, so that nobody waits for them.
+
+        The first ones say why as errors of their own; the answer to a million keys must not be a
+        million errors, so all others are cancelled at once.
+        """
         if not isinstance(keys, tuple | set):
             return
-        elements = [
-            {"op": "task-erred", "key": key, "exception": error, "traceback": None}
-            for key in keys
-            if substitutes.is_plain(key)
+        plain = [key for key in keys if substitutes.is_plain(key)]
+        failure = translate.failure_of(error)
+        elements: list[dict[str, Any]] = [
+            {"op": "task-erred", "key": key, "exception": failure, "traceback": None}
+            for key in plain[:_NOTED]
         ]
+        if len(plain) > _NOTED:
+            rest = {"keys": plain[_NOTED:], "reason": "refused", "msg": str(error)}
+            elements.append({"op": "cancelled-keys", **rest})
         if elements:
             self._answers.append(outgoing.encode_plain(elements, listed=True))
 

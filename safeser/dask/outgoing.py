@@ -64,13 +64,25 @@ def encode_elements(
             logger.error("Not sent to %s: operation %r is not known", link.peer, name)
             continue
         known.append((element, _Values(link, row, None, fails=True)))
-    return _encode(known, listed=listed)
+    return _encode_apart(known, listed=listed)
 
 
 def _encode(elements: Sequence[tuple[Any, _Leaf]], *, listed: bool) -> list[Any]:
     encoder = Encoder()
     for element, leaf in elements:
         encoder.add(translate.outgoing(element), leaf)
+    return encoder.frames(listed=listed)
+
+
+def _encode_apart(elements: Sequence[tuple[Any, _Leaf]], *, listed: bool) -> list[Any]:
+    """Encode a batch; an element that cannot be sent is left out, or its error would end the
+    stream that carries everybody's."""
+    encoder = Encoder()
+    for element, leaf in elements:
+        try:
+            encoder.add(translate.outgoing(element), leaf)
+        except SafeserError as error:
+            logger.error("Not sent: %r: %s", element.get("op"), error)  # noqa: TRY400 - one line
     return encoder.frames(listed=listed)
 
 

@@ -6,6 +6,9 @@ ever; a batch that is dropped as a whole loses the elements that somebody waits 
 
 from __future__ import annotations
 
+import tracemalloc
+
+import msgpack
 import numpy as np
 import pytest
 
@@ -41,3 +44,180 @@ def test_no_value_ends_a_clients_report_loop(talk, operation, field, value):
     for left in got:
         assert left["op"] in ("event", "task-erred", "key-in-memory", "error")
         assert "status" not in left
+
+
+# --- keys that were made to collide -----------------------------------------------------------
+
+_PRIMES = 11400714785074694791, 14029467366897019727, 2870177450012600261
+_WORD = (1 << 64) - 1
+
+
+def colliding(count):
+    """Return pairs of integers that share one hash: CPython hashes tuples without a secret."""
+    one, two, five = _PRIMES
+    undo_one, undo_two = pow(one, -1, 1 << 64), pow(two, -1, 1 << 64)
+    found, first = [], 0
+    wanted = 0xDEADBEEFCAFEBABE * undo_one & _WORD
+    wanted = ((wanted >> 31) | (wanted << 33)) & _WORD
+    while len(found) < count:
+        first += 1
+        lane = five + first * two & _WORD
+        lane = ((lane << 31) | (lane >> 33)) * one & _WORD
+        second = (wanted - lane) * undo_two & _WORD
+        if second < (1 << 61) - 1:
+            found.append((first, second))
+    return found
+
+
+def test_the_pairs_do_collide():
+    assert len({hash(pair) for pair in colliding(100)}) == 1
+
+
+@pytest.mark.parametrize("kind", ["dict", "set"])
+def test_keys_that_collide_are_refused_before_a_dict_has_them(talk, kind):
+    # A hundred thousand of them take minutes, a million hours: one message of some megabytes.
+    t = talk("bob")
+    keys = colliding(65)
+    if kind == "set":
+        body = msgpack.packb({"op": "identity", "x": msgpack.ExtType(3, msgpack.packb(keys))})
+    else:
+        pairs = b"".join(msgpack.packb(key) + b"\0" for key in keys)
+        body = b"\x82" + msgpack.packb("op") + msgpack.packb("identity") + msgpack.packb("x")
+        body += msgpack.Packer().pack_map_header(len(keys)) + pairs
+    assert t.raw(body) is t.SKIP
+    assert t.refused_by_server == ["payload.hash-flood"]
+
+
+def test_honest_tuple_keys_pass(talk):
+    t = talk("alice")
+    message = {"op": "identity", "x": {("key-1", i): i for i in range(1000)}, "y": set(range(99))}
+    assert t.attack(message)["x"][("key-1", 7)] == 7
+
+
+# --- containers that claim more than they have --------------------------------------------------
+
+
+@pytest.mark.parametrize("header", [b"\xdd\x00\x0f\x42\x40", b"\xdf\x00\x0f\x42\x40\x01"])
+def test_no_memory_is_taken_for_what_nested_containers_claim(talk, header):
+    # Older versions of msgpack took eight megabytes for each level, and kept some of it.
+    t = talk("bob")
+    tracemalloc.start()
+    try:
+        assert t.raw(header * 200) is t.SKIP
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+
+
+# --- batches that carry what many said ----------------------------------------------------------
+
+
+def nested(levels):
+    value = 1
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+def event(message):
+    return {"op": "event", "topic": "print", "event": (1.0, message)}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        nested(100),  # as the scheduler may hear it; in the element it is deeper
+        {"__Pickled__": 1},  # from a payload that the scheduler opened
+        {1: {"__Enum__": 1}},
+        ((1,) * 600_000, (2,) * 600_000),
+    ],
+    ids=["deep", "marker", "marker-below", "large"],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_malformed_element_takes_no_other_with_it(talk, message, place):
+    t = talk("alice").client_stream()
+    batch = [AFTER, AFTER]
+    batch.insert(place, event(message))
+    assert [e["op"] for e in t.attack_back(batch)] == ["key-in-memory"] * 2
+    assert len(t.refused_by_asker) == 1
+
+
+def test_payloads_of_the_elements_that_are_left_stay_theirs(talk):
+    t = talk("alice").client_stream()
+    batch = [
+        {**event(row_of(t, "first")), "deep": nested(100)},
+        event(row_of(t, "second")),
+        event([nested(100), row_of(t, "third")]),
+        event(row_of(t, "fourth")),
+    ]
+    assert [e["event"][1] for e in t.attack_back(batch)] == ["second", "fourth"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x92\xc1\xc1",
+        b"\x93\x80",
+        b"\x81\x01",
+        b"\x91\x80\x80",
+        b"\x91" * 3000,
+        b"\x92\xc7\x04\x01\0\0\0\0\xc7\x04\x01\0\0\0\0",
+        b"",
+    ],
+)
+def test_what_is_no_batch_is_left_out_whole(talk, body):
+    t = talk("alice").client_stream()
+    assert t.raw_back(body) is t.SKIP
+    assert t.refused_by_asker
+
+
+def test_a_batch_without_frames_is_left_out(talk):
+    t = talk("alice").client_stream()
+    assert t.raw_back() is t.SKIP
+    assert t.refused_by_asker == ["payload.empty"]
+
+
+@pytest.mark.parametrize("value", ["\udcff", nested(600), {"a\udcff": 1}])
+def test_what_cannot_be_sent_does_not_end_the_stream_of_others(talk, value):
+    # A scheduler that opened such a value as a payload says it to every client that listens.
+    t = talk("alice").client_stream()
+    assert t.reply([event(value), AFTER]) == ({**AFTER, "type": None},)
+
+
+def test_a_batch_that_may_be_too_large_for_one_message_becomes_several(talk):
+    t = talk("alice").client_stream()
+    large = [event("x" * 600_000), AFTER]
+    assert t.server.is_overfull(large, t.server.send(large))
+    assert not t.server.is_overfull(large[:1], t.server.send(large[:1]))
+    assert not t.server.is_overfull([AFTER, AFTER], t.server.send([AFTER, AFTER]))
+
+
+# --- messages that are refused many times --------------------------------------------------------
+
+
+def test_a_refused_graph_of_many_keys_gets_one_short_answer(talk):
+    # Half a millisecond and half a kilobyte for each of a million keys were minutes and gigabytes.
+    t = talk("bob").client_stream()
+    assert t.attack([{"op": "update-graph", "keys": list(range(50_000))}]) is t.SKIP
+    [answer] = t.answers
+    assert len(answer) == 101
+    assert all(element["op"] == "task-erred" for element in answer[:100])
+    assert answer[100]["op"] == "cancelled-keys"
+    assert answer[100]["keys"] == tuple(range(100, 50_000))
+    assert "submission.none" in answer[100]["msg"]
+
+
+def test_refusals_of_one_message_are_counted_when_they_are_too_many(talk, caplog):
+    t = talk("bob").client_stream()
+    assert t.attack([{"op": "no-such"}] * 5000) is t.SKIP
+    assert len(t.refused_by_server) == 100
+    assert sum(1 for count in t.far.audit.counts if count[3] == "operation.unknown") == 4900
+    assert len(caplog.records) < 110
+    assert t.attack([{"op": "no-such"}]) is t.SKIP
+    assert len(t.refused_by_server) == 101
+
+
+def test_a_count_that_cannot_be_written_ends_nothing(talk):
+    t = talk("bob").client_stream()
+    t.far.audit.broken.add("count")
+    assert t.attack([{"op": "no-such"}] * 200) is t.SKIP
