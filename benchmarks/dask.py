@@ -1,7 +1,8 @@
 """``python -m benchmarks.dask``: a Dask cluster on safeser://, beside the same on tcp:// and tls://.
 
-The one rule: one run has all three clusters up at once and lets them take turns, A B C A B C, so
-that whatever else the machine does falls on each of them alike.
+The one rule: one run has all three clusters up at once and lets them take turns, so that whatever
+else the machine does falls on each of them alike. Who begins changes from round to round, A B C,
+B C A, C A B: the first to transfer often pays for memory that the next ones reuse.
 
 Each cluster is a scheduler, two workers with one thread each and one client, all of them processes
 on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides and the audit
@@ -61,9 +62,11 @@ class Run:
             for cluster in self._clusters.values():
                 cluster.measure(measure, amount)
 
-    def round(self) -> None:
+    def round(self, number: int) -> None:
+        clusters = list(self._clusters.items())
+        first = number % len(clusters)
         for measure, amount in self._amounts.items():
-            for scheme, cluster in self._clusters.items():
+            for scheme, cluster in clusters[first:] + clusters[:first]:
                 before = cluster.cpu_seconds()
                 taken = cluster.measure(measure, amount)
                 if measure == "tasks":
@@ -137,7 +140,7 @@ def main(
                 run.warm_up()
                 for number in range(rounds):
                     status.update(f"Round {number + 1} of {rounds}")
-                    run.round()
+                    run.round(number)
         except StartError as error:
             progress.print(f"benchmark: {error}", markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(2) from error
