@@ -149,7 +149,7 @@ def test_a_missing_scheduler_file_is_refused(tmp_path):
 
 
 def test_an_address_in_dasks_configuration_is_held_against_safeser():
-    with dask.config.set({"scheduler-address": "tls://127.0.0.1:1"}):
-        with pytest.raises(ConfigError) as caught:
-            Client()
+    tls = dask.config.set({"scheduler-address": "tls://127.0.0.1:1"})
+    with tls, pytest.raises(ConfigError) as caught:
+        Client()
     assert caught.value.rule == "config.scheme"
