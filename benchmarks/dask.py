@@ -2,7 +2,7 @@
 
 The one rule: one run has all three clusters up at once and lets them take turns, so that whatever
 else the machine does falls on each of them alike. Who begins changes from round to round, A B C,
-B C A, C A B: the first to transfer often pays for memory that the next ones reuse.
+B C A, C A B: the first to transfer may pay for memory that the next ones reuse.
 
 Each cluster is a scheduler, two workers with one thread each and one client, all of them processes
 on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides and the audit
