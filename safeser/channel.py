@@ -29,7 +29,7 @@ from safeser.errors import (
 )
 from safeser.keys import Identity, Roster
 from safeser.policy import Policy
-from safeser.values import Context, Grant, Kind, Payload
+from safeser.values import UNKNOWN, Context, Grant, Kind, Payload
 
 __all__ = ["Admitted", "AuditSink", "Channel", "Link"]
 
@@ -276,6 +276,10 @@ class Link:
             # about it, and must not end the event loop of whoever reads.
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
+    def note_unauthenticated(self, error: EnvelopeError) -> None:
+        """Record bytes that nobody vouches for: they came on this link, but not from its peer."""
+        self.note_refusal(Context(UNKNOWN, self.local, Kind.ADMIN), error)
+
     def count_refusal(self, context: Context, error: SafeserError) -> None:
         """Count a refusal where one message has so many that records of each would be an attack."""
         try:
@@ -341,7 +345,17 @@ class Link:
         return self.session.seal(body, frames)
 
     def verify(self, frames: Sequence[Any]) -> Verified:
-        """Verify the buffers of one sealed message, as :meth:`seal` made or a socket gave them."""
+        """Verify the buffers of one sealed message, as :meth:`seal` made or a socket gave them.
+
+        :raises EnvelopeError: if it is not the next message that the peer sealed; it is recorded.
+        """
+        try:
+            return self._verify(frames)
+        except EnvelopeError as error:
+            self.note_unauthenticated(error)
+            raise
+
+    def _verify(self, frames: Sequence[Any]) -> Verified:
         joined = memoryview(b"".join(frames))
         if len(joined) < PRELUDE_SIZE:
             raise EnvelopeError("the message is shorter than its prelude", rule="envelope.format")

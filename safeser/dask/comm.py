@@ -32,6 +32,7 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Channel, Link
 from safeser.dask.conversation import SKIP, Conversation
+from safeser.dask.registrations import ClientIds
 from safeser.dask.roles import Roles, served_by
 from safeser.envelope import PRELUDE_SIZE, Handshake, HandshakeRefused, Sealed, Verified
 from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, SafeserError
@@ -80,13 +81,18 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         link: Link,
         server: Server | None,
         deserializers: Sequence[str] | None = None,
+        client_ids: ClientIds | None = None,
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
         self._written: Any = None  # the future of the last write; done when all is written
         self._deserializers = deserializers
         self.conversation = Conversation(
-            link, server=server, opens=deserialize, deserializers=deserializers
+            link,
+            server=server,
+            opens=deserialize,
+            deserializers=deserializers,
+            client_ids=client_ids,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
 
@@ -102,19 +108,32 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """Return the next message that policy lets through; refusals are answered here."""
         while True:
             verified = await self._receive()
-            message = await self._understand(verified, deserializers)
+            try:
+                message = await self._understand(verified, deserializers)
+            except SafeserError:
+                if not self.conversation.greeted:
+                    self.abort()  # Dask forgets a connection whose handshake failed
+                raise
             answers = self.conversation.take_answers()
             for answer in answers:
                 await self._send(answer)
+            if message is not SKIP and not self.conversation.answers_requests:
+                return message
+            # Reading what has already arrived does not pause: a peer who sends one request after
+            # the other, refused or not, would keep the event loop for itself.
+            await asyncio.sleep(0)
             if message is not SKIP:
                 return message
-            # Reading what has already arrived does not pause: a peer who sends one refused message
-            # after the other would keep the event loop for itself.
-            await asyncio.sleep(0)
             if answers:
-                # Answers to somebody who never reads them would fill this process's memory.
-                with contextlib.suppress(StreamClosedError):  # the next read reports it
-                    await self._written
+                await self._flush()
+
+    async def _flush(self) -> None:
+        """Wait until the peer took what it was told.
+
+        Answers to somebody who asks and never reads them would fill this process's memory.
+        """
+        with contextlib.suppress(StreamClosedError):  # the next read reports it
+            await self._written
 
     async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
         size = sum(frame.nbytes for frame in verified.frames)
@@ -162,7 +181,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             # The session is over: what follows on this connection cannot be trusted to begin
             # where a message begins. Dask handles a closed connection; it knows no other failure.
             logger.warning("Closing the connection from %s: %s", self.link.peer, error)
-            self.link.note_refusal(self.conversation.inbound_context(), error)
+            self.link.note_unauthenticated(error)
             self.abort()
             raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from error
         except BaseException:
@@ -188,7 +207,10 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             middle = len(msg) // 2
             sent = await self.write(msg[:middle], serializers)
             return sent + await self.write(msg[middle:], serializers)
-        return await self._send(frames)
+        sent = await self._send(frames)
+        if self.conversation.answers_requests:
+            await self._flush()
+        return sent
 
     async def _encode(self, msg: Any, serializers: Sequence[str] | None) -> list[Any]:
         if self.allow_offload and OFFLOAD_THRESHOLD and self.conversation.may_be_large(msg):
@@ -251,6 +273,17 @@ async def _shake_hands(stream: IOStream, handshake: Handshake) -> None:
         answer = handshake.feed(await stream.read_bytes(handshake.wanted))
         if answer:
             _forget(stream.write(answer))
+
+
+async def _hear(stream: IOStream, handshake: Handshake) -> None:
+    """Answer an initiator; tell it that it was refused only if it speaks safeser at all."""
+    handshake.feed(await stream.read_bytes(handshake.wanted))  # the preamble
+    try:
+        await _shake_hands(stream, handshake)
+    except AuthenticationError:
+        if not stream.closed():
+            _forget(stream.write(_REFUSED))
+        raise
 
 
 class _Connector(BaseTCPConnector):  # type: ignore[misc]
@@ -362,6 +395,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             self.ip = "127.0.0.1"
         self._server = served_by(comm_handler)
         self._channel = roles.listening(self._server, safeser or {})
+        self._client_ids = ClientIds()
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:
@@ -383,6 +417,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
                 self.deserialize,
                 link=link,
                 server=self._server,
+                client_ids=self._client_ids,
             )
             comm.allow_offload = self.allow_offload
             await comm._send([_ACCEPTED])
@@ -403,14 +438,12 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         self._pending[stream] = None
         handshake = self._channel.handshake(initiator=False)
         try:
-            await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
+            await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
             return self._channel.link(handshake)
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:
             detail = getattr(error, "detail", "") or type(error).__name__
             logger.warning("Closed %s: it did not authenticate (%s)", peer, detail)
             # Closed first: a log that cannot be written must not keep a stranger connected.
-            if isinstance(error, AuthenticationError) and not stream.closed():
-                _forget(stream.write(_REFUSED))
             stream.close()
             self._channel.audit.count(
                 sender="unknown",

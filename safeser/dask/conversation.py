@@ -19,6 +19,7 @@ from safeser.channel import Link
 from safeser.dask import outgoing, substitutes, translate
 from safeser.dask.codec import Parsed, PayloadRow, parse, parse_apart
 from safeser.dask.incoming import Judged, build, judge_operation, judge_reply, unknown_operation
+from safeser.dask.registrations import ClientIds
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
@@ -61,6 +62,7 @@ class Conversation:
     :param server: which of Dask's servers answers here; None where this side connected.
     :param opens: whether payloads are opened here (Dask's ``deserialize``) or passed on.
     :param deserializers: families that this side is willing to open at all.
+    :param client_ids: whose the ids of clients are, for all connections of one scheduler.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class Conversation:
         server: Server | None,
         opens: bool,
         deserializers: Sequence[str] | None = None,
+        client_ids: ClientIds | None = None,
     ) -> None:
         self.link = link
+        self._client_ids = client_ids or ClientIds()
         self.server = server
         self._opens = opens
         self._willing = deserializers
@@ -88,6 +92,11 @@ class Conversation:
         self._answers: list[list[Any]] = []
         self._refusals = 0  # in the message that is being received
 
+    @property
+    def greeted(self) -> bool:
+        """Whether Dask's own handshake is over."""
+        return self._greeted
+
     def inbound_context(self) -> Context:
         return self.link.inbound(Kind.ADMIN)
 
@@ -95,6 +104,11 @@ class Conversation:
         """Return, once, the frames that refusals put in line for the peer."""
         answers, self._answers = self._answers, []
         return answers
+
+    @property
+    def answers_requests(self) -> bool:
+        """Whether the peer asks here and waits for replies, as long as it opened no stream."""
+        return self.server is not None and self._writes is None
 
     def is_overfull(self, message: Any, frames: Sequence[Any]) -> bool:
         """Tell whether *frames* of a batch might hold more than the peer's limits for one message.
@@ -198,6 +212,7 @@ class Conversation:
             reply = reply or row.becomes is not None
             _check_registration(row, body)
             judged = judge_operation(self.link, row, body, parsed.rows, willing)
+            self._claim_client_id(row, body)
             message = build(judged, opens=self._opens)
         except SafeserError as error:
             self._note(error)
@@ -207,6 +222,16 @@ class Conversation:
         self._current = row
         self._begin_stream(row, body, reading=0)
         return message
+
+    def _claim_client_id(self, row: Operation, body: dict[str, Any]) -> None:
+        if row.becomes == "client-stream":
+            client = body["client"]
+            if not self._client_ids.claim(client, self.link.peer):
+                raise PolicyDenied(
+                    "that client id belongs to another principal",
+                    rule="stream.client-id",
+                    where="client",
+                )
 
     def _begin_stream(self, row: Operation, body: dict[str, Any], *, reading: int) -> None:
         """Note that the connection becomes a stream; *reading* is 0 for the responder."""

@@ -13,6 +13,7 @@ from distributed.protocol import Serialized, to_serialize
 from distributed.protocol.serialize import Pickled, Serialize, ToPickle
 
 from safeser.dask.conversation import Conversation
+from safeser.dask.registrations import ClientIds
 from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 
@@ -390,3 +391,13 @@ def test_an_error_as_raw_bytes_is_refused_and_recorded(talk):
     assert isinstance(got["exception"], PayloadError)
     assert got["exception"].rule == "raw.exception"
     assert got["traceback"] is None
+
+
+def test_a_client_id_stays_with_its_first_principal(talk):
+    ids = ClientIds()
+    for asker, refused in (("alice", False), ("bob", True), ("alice", False)):
+        t = talk(asker)
+        t.server._client_ids = ids
+        request = {"op": "register-client", "client": "Client-1", "reply": False, "versions": {}}
+        t.attack(request)
+        assert ("stream.client-id" in t.refused_by_server) is refused

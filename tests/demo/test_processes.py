@@ -76,7 +76,8 @@ def test_a_child_answers(processes) -> None:
     answer = child.answer(timeout=20, meanwhile=heard.append, check=processes.check)
     assert answer["answer"] == 42
     assert heard == [{"event": "progress", "done": 1, "of": 2}]
-    assert child.tail() == ["a library prints"]
+    printed = processes.wait_for("its log", lambda: child.tail() or None, timeout=20)
+    assert printed == ["a library prints"]
 
 
 @pytest.mark.parametrize(
