@@ -26,7 +26,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lock clean
+.PHONY: help demo test check bench format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -48,6 +48,10 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+## bench: measure safeser:// beside tcp:// and tls://; some three minutes
+bench: $(VENV)/demo.stamp
+	@$(BIN)/python -m benchmarks.dask
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp
