@@ -7,7 +7,6 @@ the one door. Whatever cannot prove who it is, is closed before Dask's own hands
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import struct
 from collections import OrderedDict
@@ -132,8 +131,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
         Answers to somebody who asks and never reads them would fill this process's memory.
         """
-        with contextlib.suppress(StreamClosedError):  # the next read reports it
-            await self._written
+        await asyncio.wait([self._written])  # if it failed, the next read says so
 
     async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
         size = sum(frame.nbytes for frame in verified.frames)

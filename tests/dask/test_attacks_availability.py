@@ -6,13 +6,19 @@ ever; a batch that is dropped as a whole loses the elements that somebody waits 
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import tracemalloc
 
 import msgpack
 import numpy as np
 import pytest
+from tornado.iostream import IOStream
 
+from safeser.dask.codec import Encoder
+from safeser.dask.comm import SafeserComm
 from safeser.families import serialize
+from safeser.operations import Server
 
 AFTER = {"op": "key-in-memory", "key": "awaited", "type": None, "workers": ()}
 
@@ -221,3 +227,84 @@ def test_a_count_that_cannot_be_written_ends_nothing(talk):
     t = talk("bob").client_stream()
     t.far.audit.broken.add("count")
     assert t.attack([{"op": "no-such"}] * 200) is t.SKIP
+
+
+# --- peers that ask without a pause, and never read ----------------------------------------------
+
+
+@pytest.fixture
+def wire(doors):
+    """Return a scheduler's side of a connection, and what its peer writes and reads by itself."""
+    pairs = []
+
+    def made(*messages):
+        near, far = doors.links("bob", "scheduler", "demo")
+        mine, theirs = socket.socketpair()
+        mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        pairs.append(mine)
+        comm = SafeserComm(
+            IOStream(theirs), "safeser://a", "safeser://b", False, link=far, server=Server.SCHEDULER
+        )
+        for message in messages:
+            for buffer in near.session.seal(b"", forged(message)):
+                mine.sendall(buffer)
+        return comm
+
+    yield made
+    for mine in pairs:
+        mine.close()
+
+
+GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
+
+
+def forged(message):
+    encoder = Encoder()
+    encoder.add(message, None)
+    return encoder.frames(listed=False)
+
+
+@pytest.mark.parametrize("operation", ["no-such", "identity"])
+def test_a_peer_that_asks_without_a_pause_lets_others_run(wire, run, operation):
+    async def main():
+        ticks = 0
+
+        async def other():
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        comm = wire(GREETING, *[{"op": operation}] * 40, {"op": "versions"})
+        beside = asyncio.create_task(other())
+        await comm.read()
+        while (await comm.read())["op"] != "versions":
+            pass
+        beside.cancel()
+        comm.abort()
+        return ticks
+
+    assert run(main()) >= 40
+
+
+@pytest.mark.parametrize("operation", ["no-such", "identity"])
+def test_answers_that_nobody_reads_stop_the_questions(wire, run, operation):
+    async def main():
+        comm = wire(GREETING, *[{"op": operation}] * 3000)
+        await comm.read()
+        await comm.write(GREETING)
+
+        async def serve():
+            while True:
+                await comm.read()
+                await comm.write({"answer": "x" * 500})
+
+        serving = asyncio.create_task(serve())
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+        kept = len(comm.stream._write_buffer)
+        serving.cancel()
+        comm.abort()
+        return kept
+
+    assert run(main()) < 10_000
