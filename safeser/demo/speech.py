@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 __all__ = ["Speech"]
@@ -27,6 +28,9 @@ class Speech:
         """Take over standard input and output; prints of libraries go to standard error."""
         events = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
+        # It was a pipe: without this, what a library prints would wait for the process's end.
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)
         return cls(sys.stdin, events)
 
     def tell(self, event: str, **details: Any) -> None:
