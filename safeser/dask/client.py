@@ -14,7 +14,7 @@ import dask
 from distributed import Client as _DaskClient
 
 from safeser.channel import Channel
-from safeser.dask.local import LocalCluster
+from safeser.dask.local import LocalCluster, require_processes
 from safeser.dask.security import Security
 from safeser.dask.settings import channel_for
 from safeser.errors import ConfigError
@@ -50,13 +50,7 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         processes: bool = True,
         **kwargs: Any,
     ) -> None:
-        if not processes:
-            raise ConfigError(
-                "processes=False would pass objects between threads by reference, without policy,"
-                " envelope or log",
-                rule="config.processes",
-                fix="Leave it out: safeser.Client() starts processes.",
-            )
+        require_processes(processes)
         if security is not None and not isinstance(security, Security):
             raise ConfigError(
                 "security must be a safeser.Security", fix="It carries the identity's path."

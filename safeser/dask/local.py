@@ -25,7 +25,7 @@ from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
 
-__all__ = ["LocalCluster", "up"]
+__all__ = ["LocalCluster", "require_processes", "up"]
 
 #: The principals of policy ``default``: one key for each role of a personal cluster.
 _PRINCIPALS = ("scheduler", "worker", "nanny", "client")
@@ -51,13 +51,7 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
         processes: bool = True,
         **kwargs: Any,
     ) -> None:
-        if not processes:
-            raise ConfigError(
-                "processes=False would pass objects between threads by reference, without policy,"
-                " envelope or log",
-                rule="config.processes",
-                fix="Leave it out.",
-            )
+        require_processes(processes)
         for name in ("protocol", "security"):
             if name in kwargs:
                 raise ConfigError(f"{name} is chosen by safeser.dask.local.LocalCluster")
@@ -95,6 +89,17 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
         cleaner = getattr(self, "_cleaner", None)
         if cleaner is not None:
             cleaner()
+
+
+def require_processes(processes: bool) -> None:
+    """Refuse ``processes=False``: objects passed by reference go around everything."""
+    if not processes:
+        raise ConfigError(
+            "processes=False would pass objects between threads by reference, without policy,"
+            " envelope or log",
+            rule="config.processes",
+            fix="Leave it out: processes are started then.",
+        )
 
 
 def _clean_up(base: Path, temporary: bool) -> None:
