@@ -173,13 +173,23 @@ def build(judged: Judged, *, opens: bool) -> Any:
 def _load(judged: Judged, payload: Payload, row: PayloadRow) -> Any:
     value = judged.link.load_one(judged.admitted, payload)
     if row.failed:
-        text = "".join(c if c.isprintable() else " " for c in str(value)[:_EXPLANATION])
+        text = "".join(c if c.isprintable() else " " for c in _said(value)[:_EXPLANATION])
         raise PayloadError(
             f"{payload.author} could not send this value: {text}",
             rule="peer.unsent",
             where=payload.where,
         )
     return value
+
+
+def _said(value: Any) -> str:
+    """Return what *value* says, if it is an error or text: others might not even have a text."""
+    if not isinstance(value, str | BaseException):
+        return "it does not say why"
+    try:
+        return str(value)
+    except ValueError:  # an argument is an integer of more digits than Python prints
+        return type(value).__name__
 
 
 def _is_graph(judged: Judged, payload: Payload) -> bool:

@@ -308,3 +308,21 @@ def test_answers_that_nobody_reads_stop_the_questions(wire, run, operation):
         return kept
 
     assert run(main()) < 10_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, np.array(["a", "b"]), KeyError(10**5000), {"a": 1}, "why\x1b[2J"],
+    ids=["integer", "array", "error", "mapping", "text"],
+)
+def test_why_a_value_was_not_sent_is_text_or_nothing(talk, value):
+    # bob logs an event with such a value, the scheduler passes it on to everybody.
+    t = talk("alice").client_stream()
+    header, frames = serialize(value, ["dask", "msgpack", "error"])
+    failed = t.Row(header, tuple(frames), "bob", True)
+    got = t.attack_back(
+        [event(failed), {"op": "task-erred", "key": "k", "exception": failed}, AFTER]
+    )
+    assert got[-1]["key"] == "awaited"
+    assert t.refused_by_asker == ["peer.unsent", "peer.unsent"]
+    assert str(got[0]["exception"]).isprintable()
