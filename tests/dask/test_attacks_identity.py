@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.errors import PayloadError
+from safeser.errors import PayloadError, PolicyDenied
 from safeser.families import serialize
 
 
@@ -51,3 +51,20 @@ def test_a_refused_handshake_is_recorded(doors, talk):
     with pytest.raises(PayloadError, match="handshake"):
         t.attack({"pickle-protocol": 5})
     assert t.refused_by_server == ["payload.handshake"]
+
+
+@pytest.mark.parametrize("asker", ["alice", "bob"])
+@pytest.mark.parametrize("operation", ["register-client", "scatter", "queue_put", "broadcast"])
+def test_a_workers_key_does_not_pass_for_the_schedulers(talk, asker, operation):
+    # Dask connects to an address; a thief of a worker's key may be the one who listens there.
+    t = talk(asker, "worker")
+    message = {"op": operation, "client": "Client-1", "reply": False, "msg": {"op": "identity"}}
+    with pytest.raises(PolicyDenied, match="not granted"):
+        t.request(message)
+    assert t.attack(message) is t.SKIP
+
+
+@pytest.mark.parametrize("asker", ["alice", "bob"])
+def test_users_fetch_from_workers(talk, asker):
+    t = talk(asker, "worker")
+    assert t.request({"op": "get_data", "keys": ["k"], "who": None})["op"] == "get_data"
