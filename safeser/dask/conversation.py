@@ -117,7 +117,10 @@ class Conversation:
         """
         if self._writes is None or not isinstance(message, list | tuple) or len(message) < 2:
             return False
-        return any(2 * len(part) > self.link.policy.limits.max_refs for part in frames[:2])
+        limits = self.link.policy.limits
+        if len(frames) > limits.max_frames:
+            return True
+        return any(2 * len(part) > limits.max_refs for part in frames[:2])
 
     def may_be_large(self, message: Any) -> bool:
         size = safe_sizeof(message, default_size=-1)

@@ -196,6 +196,7 @@ def test_a_batch_that_may_be_too_large_for_one_message_becomes_several(talk):
     assert t.server.is_overfull(large, t.server.send(large))
     assert not t.server.is_overfull(large[:1], t.server.send(large[:1]))
     assert not t.server.is_overfull([AFTER, AFTER], t.server.send([AFTER, AFTER]))
+    assert t.server.is_overfull([AFTER, AFTER], [b""] * 100_001)
 
 
 # --- messages that are refused many times --------------------------------------------------------
@@ -326,3 +327,22 @@ def test_why_a_value_was_not_sent_is_text_or_nothing(talk, value):
     assert got[-1]["key"] == "awaited"
     assert t.refused_by_asker == ["peer.unsent", "peer.unsent"]
     assert str(got[0]["exception"]).isprintable()
+
+
+def test_halves_of_a_batch_arrive_in_order(wire, run, monkeypatch):
+    async def main():
+        comm = wire(GREETING)
+        await comm.read()
+        await comm.write(GREETING)
+        conversation = comm.conversation
+        sent = []
+        conversation._writes = Server.CLIENT
+        monkeypatch.setattr(conversation, "is_overfull", lambda batch, _: len(batch) > 2)
+        encode = conversation.send
+        monkeypatch.setattr(conversation, "send", lambda b, s=None: (sent.append(b), encode(b))[1])
+        batch = [event(number) for number in range(5)]
+        assert await comm.write(batch) > 0
+        comm.abort()
+        return [element["event"][1] for part in sent if len(part) <= 2 for element in part]
+
+    assert run(main()) == [0, 1, 2, 3, 4]
