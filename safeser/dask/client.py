@@ -74,7 +74,7 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         chosen = security or getattr(address, "security", None) or Security()
         if not isinstance(chosen, Security):
             raise ConfigError("this cluster does not run on safeser://", rule="config.scheme")
-        chosen = chosen.narrowed(deserializers)
+        chosen = chosen.narrowed(deserializers, scheduler_at=_location(address))
         try:
             # Everything that can be wrong with keys and policy is said here, in one line, before
             # Dask starts to connect.
@@ -145,6 +145,12 @@ def _configured_address(scheduler_file: str | None) -> str | None:
 _SCHEDULER_FILE = 1 << 20
 
 _CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "memory_limit", "scheduler_port", "host")
+
+
+def _location(address: Any) -> str | None:
+    """Return ``host:port`` of a scheduler by its address or its cluster, if that has begun."""
+    named = address if isinstance(address, str) else getattr(address, "scheduler_address", "")
+    return named.removeprefix(_SCHEME) if str(named).startswith(_SCHEME) else None
 
 
 def _refuse_other_scheme(address: Any) -> None:

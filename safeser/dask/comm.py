@@ -318,7 +318,8 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         except StreamClosedError as error:
             convert_stream_closed_error(self, error)
             raise
-        handshake = channel.handshake(initiator=True, expected_peer=given.get("expected_peer"))
+        expected = given.get("expected") or {}
+        handshake = channel.handshake(initiator=True, expected_peer=expected.get(address))
         try:
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)

@@ -26,14 +26,15 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
     :param audit_key: path of the log's key; default ``audit.key`` beside the identity.
     :param roles: per role (``"scheduler"``, ``"worker"``, ``"nanny"``, ``"client"``) a mapping of
         the same names that overrides the above.
-    :param expected_scheduler: principal that a client must reach at the scheduler's address;
+    :param expected_scheduler: principal that :class:`safeser.Client` must reach at the scheduler's
+        address, where another insider might have taken its place;
         None accepts whoever the policy lets it meet.
     :param deserializers: families that this side is willing to open; narrows the policy.
 
     Everything absent comes from Dask's configuration, section ``safeser``.
     """
 
-    __slots__ = ("_deserializers", "_expected_scheduler", "_roles", "_shared")
+    __slots__ = ("_deserializers", "_expected_scheduler", "_roles", "_scheduler_at", "_shared")
 
     def __init__(
         self,
@@ -64,24 +65,33 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
                 )
             Settings().updated(values)
         self._expected_scheduler = expected_scheduler
+        self._scheduler_at: str | None = None
         self._deserializers = None if deserializers is None else tuple(deserializers)
 
     def overrides(self, role: str) -> dict[str, str]:
         """Return the settings that this object lays over Dask's configuration for *role*."""
         return {**self._shared, **self._roles.get(role, {})}
 
-    def narrowed(self, deserializers: Sequence[str] | None) -> Security:
-        """Return a copy for a client that opens only *deserializers*, of those that this has."""
+    def narrowed(
+        self, deserializers: Sequence[str] | None, *, scheduler_at: str | None = None
+    ) -> Security:
+        """Return a copy for a client that opens only *deserializers*, of those that this has.
+
+        :param scheduler_at: ``host:port`` of the scheduler; only there is it expected. A client
+            also connects to workers.
+        """
         own = self._deserializers
         if own is not None:
             asked = own if deserializers is None else deserializers
             deserializers = [family for family in own if family in asked]
-        return Security(
+        copy = Security(
             **self._shared,
             roles=self._roles,
             expected_scheduler=self._expected_scheduler,
             deserializers=deserializers,
         )
+        copy._scheduler_at = scheduler_at or self._scheduler_at
+        return copy
 
     def _arguments(self, role: str) -> dict[str, Any]:
         # Nannies ask for the worker's arguments; which of the two runs here is known only to the
@@ -90,9 +100,15 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         return {
             "role": role,
             "roles": roles,
-            "expected_peer": self._expected_scheduler if role == "client" else None,
+            "expected": self._expected() if role == "client" else {},
             "deserializers": self._deserializers if role == "client" else None,
         }
+
+    def _expected(self) -> dict[str, str]:
+        """Return which principal must be at which address."""
+        if self._expected_scheduler is None or self._scheduler_at is None:
+            return {}
+        return {self._scheduler_at: self._expected_scheduler}
 
     def get_connection_args(self, role: str) -> dict[str, Any]:
         arguments: dict[str, Any] = super().get_connection_args(role)

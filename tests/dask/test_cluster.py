@@ -32,6 +32,7 @@ def alice(cluster):
         ("submit", 2),
         ("gather", [0, 2, 4, 6, 8]),
         ("scatter", [100_000.0, {"a": 1, "b": [1, 2]}]),
+        ("direct", [3.0, [0, 1, 4]]),
         ("array", [49_995_000, 12.649111, "ndarray"]),
         (
             "frame",
@@ -235,6 +236,7 @@ if __name__ == "__main__":
     out = {}
     with safeser.Client(n_workers=1, threads_per_worker=1, deserializers=["dask"]) as client:
         out["sum"] = client.submit(sum, [1, 2]).result(timeout=60)
+        out["direct"] = client.gather([client.submit(sum, [3, 4])], direct=True)
         out["address"] = client.scheduler.address
         directory = client.cluster.directory if client.cluster else None
         out["principal"] = client.safeser.identity.principal
@@ -253,6 +255,7 @@ def test_an_embedded_cluster_works_and_leaves_nothing(folder):
     program.write_text(EMBEDDED)
     out = folder.run("alice", program).answer
     assert out["sum"] == 3
+    assert out["direct"] == [7]
     assert out["address"].startswith("safeser://127.0.0.1:")
     assert out["principal"] == "client"
     assert out["left"] is False

@@ -45,8 +45,9 @@ class Net:
         self.keys = keys
         self.seen = []
 
-    def arguments(self, role="client", **options):
-        return Security(**options).get_connection_args(role)
+    def arguments(self, role="client", *, scheduler_at=None, **options):
+        security = Security(**options).narrowed(None, scheduler_at=scheduler_at)
+        return security.get_connection_args(role)
 
     @contextlib.asynccontextmanager
     async def serving(self, name="Scheduler", *, deserialize=True, address="safeser://127.0.0.1:0"):
@@ -407,10 +408,13 @@ def test_a_key_that_the_other_side_does_not_list_ends_all_retries(net, run, tmp_
 def test_another_peer_than_the_expected_one_ends_all_retries(net, run):
     async def main():
         async with net.serving() as listener:
+            address = listener.contact_address
+            here = address.removeprefix("safeser://")
             with pytest.raises(AuthenticationError):
-                await net.asks(listener.contact_address, expected_scheduler="worker")
-            reply = await net.asks(listener.contact_address, expected_scheduler="scheduler")
-            assert reply["status"] == "OK"
+                await net.asks(address, expected_scheduler="worker", scheduler_at=here)
+            for expected, at in (("scheduler", here), ("worker", "127.0.0.1:1"), ("worker", None)):
+                reply = await net.asks(address, expected_scheduler=expected, scheduler_at=at)
+                assert reply["status"] == "OK"
 
     run(main())
 

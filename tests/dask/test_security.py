@@ -57,9 +57,16 @@ def test_what_is_for_one_role_is_laid_over_what_is_for_all(security):
 def test_only_a_client_expects_a_peer_and_narrows(security):
     client = security.get_connection_args("client")["safeser"]
     worker = security.get_connection_args("worker")["safeser"]
-    assert client["expected_peer"] == "scheduler"
+    assert client["expected"] == {}  # where the scheduler is, only a client knows
     assert client["deserializers"] == ("dask", "msgpack")
-    assert (worker["expected_peer"], worker["deserializers"]) == (None, None)
+    assert (worker["expected"], worker["deserializers"]) == ({}, None)
+
+
+def test_a_peer_is_expected_at_the_schedulers_address_alone(security):
+    at = security.narrowed(None, scheduler_at="127.0.0.1:8786")
+    arguments = [at.get_connection_args(role)["safeser"] for role in ("client", "worker")]
+    assert [given["expected"] for given in arguments] == [{"127.0.0.1:8786": "scheduler"}, {}]
+    assert at.narrowed(["dask"])._expected() == at._expected()
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,17 @@ def scatter(client: Any) -> Any:
 
 
 @step
+def direct(client: Any) -> Any:
+    """Past the scheduler: the client itself connects to workers."""
+    array = client.scatter(np.ones(3), direct=True)
+    squares = client.map(lambda x: x * x, range(3), pure=False)
+    return [
+        float(client.submit(np.sum, array).result(timeout=30)),
+        client.gather(squares, direct=True),
+    ]
+
+
+@step
 def array(client: Any) -> Any:
     x = da.arange(10_000, chunks=1000).reshape(100, 100)
     _, s, _ = da.linalg.svd(da.ones((40, 4), chunks=(10, 4)))
