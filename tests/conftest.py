@@ -291,7 +291,7 @@ class Cluster(Folder):
 
     def begin(self, workers: int = 2) -> None:
         where = self.path / "scheduler.json"
-        options = ["--host", "127.0.0.1", "--no-dashboard"]
+        options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
         scheduler = [DASK, "scheduler", "--protocol", "safeser", "--port", "0", *options]
         scheduler += ["--scheduler-file", str(where)]
         started = self.start("scheduler", *scheduler, environment=self.environment("scheduler"))

@@ -117,6 +117,10 @@ def start_stock(processes: Processes, folder: Folder) -> Cluster:
     return cluster
 
 
+#: Dask's HTTP servers listen on every address otherwise, with --no-dashboard too.
+_HTTP = ("--dashboard-address", "127.0.0.1:0")
+
+
 def _start_scheduler(
     processes: Processes,
     folder: Folder,
@@ -127,10 +131,10 @@ def _start_scheduler(
     announced = folder.scratch / f"{side}-scheduler.json"
     folder.scratch.mkdir(exist_ok=True)
     secret = secrets.token_hex(16)
-    command = ["scheduler", *options, "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    command = ["scheduler", *options, "--host", "127.0.0.1", "--port", "0"]
     child = processes.start(
         "scheduler" if side == "safeser" else "stock scheduler",
-        [dask_command(), *command, "--scheduler-file", str(announced)],
+        [dask_command(), *command, *_HTTP, "--scheduler-file", str(announced)],
         environment={**environment, SECRET: secret},
     )
     address = processes.wait_for(
@@ -162,7 +166,7 @@ def _start_worker(
         [
             dask_command(),
             *command,
-            "--no-dashboard",
+            *_HTTP,
             "--death-timeout",
             "30",
             "--local-directory",
