@@ -13,6 +13,7 @@ Public names, by what they are for:
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from safeser.errors import (
@@ -62,6 +63,17 @@ __all__ = [
     "pickles",
 ]
 
+
+def _has_dask() -> bool:
+    try:
+        return find_spec("distributed") is not None
+    except ImportError:
+        return False
+
+
+if not _has_dask():  # what cannot be had is not offered to "import *"
+    __all__ = [name for name in __all__ if name not in ("Client", "Security")]
+
 # Loaded when first used: the command line starts without NumPy, the library without Dask.
 _LAZY = {
     "AuditLog": "safeser.audit",
@@ -89,4 +101,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})

@@ -325,6 +325,23 @@ class Link:
         decision = self.policy.decide(context, payload.family, sealing=True, author=author)
         if not decision.permitted:
             self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
+        if payload.family == "pickle":
+            self._judge_own(context, payload)
+
+    def _judge_own(self, context: Context, payload: Payload) -> None:
+        """Refuse here a pickle that the other side would refuse: it would ask for it again."""
+        grant = self.policy.grant(context, sealing=True)
+        frames = list(payload.frames)
+        try:
+            serialization.judge(payload.header, frames, grant, limits=self.policy.limits)
+        except SafeserError as error:
+            self.refuse(
+                context,
+                error.rule,
+                f"the value takes a pickle that the other side refuses: {error.message}",
+                payload=payload,
+                fix="Convert it to numbers, text, arrays or frames, which need no pickle.",
+            )
 
     # --- library messages ----------------------------------------------------------------------
 

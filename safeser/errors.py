@@ -11,6 +11,7 @@ __all__ = [
     "AuthenticationError",
     "ConfigError",
     "EnvelopeError",
+    "MissingExtraError",
     "PayloadError",
     "PolicyDenied",
     "SafeserError",
@@ -56,6 +57,15 @@ class ConfigError(SafeserError):
     """A key, policy, roster or setting is missing or wrong; nothing was started."""
 
     default_rule = "config"
+
+
+class MissingExtraError(ConfigError, AttributeError):
+    """A name of safeser needs an extra that is not installed.
+
+    An AttributeError too: ``hasattr``, ``help`` and the like must be able to ask.
+    """
+
+    default_rule = "config.extra"
 
 
 class EnvelopeError(SafeserError):

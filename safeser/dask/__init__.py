@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from safeser.dask.comm import Backend
@@ -25,10 +25,9 @@ def require_distributed() -> None:
     try:
         installed = version("distributed")
     except PackageNotFoundError:
-        raise ConfigError(
-            "safeser.Client and safeser.Security need Dask, which is not installed",
-            rule="config.extra",
-            fix="Run: pip install 'safeser[dask]'.",
+        raise MissingExtraError(
+            "this needs Dask, which is not installed",
+            fix="Install safeser with its extra dask: pip install 'safeser[dask]'.",
         ) from None
     if installed not in SUPPORTED_DISTRIBUTED:
         raise ConfigError(

@@ -34,7 +34,7 @@ from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.registrations import ClientIds
 from safeser.dask.roles import Roles, served_by
 from safeser.envelope import PRELUDE_SIZE, Handshake, HandshakeRefused, Sealed, Verified
-from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, SafeserError
+from safeser.errors import AuditError, AuthenticationError, ConfigError, EnvelopeError, SafeserError
 from safeser.operations import Server
 
 __all__ = ["Backend", "SafeserComm"]
@@ -304,7 +304,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         try:
             channel = self._roles.connecting(safeser or {})
             comm = await self._connect(address, channel, deserialize, safeser or {})
-        except (ConfigError, AuthenticationError) as error:
+        except (AuditError, AuthenticationError, ConfigError) as error:
             self._roles.stop_command_line(error)
             raise
         self._roles.note_connected()
@@ -479,6 +479,6 @@ class Backend(BaseTCPBackend):  # type: ignore[misc]
     ) -> _Listener:
         try:
             return _Listener(loc, handle_comm, deserialize, roles=self._roles, **connection_args)
-        except ConfigError as error:
+        except (AuditError, ConfigError) as error:
             self._roles.stop_command_line(error)
             raise

@@ -59,6 +59,12 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
         base = Path(
             tempfile.mkdtemp(prefix="safeser-") if temporary else os.fspath(directory or "")
         )
+        if not temporary and base.exists() and any(base.iterdir()):
+            raise ConfigError(
+                f"{base} is not empty; a cluster's keys and logs get a folder of their own",
+                rule="config.directory",
+                fix="Name a folder that is not there yet.",
+            )
         self.directory = base
         keys, logs = base / "keys", base / "audit"
         try:

@@ -17,6 +17,7 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import dask
+from distributed.client import _close_global_client
+from distributed.deploy.spec import close_clusters
 
 from safeser.audit import AuditLog
 from safeser.channel import Channel
@@ -106,6 +109,16 @@ def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channe
         return channel
 
 
+def _close_clusters_before_the_log() -> None:
+    """Let Dask's own exit handlers run before the log's: closing a cluster is recorded, too.
+
+    Handlers run in the reverse order of their registration, and Dask's were registered first.
+    """
+    for handler in (_close_global_client, close_clusters):
+        atexit.unregister(handler)
+        atexit.register(handler)
+
+
 def close_channels_in(directory: Path) -> None:
     """Forget the channels whose keys lie below *directory*, and close their logs."""
     with _lock:
@@ -151,6 +164,7 @@ def _open(role: str, settings: Settings) -> Channel:
         principal=identity.principal,
         policy=(policy.name, policy.revision, policy.sha256),
     )
+    _close_clusters_before_the_log()
     try:
         return Channel(identity=identity, policy=policy, audit=audit, roster=roster)
     except BaseException:

@@ -77,8 +77,9 @@ class Child:
     def _listen(self) -> None:
         output = self._process.stdout
         assert output is not None
-        for line in output:
-            self._said.put(json.loads(line))
+        with contextlib.suppress(ValueError):  # closed under this thread: the demo is ending
+            for line in output:
+                self._said.put(json.loads(line))
         self._said.put(None)
 
     def tell(self, command: Mapping[str, Any]) -> None:

@@ -261,3 +261,29 @@ def test_an_embedded_cluster_works_and_leaves_nothing(folder):
     assert out["left"] is False
     assert out["processes"] == "config.processes"
     assert out["security"] == "config"
+
+
+UNCLOSED = """
+import json, safeser
+
+def main():
+    client = safeser.Client(n_workers=1, threads_per_worker=1)
+    future = client.submit(lambda: print)
+    try:
+        future.result(timeout=30)
+    except safeser.PayloadError as error:
+        print(json.dumps([error.rule, "numbers, text, arrays or frames" in str(error),
+                          client.submit(lambda: 7).result(timeout=30)]))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_result_that_needs_code_fails_once_and_a_client_may_be_left_open(folder):
+    program = folder.path / "unclosed.py"
+    program.write_text(UNCLOSED)
+    ended = folder.run("alice", program)
+    assert ended.answer == ["peer.unsent", True, 7]
+    assert "the log is closed" not in ended.err
+    assert "Traceback" not in ended.err

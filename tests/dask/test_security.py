@@ -143,3 +143,11 @@ def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError):
         LocalCluster(directory=tmp_path / "kept")
     assert (tmp_path / "kept" / "keys" / "worker.key").exists()
+
+
+def test_a_cluster_gets_a_folder_of_its_own(tmp_path):
+    (tmp_path / "mine.key").touch()
+    with pytest.raises(ConfigError) as caught:
+        LocalCluster(directory=tmp_path)
+    assert caught.value.rule == "config.directory"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.key"]
