@@ -94,7 +94,8 @@ def test_a_policy_that_grants_bob_code_fails_the_demo(folder: Path, tmp_path: Pa
     policy.write_text(text[:guests] + granted, encoding="utf-8")
     done = demo(folder, "--policy", str(policy))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "This did not come out as said: 'update-graph with code' (bob) ran" in done.stdout
+    said = "This did not come out as said: 'update-graph with code' (bob) ran"
+    assert said in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
