@@ -173,10 +173,12 @@ class Link:
             self._decide(context, payload)
         grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
         # 3. The record, before the load.
-        if payloads:
-            for payload in payloads:
-                self.audit.record(_event("admit", context, payload, "permit", True))
-        else:
+        for payload in payloads:
+            self.audit.record(_event("admit", context, payload, "permit", True))
+        if not payloads and context.kind in (Kind.TASK, Kind.CONTROL):
+            # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
+            self.audit.record(_event("admit", context, None, "permit", True))
+        elif not payloads:
             self._count(context, "permit", True)
         return Admitted(context, tuple(payloads), grant, _MADE_BY_ADMIT)
 
@@ -490,13 +492,18 @@ class Channel:
             " it lets you run code there.",
         )
 
-    def link(self, handshake: Handshake) -> Link:
-        """Return the link of a completed handshake; library calls find it by its peer."""
+    def link(self, handshake: Handshake, *, shared: bool = True) -> Link:
+        """Return the link of a completed handshake.
+
+        :param shared: whether this channel's own calls find it by its peer. A connection that
+            somebody else reads and writes must not be used by them: its messages are numbered.
+        """
         if not handshake.complete:
             raise AuthenticationError("the handshake is not complete")
         link = Link(session=handshake.session(), policy=self.policy, audit=self.audit)
-        with self._lock:
-            self._links[link.peer] = link
+        if shared:
+            with self._lock:
+                self._links[link.peer] = link
         return link
 
     def _linked(self, principal: str) -> Link:

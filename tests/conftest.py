@@ -92,6 +92,10 @@ class Doors:
 
     def shake(self, initiator: Channel, responder: Channel, **options: Any) -> tuple[Link, Link]:
         """Carry the bytes of a handshake between two channels; return both links."""
+        one, two = self.handshakes(initiator, responder, **options)
+        return initiator.link(one), responder.link(two)
+
+    def handshakes(self, initiator: Channel, responder: Channel, **options: Any) -> tuple[Any, Any]:
         one = initiator.handshake(initiator=True, **options)
         two = responder.handshake(initiator=False)
         to_two, to_one = one.outgoing, b""
@@ -104,7 +108,7 @@ class Doors:
                 size = one.wanted
                 to_two += one.feed(to_one[:size])
                 to_one = to_one[size:]
-        return initiator.link(one), responder.link(two)
+        return one, two
 
     def links(self, one: str, two: str, policy: str = "demo") -> tuple[Link, Link]:
         return self.shake(self.channel(one, policy), self.channel(two, policy))

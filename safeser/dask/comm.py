@@ -330,7 +330,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
                 PREFIX + get_stream_address(stream),
                 PREFIX + address,
                 deserialize,
-                link=channel.link(handshake),
+                link=channel.link(handshake, shared=False),
                 server=None,
                 deserializers=given.get("deserializers"),
             )
@@ -438,7 +438,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         handshake = self._channel.handshake(initiator=False)
         try:
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
-            return self._channel.link(handshake)
+            return self._channel.link(handshake, shared=False)
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:
             detail = getattr(error, "detail", "") or type(error).__name__
             logger.warning("Closed %s: it did not authenticate (%s)", peer, detail)

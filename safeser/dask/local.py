@@ -24,6 +24,7 @@ from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, ROSTER, key_path, make_identities
+from safeser.policy import Policy
 
 __all__ = ["LocalCluster", "require_processes", "up"]
 
@@ -55,6 +56,7 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
         for name in ("protocol", "security"):
             if name in kwargs:
                 raise ConfigError(f"{name} is chosen by safeser.dask.local.LocalCluster")
+        Policy.load(str(policy))  # says what is wrong with it before anything is made
         temporary = directory is None
         base = Path(
             tempfile.mkdtemp(prefix="safeser-") if temporary else os.fspath(directory or "")

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from safeser import families
-from safeser.errors import PayloadError, PolicyDenied
+from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.values import Context, Kind, Payload
 
 PICKLE = {"serializer": "pickle", "writeable": []}
@@ -223,3 +223,22 @@ def test_a_refusal_from_elsewhere_is_recorded_with_its_place(links):
     bea.note_refusal(context, PayloadError("no", rule="payload.x", where="data.y"))
     bea.note_refusal(context, PayloadError("no", rule="payload.x"), where="z")
     assert [event["where"] for event in bea.audit.events] == ["data.y", "z"]
+
+
+@pytest.mark.parametrize(("kind", "operation"), [("control", "restart"), ("task", "update-graph")])
+def test_authority_without_a_payload_is_recorded_before_it_is_acted_upon(doors, kind, operation):
+    alice, scheduler = doors.channel("alice", "demo"), doors.channel("scheduler", "demo")
+    _, far = doors.shake(alice, scheduler)
+    far.admit(Context("alice", "scheduler", kind, operation))
+    assert far.audit.order == ["admit"]
+    assert far.audit.events[0]["operation"] == operation
+
+
+def test_a_connection_of_somebody_else_is_not_used_by_the_channels_own_calls(doors):
+    alice, scheduler = doors.channel("alice", "demo"), doors.channel("scheduler", "demo")
+    near, far = doors.handshakes(alice, scheduler)
+    alice.link(near, shared=False)
+    scheduler.link(far, shared=False)
+    with pytest.raises(ConfigError) as caught:
+        alice.seal(1, Context("alice", "scheduler", "data"))
+    assert caught.value.rule == "channel.no-session"

@@ -151,3 +151,9 @@ def test_a_cluster_gets_a_folder_of_its_own(tmp_path):
         LocalCluster(directory=tmp_path)
     assert caught.value.rule == "config.directory"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.key"]
+
+
+def test_a_policy_that_is_not_there_is_said_before_a_cluster_is_made(tmp_path):
+    with pytest.raises(ConfigError, match="nosuch"):
+        LocalCluster(policy="nosuch", directory=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
