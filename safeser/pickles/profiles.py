@@ -28,7 +28,21 @@ ROLES = ("callable", "class", "enum", "constant", "reference")
 #: Every profile but ``code``, in the order in which they are tried.
 DATA_PROFILES = ("data", "numpy", "pandas", "exceptions", "dask-internal")
 
-_FIELDS = {"role", "make", "state", "via", "grows", "args", "hashable", "fields", "why"}
+_FIELDS = {
+    "args",
+    "fields",
+    "grows",
+    "hashable",
+    "kwargs",
+    "make",
+    "referable",
+    "returns",
+    "role",
+    "setstate",
+    "state",
+    "via",
+    "why",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,10 @@ class Entry:
     :param hashable: results may be dict keys and set members.
     :param referable: the global itself may also be handed over as a value.
     :param fields: of an operator's own class: attributes that BUILD may set.
+    :param kwargs: names of the keyword arguments that it may be given (NEWOBJ_EX).
+    :param returns: exact types of what is made; empty where nothing says. A class without
+        ``make`` always makes itself.
+    :param setstate: of an operator's own class: its own ``__setstate__`` is called for BUILD.
     """
 
     name: str
@@ -57,6 +75,9 @@ class Entry:
     referable: bool = False
     fields: frozenset[str] = frozenset()
     why: str = ""
+    kwargs: frozenset[str] = frozenset()
+    returns: tuple[str, ...] = ()
+    setstate: bool = False
 
     def __post_init__(self) -> None:
         module, _, qualname = self.name.partition(":")
@@ -76,7 +97,7 @@ class Entry:
 
     @property
     def buildable(self) -> bool:
-        return bool(self.state or self.fields)
+        return bool(self.state or self.fields or self.setstate)
 
     def merged(self, other: Entry) -> Entry:
         """Return this entry, referable where *other* is: two profiles may list one class so."""
@@ -207,6 +228,10 @@ def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
             grows=fields.get("grows", ""),
             args={int(at): frozenset(names) for at, names in fields.get("args", {}).items()},
             hashable=fields.get("hashable", False),
+            referable=fields.get("referable", False),
             fields=frozenset(fields.get("fields", ())),
             why=fields.get("why", ""),
+            kwargs=frozenset(fields.get("kwargs", ())),
+            returns=tuple(fields.get("returns", ())),
+            setstate=fields.get("setstate", False),
         )
