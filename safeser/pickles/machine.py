@@ -13,6 +13,7 @@ import codecs
 import re
 import struct
 from collections.abc import Callable
+from math import isinf
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
@@ -254,11 +255,12 @@ class _Machine:
     def grow(self, items: list[Any], *, pairs: bool) -> None:
         """Hand *items* to the container on top, which must have been made in this load."""
         target = self.top()
-        if not items:
+        if not items and type(target) is (DictOf if pairs else ListOf):
             return
         if pairs and len(items) % 2:
             self.refuse("stack", "a key has no value")
-        if type(target) is Call:
+        # Nothing for something else: C reads it as nothing, Python looks for a method to call.
+        if type(target) is Call and items:
             if target.state is not ABSENT:
                 self.refuse("build-order", "an object changes after it was built")
             held = target.pairs if pairs else target.items
@@ -375,7 +377,11 @@ class _Machine:
         line = self.take_line(_MAX_FLOAT_TEXT)
         if not _FLOAT.match(line):
             self.refuse("text", "a float is not plain decimal text")
-        self.stack.append(float(line))
+        value = float(line)
+        if isinf(value) and not line.endswith(b"inf"):
+            # The C unpickler refuses it; the Python one reads infinity.
+            self.refuse("text", "a float is too large to be one")
+        self.stack.append(value)
 
     def do_string(self) -> None:
         line = self.take_line(len(self.data))

@@ -1,0 +1,114 @@
+"""Equality to the letter: exact types, signs of zero, sharing, order, and an object's own state.
+
+The one rule: two values are the same if nobody who holds either could tell which one it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+__all__ = ["difference"]
+
+_ATOMS = (type(None), bool, int, str, bytes, type(...), type(NotImplemented), type)
+_MISSING = object()
+
+
+def difference(left: Any, right: Any) -> str:
+    """Return where *left* and *right* first differ, as a path, or the empty string."""
+    paired: dict[int, int] = {}
+    kept: list[Any] = []
+    pending: list[tuple[str, Any, Any]] = [("", left, right)]
+    while pending:
+        path, a, b = pending.pop()
+        kind = type(a)
+        if kind is not type(b):
+            return f"{path}: {kind.__name__} and {type(b).__name__}"
+        if kind in _ATOMS or isinstance(a, type):
+            if a is not b and (isinstance(a, type) or a != b):
+                return path or "."
+        elif kind is float:
+            if struct.pack(">d", a) != struct.pack(">d", b):
+                return path or "."
+        elif id(a) in paired:
+            if paired[id(a)] != id(b):
+                return f"{path}: shared on one side only"
+        else:
+            # Empty tuples and frozensets are one object in CPython, wherever they come from.
+            if not (kind in (tuple, frozenset) and not a):
+                paired[id(a)] = id(b)
+                kept += (a, b)
+            if kind is np.ndarray and not _same_array(a, b):
+                return f"{path}: arrays differ"
+            parts = zip_longest(_parts(a), _parts(b), fillvalue=("", _MISSING))
+            for number, ((name, x), (_, y)) in enumerate(parts):
+                if x is _MISSING or y is _MISSING:
+                    return f"{path}: lengths differ"
+                pending.append((f"{path}.{name or number}", x, y))
+    return ""
+
+
+def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
+    return (
+        a.dtype == b.dtype
+        and a.dtype.flags == b.dtype.flags
+        and a.shape == b.shape
+        and a.strides == b.strides
+        and a.flags.writeable == b.flags.writeable
+        and (a.dtype.hasobject or a.tobytes() == b.tobytes())
+    )
+
+
+def _parts(made: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what makes *made* what it is, by name or in order."""
+    kind = type(made)
+    if kind in (list, tuple):
+        yield from (("", item) for item in made)
+    elif kind is dict:
+        for key, item in made.items():
+            yield "key", key
+            yield "", item
+    elif kind in (set, frozenset):
+        # Order is no part of a set; text that tells equal members of two types apart is.
+        yield from (
+            ("", item) for item in sorted(made, key=lambda item: (str(type(item)), repr(item)))
+        )
+    elif kind is bytearray:
+        yield "bytes", bytes(made)
+    elif kind is memoryview:
+        yield "bytes", bytes(made)
+        yield "readonly", made.readonly
+    elif kind is np.ma.MaskedArray:
+        # The default fill value is made when it is asked for, or when state is set: no difference.
+        yield from (("", part) for part in (made.data, made.mask, made.fill_value, made.hardmask))
+    elif kind is np.ndarray:
+        if made.dtype.hasobject:
+            yield from (("", item) for item in made.ravel().tolist())
+    elif kind in (range, slice):
+        yield from (("", part) for part in (made.start, made.stop, made.step))
+    elif kind is complex:
+        yield from (("", part) for part in (made.real, made.imag))
+    elif isinstance(made, np.generic):
+        yield "dtype", str(made.dtype)
+        yield "bytes", made.tobytes()
+    elif isinstance(made, np.dtype):
+        yield "dtype", repr(made)
+        yield "flags", made.flags
+    elif isinstance(made, BaseException):
+        yield "args", made.args
+        yield "state", made.__dict__
+    else:
+        reduced = made.__reduce_ex__(4)
+        if isinstance(reduced, str):
+            yield "name", reduced
+            return
+        for part in reduced:
+            yield "", (list(part) if hasattr(part, "__next__") else _function(part))
+
+
+def _function(part: Any) -> Any:
+    return f"{part.__module__}.{part.__qualname__}" if callable(part) else part

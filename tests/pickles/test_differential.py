@@ -1,0 +1,55 @@
+"""A seeded share of the differential run, and what its long runs found."""
+
+from __future__ import annotations
+
+import pickle
+from random import Random
+
+import pytest
+
+from tests.differential.case import make, outcome
+
+CASES = 4000
+
+
+def test_what_is_accepted_is_read_by_cpython_in_the_same_way():
+    results = [outcome(*make(Random(1 << 50 | number))) for number in range(CASES)]
+    assert not [result for result in results if result.startswith("disagreement")]
+    # Both sides of the comparison were reached, or it compared nothing.
+    assert results.count("accepted") > CASES // 4
+    assert len(set(results)) > 15
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        # C reads nothing added to a string as nothing, Python looks for its append.
+        (b"X\1\0\0\0a(e.", "pickle.grow-target"),
+        (b"X\1\0\0\0a(u.", "pickle.grow-target"),
+        (b"N(e.", "pickle.grow-target"),
+        (b"}(e.", "pickle.grow-target"),
+        # C raises OverflowError, Python reads infinity.
+        (b"F5e324\n.", "pickle.text"),
+    ],
+)
+def test_found_by_the_long_runs(body, rule):
+    assert outcome(b"\x80\x04" + body, []) == rule
+
+
+def test_the_comparison_sees_what_differs():
+    from tests.differential.equality import difference
+
+    shared = [1]
+    pairs = [
+        (1, True),
+        (0.0, -0.0),
+        ([1, 2], (1, 2)),
+        ([shared, shared], [[1], [1]]),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (bytearray(b"a"), b"a"),
+        (ValueError(1), ValueError(2)),
+        ([1], [1, 2]),
+    ]
+    for left, right in pairs:
+        assert difference(left, right), (left, right)
+        assert not difference(left, pickle.loads(pickle.dumps(left)))
