@@ -7,9 +7,10 @@ is decided before any of them is loaded (DESIGN, invariants 2, 5 and 9).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -31,7 +32,7 @@ from safeser.keys import Identity, Roster
 from safeser.policy import Policy
 from safeser.values import UNKNOWN, Context, Grant, Kind, Payload
 
-__all__ = ["Admitted", "AuditSink", "Channel", "Link"]
+__all__ = ["Admitted", "AuditSink", "Channel", "Link", "Received"]
 
 #: Families that need no grant of their own: they cannot reach code and carry no types of a library.
 _FLOOR = ("msgpack", "error")
@@ -56,7 +57,30 @@ class AuditSink(Protocol):
 
 logger = logging.getLogger("safeser.channel")
 
+_MADE_BY_PAYLOAD = object()
 _MADE_BY_ADMIT = object()
+
+#: The header of bytes that are one pickle, where nothing says so.
+_BARE_PICKLE = {"serializer": "pickle", "writeable": []}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received(Payload):
+    """One payload of a verified message, of which only the shape was read; not yet decided.
+
+    Only a :class:`Link` makes one.
+
+    :param verified: the message that it came in.
+    :param wraps: whoever handles it unpickles the bytes that it may hold.
+    """
+
+    verified: Verified = field(repr=False, compare=False)
+    wraps: bool = False
+    _proof: object = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self._proof is not _MADE_BY_PAYLOAD:
+            raise TypeError("only a Link makes a Received")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +91,26 @@ class Admitted:
     """
 
     context: Context
-    payloads: tuple[Payload, ...]
+    payloads: tuple[Received, ...]
     grant: Grant
     _proof: object = field(repr=False)
+    _inside: Mapping[int, Received] = field(default_factory=dict, repr=False)
     _known: frozenset[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self._proof is not _MADE_BY_ADMIT:
             raise TypeError("only Link.admit makes an Admitted")
         # Identities hold as long as this value does, since it keeps the payloads.
-        object.__setattr__(self, "_known", frozenset(map(id, self.payloads)))
+        known = frozenset(map(id, (*self.payloads, *self._inside.values())))
+        object.__setattr__(self, "_known", known)
 
-    def has(self, payload: Payload) -> bool:
+    def has(self, payload: Received) -> bool:
         """Tell whether *payload* is one of those admitted: the very object, not an equal one."""
         return id(payload) in self._known
+
+    def inside(self, payload: Received) -> Received | None:
+        """Return the pickle that *payload* holds as bytes and that was admitted with it, if any."""
+        return self._inside.get(id(payload))
 
 
 class Link:
@@ -120,29 +150,52 @@ class Link:
 
     def payload(
         self,
+        verified: Verified,
         context: Context,
         where: str,
         header: Mapping[str, Any],
         frames: Sequence[Any],
         *,
         author: str | None = None,
-    ) -> Payload:
-        """Return a payload whose family is derived from its content, or refuse its shape.
+        wraps: bool = False,
+    ) -> Received:
+        """Return a payload of *verified*, whose family is derived from its content.
 
-        Where *context* grants cloudpickle, reading a pickle to derive its family could not change
-        the answer: it counts as ``cloudpickle``, the most that it can be.
+        Only its shape is read, and the names inside a pickle: nothing is decoded or imported, since
+        nothing is decided yet. Where *context* grants cloudpickle, reading a pickle to derive its
+        family could not change the answer: it counts as ``cloudpickle``, the most that it can be.
+
+        :param wraps: bytes that it may hold are unpickled by whoever handles them.
+        :raises PayloadError: if its shape is not one that a payload has.
         """
-        limits = self.policy.limits
         own = dict(header)
-        family = serialization.claimed(own)
-        if family in _PICKLES:
-            if self._grants_code(context):
-                family = "cloudpickle"
-            else:
-                family = serialization.derive(own, list(frames), limits=limits)
-        else:
-            serialization.check(own, list(frames), limits=limits)
-        return Payload(where, family, own, tuple(frames), author or self.peer)
+        code = self._grants_code(context)
+        family = serialization.derive(own, frames, limits=self.policy.limits, code=code)
+        return Received(
+            where,
+            family,
+            own,
+            tuple(frames),
+            author or self.peer,
+            verified=verified,
+            wraps=wraps,
+            _proof=_MADE_BY_PAYLOAD,
+        )
+
+    def code(self, verified: Verified, where: str, data: bytes) -> Received:
+        """Return bytes of *verified* that their handler unpickles as they are.
+
+        They count as code, whatever is in them: that unpickler knows no restrictions.
+        """
+        return Received(
+            where,
+            "cloudpickle",
+            _BARE_PICKLE,
+            (data,),
+            self.peer,
+            verified=verified,
+            _proof=_MADE_BY_PAYLOAD,
+        )
 
     def _grants_code(self, context: Context) -> bool:
         try:
@@ -152,56 +205,109 @@ class Link:
 
     def admit(
         self,
+        verified: Verified,
         context: Context,
-        payloads: Sequence[Payload] = (),
+        payloads: Sequence[Received] = (),
+        *,
+        willing: Sequence[str] | None = None,
     ) -> Admitted:
         """Decide one message and all of its payloads, record it, and return what may be loaded.
 
+        :param willing: families that the caller asked for; takes away from what policy permits.
         :raises PolicyDenied: if the operation or any payload is refused. The refusal is recorded.
+        :raises PayloadError: if a payload is not what its family allows. It is recorded too.
         :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
         """
-        if context.sender != self.peer or context.recipient != self.local:
-            self.refuse(
-                context, "context.session", "the session proved another sender or recipient"
-            )
-        # 1. The operation: authority is not a matter of families.
+        # 1. The message: it came from this link's peer, and so did all that is said to be in it.
+        self._check_origin(verified, context, payloads)
+        # 2. The operation: authority is not a matter of families.
         decision = self.policy.decide(context, "msgpack")
         if not decision.permitted:
             self.refuse(context, decision.rule, decision.reason, fix=decision.fix)
-        # 2. Every payload, before any of them is recorded as permitted.
+        # 3. Every payload by its family; nothing of any of them is decoded before all passed.
         for payload in payloads:
-            self._decide(context, payload)
+            self._decide(context, payload, willing)
+        # 4. Pickles that are the bytes of a payload, before those are handed to anybody.
+        inside = self._unwrap(context, payloads)
+        for payload in inside.values():
+            self._decide(context, payload, willing)
+        every = (*payloads, *inside.values())
+        # 5. What they hold, without building or importing anything.
+        for payload in every:
+            self._check(context, payload)
         grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
-        # 3. The record, before the load.
-        for payload in payloads:
+        # 6. The record, before the load.
+        for payload in every:
             self.audit.record(_event("admit", context, payload, "permit", True))
         if not payloads and context.kind in (Kind.TASK, Kind.CONTROL):
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
             self.audit.record(_event("admit", context, None, "permit", True))
         elif not payloads:
             self._count(context, "permit", True)
-        return Admitted(context, tuple(payloads), grant, _MADE_BY_ADMIT)
+        return Admitted(context, tuple(payloads), grant, _MADE_BY_ADMIT, inside)
 
-    def _decide(self, context: Context, payload: Payload) -> None:
+    def _check_origin(
+        self, verified: Verified, context: Context, payloads: Sequence[Received]
+    ) -> None:
+        if context.sender != self.peer or context.recipient != self.local:
+            self.refuse(
+                context, "context.session", "the session proved another sender or recipient"
+            )
+        if verified.session_id != self.session.id:
+            self.refuse(context, "context.session", "another session verified the message")
+        if any(payload.verified is not verified for payload in payloads):
+            raise TypeError("a payload of another message")
+
+    def _decide(self, context: Context, payload: Received, willing: Sequence[str] | None) -> None:
+        self.narrow(context, payload, willing)
         author = None if payload.author == self.peer else payload.author
         decision = self.policy.decide(context, payload.family, author=author)
         if not decision.permitted:
             self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
-        if payload.family == "pickle":
-            self._judge(context, payload)
 
-    def _judge(self, context: Context, payload: Payload) -> None:
-        """Refuse a pickle whose globals the context's profiles do not list, before any load."""
+    def _unwrap(self, context: Context, payloads: Sequence[Received]) -> dict[int, Received]:
+        """Return the pickles that payloads hold as nothing but bytes, by the identity of those.
+
+        Bytes that are inside anything else come to light when that is loaded; whoever loads it must
+        refuse them then.
+        """
+        found: dict[int, Received] = {}
+        limits = self.policy.limits
+        for payload in payloads:
+            if not payload.wraps:
+                continue
+            with self._recorded(context, payload):
+                data = serialization.bytes_in(payload.header, payload.frames, limits=limits)
+                if data is not None:
+                    found[id(payload)] = self.payload(
+                        payload.verified,
+                        context,
+                        payload.where,
+                        _BARE_PICKLE,
+                        [data],
+                        author=payload.author,
+                    )
+        return found
+
+    def _check(self, context: Context, payload: Received) -> None:
+        """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
+        limits = self.policy.limits
+        with self._recorded(context, payload):
+            serialization.check(payload.header, payload.frames, limits=limits)
+            if payload.family == "pickle":
+                grant = self.policy.grant(context)
+                serialization.judge(payload.header, payload.frames, grant, limits=limits)
+
+    @contextlib.contextmanager
+    def _recorded(
+        self, context: Context, payload: Payload, event: str = "refuse"
+    ) -> Iterator[None]:
+        """Record what is raised inside as a refusal of *payload*."""
         try:
-            serialization.judge(
-                payload.header,
-                list(payload.frames),
-                self.policy.grant(context),
-                limits=self.policy.limits,
-            )
+            yield
         except SafeserError as error:
             error.where = error.where or payload.where
-            self.audit.record(_event("refuse", context, payload, error.rule, False))
+            self.audit.record(_event(event, context, payload, error.rule, False))
             error.recorded = True
             raise
 
@@ -234,22 +340,17 @@ class Link:
         """
         return [self.load_one(admitted, payload) for payload in admitted.payloads]
 
-    def load_one(self, admitted: Admitted, payload: Payload) -> Any:
+    def load_one(self, admitted: Admitted, payload: Received) -> Any:
         """Rebuild one of the admitted payloads; a relay opens some and passes on the others."""
         if not admitted.has(payload):
             raise TypeError("that payload was not admitted")
-        try:
+        with self._recorded(admitted.context, payload, "load"):
             return serialization.deserialize(
                 payload.header,
-                list(payload.frames),
+                payload.frames,
                 admitted.grant,
                 limits=self.policy.limits,
             )
-        except SafeserError as error:
-            error.where = error.where or payload.where
-            self.audit.record(_event("load", admitted.context, payload, error.rule, False))
-            error.recorded = True
-            raise
 
     def refuse(
         self,
@@ -406,11 +507,11 @@ class Link:
                 context, "context.mismatch", "the message was sealed for another kind or operation"
             )
         try:
-            payload = self.payload(context, "message", header, verified.frames)
+            payload = self.payload(verified, context, "message", header, verified.frames)
         except SafeserError as error:
             self.note_refusal(context, error)
             raise
-        return self.admit(context, [payload])
+        return self.admit(verified, context, [payload])
 
     def _count(self, context: Context, rule: str, permitted: bool) -> None:
         self.audit.count(

@@ -17,8 +17,16 @@ from distributed.sizeof import safe_sizeof
 
 from safeser.channel import Link
 from safeser.dask import outgoing, substitutes, translate
-from safeser.dask.codec import Parsed, PayloadRow, parse, parse_apart
-from safeser.dask.incoming import Judged, build, judge_operation, judge_reply, unknown_operation
+from safeser.dask.incoming import (
+    Judged,
+    Message,
+    build,
+    judge_operation,
+    judge_reply,
+    read,
+    read_apart,
+    unknown_operation,
+)
 from safeser.dask.registrations import ClientIds
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -136,7 +144,7 @@ class Conversation:
         willing = deserializers if self._willing is None else self._willing
         self._refusals = 0
         try:
-            parsed = parse(verified.frames, self.link.policy.limits)
+            parsed = read(verified, self.link.policy.limits)
         except PayloadError as error:
             return self._malformed(error, verified, willing)
         if not self._greeted:
@@ -166,7 +174,7 @@ class Conversation:
             self._note(error)
             return SKIP
         try:
-            parsed, errors = parse_apart(verified.frames, self.link.policy.limits)
+            parsed, errors = read_apart(verified, self.link.policy.limits)
         except PayloadError:
             self._note(error)
             return SKIP
@@ -175,7 +183,7 @@ class Conversation:
         self._opening = False
         return self._elements(parsed, willing)
 
-    def _greeting(self, parsed: Parsed) -> Any:
+    def _greeting(self, parsed: Message) -> Any:
         """Dask's own handshake: versions, as plain data."""
         try:
             return self._greeted_by(parsed)
@@ -183,8 +191,8 @@ class Conversation:
             self._note(error)
             raise
 
-    def _greeted_by(self, parsed: Parsed) -> Any:
-        self.link.admit(self.inbound_context())
+    def _greeted_by(self, parsed: Message) -> Any:
+        self.link.admit(parsed.verified, self.inbound_context())
         match parsed.body:
             case {"pickle-protocol": int() as protocol, "python": tuple() as python} if (
                 not parsed.rows and 4 <= protocol <= 99 and all(type(n) is int for n in python)
@@ -196,12 +204,12 @@ class Conversation:
                 return {"compression": None, "python": python, "pickle-protocol": protocol}
         raise PayloadError("Dask's handshake is malformed", rule="payload.handshake")
 
-    def _request(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
+    def _request(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         body = parsed.body
         acknowledged = self._current is not None and self._current.name in _ACKNOWLEDGED
         if acknowledged and not parsed.rows and not (isinstance(body, dict) and "op" in body):
             self._current = None
-            self.link.admit(self.inbound_context())
+            self.link.admit(parsed.verified, self.inbound_context())
             return body
         reply = True
         try:
@@ -214,7 +222,7 @@ class Conversation:
             # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
             reply = reply or row.becomes is not None
             _check_registration(row, body)
-            judged = judge_operation(self.link, row, body, parsed.rows, willing)
+            judged = judge_operation(self.link, row, body, parsed, willing)
             self._claim_client_id(row, body)
             message = build(judged, opens=self._opens)
         except SafeserError as error:
@@ -245,19 +253,19 @@ class Conversation:
         self._stream = row.becomes
         self._registered = body.get(_REGISTERED_AS[row.becomes])
 
-    def _is_late_reply(self, parsed: Parsed) -> bool:
+    def _is_late_reply(self, parsed: Message) -> bool:
         """Tell the reply to a registration from the first element of the stream it opens."""
         late = self._opening and isinstance(parsed.body, dict) and "op" not in parsed.body
         self._opening = False
         return late
 
-    def _reply(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
+    def _reply(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """What a peer answers to what this side asked."""
         fields = self._reply_fields()
         try:
             if not self._asked:
                 raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
-            judged = judge_reply(self.link, fields, parsed.body, parsed.rows, willing)
+            judged = judge_reply(self.link, fields, parsed, willing)
             reply = build(judged, opens=self._opens)
         except SafeserError as error:
             self._note(error)
@@ -285,12 +293,12 @@ class Conversation:
                     fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
         return fields
 
-    def _elements(self, parsed: Parsed, willing: Sequence[str] | None) -> Any:
+    def _elements(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """A batch of stream elements: each is decided by itself, all before any is built."""
         body = parsed.body
         elements = body if isinstance(body, tuple) else (body,)
         kept: list[Any] = []
-        for element, judged in [self._judge(e, parsed.rows, willing) for e in elements]:
+        for element, judged in [self._judge(e, parsed, willing) for e in elements]:
             if judged is None:
                 kept.append(element)
                 continue
@@ -306,7 +314,7 @@ class Conversation:
         return left or SKIP
 
     def _judge(
-        self, element: Any, rows: Sequence[PayloadRow], willing: Sequence[str] | None
+        self, element: Any, parsed: Message, willing: Sequence[str] | None
     ) -> tuple[Any, Judged | None]:
         """Decide one element; a refused one comes back as what stands in its place, or None."""
         try:
@@ -316,7 +324,7 @@ class Conversation:
             self._note(error)
             return None, None
         try:
-            return element, judge_operation(self.link, row, element, rows, willing)
+            return element, judge_operation(self.link, row, element, parsed, willing)
         except SafeserError as error:
             return self._instead(element, error), None
 

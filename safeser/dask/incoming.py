@@ -1,33 +1,64 @@
 """Deciding what a message holds, and building it: everything that needs no state of a connection.
 
-The one rule: :func:`judge_operation` and :func:`judge_reply` decide and record every payload of a
-message; only what they return can be built, and :func:`build` opens nothing else.
+The one rule: a verified message becomes a :class:`Message`, this a :class:`Judged` when every
+payload in it, the wrapped ones included, is decided and recorded, and only this an object. Each is
+made by the step before it, and :func:`build` opens nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from distributed.protocol.serialize import Serialized
 
-from safeser.channel import Admitted, Link
+from safeser.channel import Admitted, Link, Received
 from safeser.dask import translate
-from safeser.dask.codec import PayloadRow, Reference, paths, substitute
+from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths, substitute
 from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.translate import Relayed
+from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
-from safeser.values import Context, Kind, Payload
+from safeser.values import Context, Kind, Limits
 
-__all__ = ["Judged", "build", "judge_operation", "judge_reply", "unknown_operation"]
+__all__ = [
+    "Judged",
+    "Message",
+    "build",
+    "judge_operation",
+    "judge_reply",
+    "read",
+    "read_apart",
+    "unknown_operation",
+]
 
 _PICKLES = ("pickle", "cloudpickle")
 
 #: As much of a peer's explanation as an error of ours repeats.
 _EXPLANATION = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A verified message, parsed and not yet decided: *body* holds references, not objects."""
+
+    verified: Verified
+    body: Any
+    rows: tuple[PayloadRow, ...]
+
+
+def read(verified: Verified, limits: Limits) -> Message:
+    """Parse *verified* as one message; raise PayloadError if it is none."""
+    parsed = parse(verified.frames, limits)
+    return Message(verified, parsed.body, parsed.rows)
+
+
+def read_apart(verified: Verified, limits: Limits) -> tuple[Message, list[PayloadError]]:
+    """Parse *verified* as a batch of which some elements are malformed; return why they are."""
+    parsed, errors = parse_apart(verified.frames, limits)
+    return Message(verified, parsed.body, parsed.rows), errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +69,7 @@ class Judged:
     context: Context
     body: Any
     admitted: Admitted
-    parts: tuple[tuple[Payload, Reference, PayloadRow], ...]
+    parts: tuple[tuple[Received, Reference, PayloadRow], ...]
     wrapped: tuple[str, ...] = ()
 
 
@@ -46,14 +77,18 @@ def judge_operation(
     link: Link,
     row: Operation,
     body: dict[str, Any],
-    rows: Sequence[PayloadRow],
+    message: Message,
     willing: Sequence[str] | None,
 ) -> Judged:
     """Decide a request or stream element under the row of the table that its name stands for.
 
+    :param body: the request, or one element of those in *message*.
     :param willing: families that this side asked for; narrows what policy permits.
     :raises PolicyDenied: for the operation, an operation inside it, or a payload.
     """
+    wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
+    if wrapped:
+        body, message = _with_bare_pickles(wrapped, body, message)
     raw, declared = _payload_fields(row, body)
     kinds = [row.kind]
     for nested, inner in _nested(row, body):
@@ -65,15 +100,14 @@ def judge_operation(
         kinds.append(nested.kind)
     kinds += [Kind.CONTROL] if raw else []
     # Every reference stands for a row: without rows there is nothing to look for.
-    places = paths(body) if rows else []
+    places = paths(body) if message.rows else []
     kinds += [Kind.DATA] if places else []
     context = link.inbound(Kind.strongest(kinds), row.name)
-    wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
     return _judge(
         link,
         context,
         body,
-        rows,
+        message,
         places=places,
         raw=raw,
         willing=willing,
@@ -85,11 +119,11 @@ def judge_operation(
 def judge_reply(
     link: Link,
     fields: Mapping[str, Encoding],
-    body: Any,
-    rows: Sequence[PayloadRow],
+    message: Message,
     willing: Sequence[str] | None,
 ) -> Judged:
     """Decide a reply. It names no operation; *fields* are those of the one that was asked for."""
+    body, rows = message.body, message.rows
     raw = [
         found
         for path, encoding in fields.items()
@@ -102,7 +136,7 @@ def judge_reply(
         link,
         link.inbound(kind),
         body,
-        rows,
+        message,
         places=paths(body) if rows else [],
         raw=raw,
         willing=willing,
@@ -114,7 +148,7 @@ def _judge(
     link: Link,
     context: Context,
     body: Any,
-    rows: Sequence[PayloadRow],
+    message: Message,
     *,
     places: Sequence[tuple[str, Reference]],
     raw: Sequence[tuple[str, bytes]],
@@ -122,11 +156,20 @@ def _judge(
     declared: set[int] | None,
     wrapped: tuple[str, ...] = (),
 ) -> Judged:
+    verified = message.verified
+    wrapping = _wrapping(wrapped, body)
     parts = []
     for where, reference in places:
-        row = rows[reference.index]
-        payload = link.payload(context, where, row.header, row.frames, author=row.author)
-        link.narrow(context, payload, willing)
+        row = message.rows[reference.index]
+        payload = link.payload(
+            verified,
+            context,
+            where,
+            row.header,
+            row.frames,
+            author=row.author,
+            wraps=reference.index in wrapping and not row.failed,
+        )
         stray = declared is not None and reference.index not in declared
         if stray and payload.family in _PICKLES:
             # Dask's own decoder would open a pickle in any field of any message.
@@ -137,14 +180,34 @@ def _judge(
                 payload=payload,
             )
         parts.append((payload, reference, row))
-    # Dask's handlers give bare pickles to an unpickler without restrictions: they count as code,
-    # whatever is in them.
-    bare = [
-        Payload(where, "cloudpickle", translate.PICKLE_HEADER, (value,), link.peer)
-        for where, value in raw
-    ]
-    admitted = link.admit(context, [*(payload for payload, _, _ in parts), *bare])
+    # Dask's handlers give bare pickles to an unpickler without restrictions.
+    bare = [link.code(verified, where, value) for where, value in raw]
+    payloads = [*(payload for payload, _, _ in parts), *bare]
+    admitted = link.admit(verified, context, payloads, willing=willing)
     return Judged(link, context, body, admitted, tuple(parts), wrapped)
+
+
+def _with_bare_pickles(
+    wrapped: Sequence[str], body: dict[str, Any], message: Message
+) -> tuple[dict[str, Any], Message]:
+    """Make bytes that stand bare where a handler unpickles them payloads like all others."""
+    rows = list(message.rows)
+
+    def listed(value: Any) -> Any:
+        if not isinstance(value, bytes):
+            return value
+        rows.append(PayloadRow(translate.PICKLE_HEADER, (value,)))
+        return Reference(len(rows) - 1, eager=True)
+
+    for path in wrapped:
+        body = transform(body, path, listed)
+    return body, replace(message, rows=tuple(rows))
+
+
+def _wrapping(wrapped: Sequence[str], body: Any) -> set[int]:
+    """Return the rows of payloads that themselves stand where a handler unpickles bytes."""
+    found = (value for path in wrapped for _, value in select(body, path))
+    return {value.index for value in found if isinstance(value, Reference)}
 
 
 def build(judged: Judged, *, opens: bool) -> Any:
@@ -166,12 +229,14 @@ def build(judged: Judged, *, opens: bool) -> Any:
             "a payload stands where only something hashable can", rule="payload.key"
         ) from None
     for path in judged.wrapped:
-        message = transform(message, path, partial(_open_wrapped, judged, path))
+        _refuse_bytes(message, path)
     return message
 
 
-def _load(judged: Judged, payload: Payload, row: PayloadRow) -> Any:
-    value = judged.link.load_one(judged.admitted, payload)
+def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
+    admitted = judged.admitted
+    # Shards of a shuffle are opened here, in place of a handler that would unpickle them.
+    value = judged.link.load_one(admitted, admitted.inside(payload) or payload)
     if row.failed:
         text = "".join(c if c.isprintable() else " " for c in _said(value)[:_EXPLANATION])
         raise PayloadError(
@@ -192,11 +257,11 @@ def _said(value: Any) -> str:
         return type(value).__name__
 
 
-def _is_graph(judged: Judged, payload: Payload) -> bool:
+def _is_graph(judged: Judged, payload: Received) -> bool:
     return judged.context.operation == "update-graph" and payload.where == "expr_ser"
 
 
-def _pass_on(judged: Judged, payload: Payload, row: PayloadRow) -> Serialized:
+def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
     if _is_graph(judged, payload):
         # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
         # code, handed on byte for byte.
@@ -208,17 +273,15 @@ def _pass_on(judged: Judged, payload: Payload, row: PayloadRow) -> Serialized:
     return Relayed(payload.header, list(payload.frames), author=payload.author, failed=row.failed)
 
 
-def _open_wrapped(judged: Judged, path: str, value: Any) -> Any:
-    """Open here what a handler would unpickle once more: shards of a shuffle."""
-    if not isinstance(value, bytes):
-        return value
-    link = judged.link
-    payload = link.payload(judged.context, path, translate.PICKLE_HEADER, [value])
-    opened = link.load_one(link.admit(judged.context, [payload]), payload)
-    if isinstance(opened, bytes):
-        # The handler would unpickle these in turn, without restrictions.
-        raise PayloadError("a shard is a pickle of a pickle", rule="raw.wrapped", where=path)
-    return opened
+def _refuse_bytes(message: Any, path: str) -> None:
+    """Refuse bytes where a handler would unpickle them, without restrictions.
+
+    Honest shards are bytes themselves, which were decided, or no bytes at all. What is bytes only
+    after it was loaded, as a pickle of a pickle is, was decided as something else.
+    """
+    for where, value in select(message, path):
+        if isinstance(value, bytes):
+            raise PayloadError("a shard is a pickle of a pickle", rule="raw.wrapped", where=where)
 
 
 def _payload_fields(

@@ -9,7 +9,15 @@ from __future__ import annotations
 from safeser.families import arrays, frames, stdlib
 from safeser.families.errors import ExceptionData, RemoteError
 from safeser.families.plain import Unencodable
-from safeser.families.receiving import check, claimed, covers, derive, deserialize, judge
+from safeser.families.receiving import (
+    bytes_in,
+    check,
+    claimed,
+    covers,
+    derive,
+    deserialize,
+    judge,
+)
 from safeser.families.registry import Parts, Registry, Typed, registry
 from safeser.families.sending import serialize
 from safeser.families.tree import Node
@@ -22,6 +30,7 @@ __all__ = [
     "RemoteError",
     "Typed",
     "Unencodable",
+    "bytes_in",
     "check",
     "claimed",
     "covers",

@@ -1,7 +1,7 @@
 """pandas types of family ``dask``: the names, listed without importing pandas.
 
-The one rule: pandas is imported when an object or a header of a type that is listed here needs it,
-and for nothing else.
+The one rule: pandas is imported when an object of a type that is listed here is sent or loaded, and
+for nothing else: a header that names one imports nothing before it is admitted.
 """
 
 from __future__ import annotations

@@ -6,17 +6,17 @@ what may be built is bounded by one grant at every depth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import errors, pickled, plain
 from safeser.families.plain import DEFAULTS
-from safeser.families.registry import registry
+from safeser.families.registry import Typed, registry
 from safeser.families.tree import Node, parse, strongest
 from safeser.values import Grant, Limits
 
-__all__ = ["check", "claimed", "covers", "derive", "deserialize", "judge"]
+__all__ = ["bytes_in", "check", "claimed", "covers", "derive", "deserialize", "judge"]
 
 #: Typed values hold plain ones, and failures are weaker than either: whoever may receive dask may
 #: receive these inside it. No other family brings another with it.
@@ -34,17 +34,54 @@ def claimed(header: Mapping[str, Any], *, limits: Limits = DEFAULTS) -> str:
     return strongest(node.serializer for node in nodes if node.serializer != "collection")
 
 
-def derive(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS) -> str:
-    """Return the strongest family that the content needs; a pickle's claim is not believed."""
-    return strongest(_family(node, limits) for node in parse(header, frames, limits=limits))
+def derive(
+    header: Mapping[str, Any],
+    frames: Sequence[Any],
+    *,
+    limits: Limits = DEFAULTS,
+    code: bool = False,
+) -> str:
+    """Return the strongest family that the content needs; a pickle's claim is not believed.
+
+    Nothing is decoded, checked or imported: only pickles are read, as symbols.
+
+    :param code: take every pickle as the most that it can be, without reading it.
+    """
+    nodes = parse(header, frames, limits=limits)
+    return strongest(_family(node, limits, code=code) for node in nodes)
+
+
+def bytes_in(
+    header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS
+) -> bytes | None:
+    """Return the bytes that the payload is, if it is plainly that and nothing else; else None.
+
+    It reads one length at most, so that whoever would interpret those bytes can have them decided
+    first.
+    """
+    (node, *inside) = parse(header, frames, limits=limits)
+    if inside or len(node.frames) != 1:
+        return None
+    frame = node.frames[0]
+    if node.serializer == "dask" and node.type == "builtins:bytes":
+        return bytes(frame)
+    if node.serializer == "msgpack" and frame[:1].tobytes() in _BIN:
+        value = plain.decode(frame, limits=limits)
+        return value if isinstance(value, bytes) else None
+    return None
+
+
+#: How bytes begin in msgpack.
+_BIN = (b"\xc4", b"\xc5", b"\xc6")
 
 
 def check(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS) -> None:
-    """Refuse what does not describe exactly one object of listed types; builds nothing."""
-    nodes = parse(header, frames, limits=limits)
-    for node in nodes:
-        _family(node, limits)
-    _check(nodes, limits)
+    """Refuse what does not describe exactly one object of listed types; builds nothing.
+
+    Pickles are left to :func:`judge`. Nothing is imported either: a type whose package waits to be
+    imported is only looked up here, and checked as all others when it is loaded.
+    """
+    _check(parse(header, frames, limits=limits), limits, registry.listed)
 
 
 def deserialize(
@@ -60,8 +97,9 @@ def deserialize(
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
     nodes = parse(header, frames, limits=limits)
+    code = "cloudpickle" in grant.families
     for node in nodes:
-        family = _family_under(grant, node, limits)
+        family = _family(node, limits, code=code)
         if not covers(grant.families, family):
             raise PolicyDenied(
                 f"a value of family {family} came where context {grant.context!r} grants"
@@ -71,7 +109,7 @@ def deserialize(
                 fix=f"Add {family} to the deserializers of that context, if its sender is trusted"
                 " with it.",
             )
-    _check(nodes, limits)
+    _check(nodes, limits, registry.named)
     for node in reversed(nodes):
         node.value = _build(node, grant, limits)
     return nodes[0].value
@@ -95,22 +133,22 @@ def judge(
             pickled.judge(node, grant, limits)
 
 
-def _family(node: Node, limits: Limits) -> str:
+def _family(node: Node, limits: Limits, *, code: bool) -> str:
+    """Return the family of *node* alone.
+
+    :param code: whether its sender may send code: it gains nothing from a pickle that needs none.
+        Reading it to find out would take longer than loading it.
+    """
     if node.serializer in ("pickle", "cloudpickle"):
-        return pickled.family_of(node, limits)
+        return pickled.as_code(node) if code else pickled.family_of(node, limits)
     return "msgpack" if node.serializer == "collection" else node.serializer
 
 
-def _family_under(grant: Grant, node: Node, limits: Limits) -> str:
-    if "cloudpickle" in grant.families and node.serializer in ("pickle", "cloudpickle"):
-        # Whoever may send code gains nothing from a pickle that needs none: reading it to find out
-        # would take longer than loading it, and its decision was made for cloudpickle.
-        return pickled.as_code(node)
-    return _family(node, limits)
+def _check(nodes: Sequence[Node], limits: Limits, look: Callable[..., Typed | None]) -> None:
+    """Check *nodes*, children first, so that a parent may rely on what they yield.
 
-
-def _check(nodes: Sequence[Node], limits: Limits) -> None:
-    """Check *nodes*, children first, so that a parent may rely on what they yield."""
+    :param look: finds what is listed under a name, or None for what cannot be checked yet.
+    """
     room = limits.max_refs - len(nodes)
     for node in reversed(nodes):
         if node.serializer == "msgpack":
@@ -122,7 +160,9 @@ def _check(nodes: Sequence[Node], limits: Limits) -> None:
         elif node.serializer == "collection":
             _check_collection(node)
         elif node.serializer == "dask":
-            registry.named(node.type, where=node.where).check(node, limits)
+            typed = look(node.type, where=node.where)
+            if typed is not None:
+                typed.check(node, limits)
 
 
 def _check_collection(node: Node) -> None:

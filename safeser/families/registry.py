@@ -119,27 +119,47 @@ class Registry:
                     return candidate
         return found
 
-    def named(self, name: str, *, where: str = "") -> Typed:
-        """Return the serializer listed as *name*, or refuse it before anything is imported."""
+    def listed(self, name: str, *, where: str = "") -> Typed | None:
+        """Return the serializer listed as *name*, or None if its package is not imported yet.
+
+        Imports nothing: who wrote the name was not decided yet, or not recorded.
+
+        :raises PayloadError: if nothing is listed under that name.
+        """
         found = self._by_name.get(name)
+        if found is None and self._package_of(name) is None:
+            raise PayloadError(
+                f"no type {name} is registered here",
+                rule="families.type",
+                where=where,
+                fix="Register the type on this side too, under the same name.",
+            )
+        return found
+
+    def named(self, name: str, *, where: str = "") -> Typed:
+        """Return the serializer listed as *name*, importing its package if it is needed for that.
+
+        :raises PayloadError: if nothing is listed under that name, before anything is imported.
+        """
+        found = self.listed(name, where=where)
         if found is not None:
             return found
+        package = self._package_of(name)
+        assert package is not None  # or listed() had refused the name
+        if not self._load(package):
+            raise PayloadError(
+                f"values of type {name} need {package}, which is not installed here",
+                rule="families.not-installed",
+                where=where,
+                fix=f"Install {package}, or have the sender convert the value.",
+            )
+        return self._by_name[name]
+
+    def _package_of(self, name: str) -> str | None:
         for package, (names, _) in list(self._lazy.items()):
             if name in names:
-                if self._load(package):
-                    return self._by_name[name]
-                raise PayloadError(
-                    f"values of type {name} need {package}, which is not installed here",
-                    rule="families.not-installed",
-                    where=where,
-                    fix=f"Install {package}, or have the sender convert the value.",
-                )
-        raise PayloadError(
-            f"no type {name} is registered here",
-            rule="families.type",
-            where=where,
-            fix="Register the type on this side too, under the same name.",
-        )
+                return package
+        return None
 
     def _load(self, package: str) -> bool:
         """Run the loader of *package* once; False if the package is not installed."""

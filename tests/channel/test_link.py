@@ -14,9 +14,30 @@ PICKLE = {"serializer": "pickle", "writeable": []}
 ONE = ({"serializer": "msgpack"}, [b"\x01"])
 
 
+class Side:
+    """A link, and one message that arrived on it; what the tests hand in is said to be in it."""
+
+    def __init__(self, link, peer):
+        self._link = link
+        self.message = link.verify(peer.session.seal(b"", []))
+
+    def payload(self, *args, **options):
+        return self._link.payload(self.message, *args, **options)
+
+    def admit(self, *args, **options):
+        return self._link.admit(self.message, *args, **options)
+
+    def __getattr__(self, name):
+        return getattr(self._link, name)
+
+
 @pytest.fixture
 def links(doors, policy):
-    return lambda one, two: doors.links(one, two, policy)
+    def made(one, two):
+        near, far = doors.links(one, two, policy)
+        return Side(near, far), Side(far, near)
+
+    return made
 
 
 def test_contexts_name_who_proved_it(links):
@@ -228,8 +249,8 @@ def test_a_refusal_from_elsewhere_is_recorded_with_its_place(links):
 @pytest.mark.parametrize(("kind", "operation"), [("control", "restart"), ("task", "update-graph")])
 def test_authority_without_a_payload_is_recorded_before_it_is_acted_upon(doors, kind, operation):
     alice, scheduler = doors.channel("alice", "demo"), doors.channel("scheduler", "demo")
-    _, far = doors.shake(alice, scheduler)
-    far.admit(Context("alice", "scheduler", kind, operation))
+    near, far = doors.shake(alice, scheduler)
+    Side(far, near).admit(Context("alice", "scheduler", kind, operation))
     assert far.audit.order == ["admit"]
     assert far.audit.events[0]["operation"] == operation
 

@@ -385,20 +385,36 @@ def test_limits_reach_columns():
 
 
 def test_pandas_is_imported_only_when_needed():
-    # A listed name imports pandas; an unlisted one must not, nor must importing safeser.families.
+    # Loading a listed name imports pandas; checking one must not, nor an unlisted one, nor
+    # importing safeser.families.
     script = """
 import sys
 from safeser import families
 from safeser.errors import PayloadError
+from safeser.values import Grant
 for name in ("pandas:eval", "pandas:read_pickle", "os:system"):
-    try:
-        families.check({"serializer": "dask", "type": name, "sub-header": {}}, [])
-    except PayloadError as error:
-        assert error.rule == "families.type"
+    for act in (families.derive, families.check):
+        try:
+            act({"serializer": "dask", "type": name, "sub-header": {}}, [])
+        except PayloadError as error:
+            assert error.rule == "families.type"
 families.serialize({"a": 1j}, ("dask", "msgpack"))
+missing = {"serializer": "dask", "type": "pandas:NA", "sub-header": {}}
+assert families.derive(missing, []) == "dask"
+families.check(missing, [])
+wrong = {**missing, "sub-header": {"a": 1}}
+families.check(wrong, [])
 assert "pandas" not in sys.modules and "pyarrow" not in sys.modules
-families.check({"serializer": "dask", "type": "pandas:NA", "sub-header": {}}, [])
+families.deserialize(missing, [], Grant("data", ("dask",)))
 assert "pandas" in sys.modules
+for act in (lambda: families.check(wrong, []),
+            lambda: families.deserialize(wrong, [], Grant("data", ("dask",)))):
+    try:
+        act()
+    except PayloadError as error:
+        assert error.rule == "families.header"
+    else:
+        raise AssertionError("a wrong header passed")
 """
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=60)
