@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import msgpack
 import pytest
 
 from safeser.dask import incoming
@@ -78,3 +79,86 @@ def test_every_element_of_a_batch_is_recorded_before_one_is_opened(talk, monkeyp
     ]
     assert [task["run_spec"] for task in t.attack_back(tasks)] == ["a", "b"]
     assert order.order == ["admit", "admit", "load", "load"]
+
+
+# --- shards of a shuffle ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(talk, monkeypatch):
+    """Return a connection between workers whose log notes what is opened, and by which family."""
+    t = talk("worker", "worker")
+    real = t.far.load_one
+
+    def noted(admitted, payload):
+        t.far.audit.note(f"load {payload.family}")
+        return real(admitted, payload)
+
+    monkeypatch.setattr(t.far, "load_one", noted)
+    return t
+
+
+SHARDS = [(0, [1, 2]), (1, [3])]
+
+
+def shard_row(t, data, form, **options):
+    if form == "typed":
+        header = {"serializer": "dask", "type": "builtins:bytes", "sub-header": {}}
+        return t.Row(header, (data,), **options)
+    return t.Row({"serializer": "msgpack"}, (msgpack.packb(data),), **options)
+
+
+@pytest.mark.parametrize("form", ["msgpack", "typed", "bare"])
+def test_a_shard_is_recorded_before_anything_is_opened(opened, form):
+    t = opened
+    data = pickle.dumps(SHARDS)
+    data = data if form == "bare" else shard_row(t, data, form)
+    more = t.Row({"serializer": "msgpack"}, (b"\x07",))
+    message = {"op": "shuffle_receive", "data": data, "shuffle_id": more}
+    got = t.attack(message)
+    assert got["data"] == SHARDS
+    assert got["shuffle_id"] == 7
+    records = ["admit"] * (2 if form == "bare" else 3)
+    assert t.far.audit.order[: len(records)] == records
+    # Of a shard and what it is wrapped in, only the shard is opened.
+    assert sorted(t.far.audit.order[len(records) :]) == ["load msgpack", "load pickle"]
+
+
+@pytest.mark.parametrize("form", ["msgpack", "typed", "bare"])
+def test_a_shard_that_is_refused_keeps_all_from_being_opened(opened, marker, form):
+    t = opened
+    data = marker.pickle if form == "bare" else shard_row(t, marker.pickle, form)
+    more = t.Row({"serializer": "msgpack"}, (b"\x07",))
+    assert t.attack({"op": "shuffle_receive", "shuffle_id": more, "data": data}) is t.SKIP
+    assert t.far.audit.order == ["refuse"]
+
+
+@pytest.mark.parametrize("form", ["msgpack", "typed"])
+def test_whoever_wrote_a_shard_wrote_the_pickle_in_it(opened, form):
+    t = opened
+    row = shard_row(t, pickle.dumps(SHARDS), form, author="bob")
+    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
+    assert t.refused_by_server == ["author.relayed"]
+
+
+def test_a_shard_that_cannot_be_recorded_is_not_opened(opened):
+    t = opened
+    t.far.audit.broken = {"admit"}
+    row = shard_row(t, pickle.dumps(SHARDS), "msgpack")
+    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
+    assert not any(event.startswith("load") for event in t.far.audit.order)
+
+
+def test_a_shard_that_could_not_be_sent_is_its_reason(opened, marker):
+    t = opened
+    row = shard_row(t, marker.pickle, "msgpack", failed=True)
+    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
+    assert "peer.unsent" in t.refused_by_server
+    assert t.far.audit.order == ["admit", "load msgpack", "refuse"]
+
+
+def test_bytes_that_come_out_of_a_pickle_are_not_handed_on(opened, marker):
+    t = opened
+    row = t.Row(PICKLE, (pickle.dumps(marker.pickle),))
+    assert t.attack({"op": "shuffle_receive", "data": row}) is t.SKIP
+    assert "raw.wrapped" in t.refused_by_server
