@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from safeser.errors import ConfigError
 
 __all__ = [
+    "ALLOWED_ROLES",
     "ANY_AUTHOR",
     "FAMILIES",
     "UNKNOWN",
+    "Allowed",
     "Context",
     "Decision",
     "Grant",
@@ -130,12 +133,111 @@ class Limits:
     max_depth: int = 100  # nesting of containers
     max_refs: int = 1_000_000  # elements and keys in one message's structure
     max_array: int = 1 << 30  # one array or buffer, after decompression
+    max_string: int = 1 << 30  # one string or bytes object inside a pickle
+    max_int: int = 1 << 16  # one integer inside a pickle; arithmetic on it is quadratic
+    max_calls: int = 200_000  # objects that the pickles of one message make by calls
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"limit {name} must be a positive integer", rule="config.limits")
+
+
+#: What a global that somebody allows may be used for; see :class:`Allowed`.
+ALLOWED_ROLES = ("class", "callable", "enum", "constant", "reference")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """One global that family ``pickle`` may use beyond its profiles, and what for.
+
+    Whoever allows a ``class`` vouches for its ``__new__``, ``__init__``, ``__hash__``, ``__eq__``
+    and ``__del__`` for any arguments and fields that a sender chooses.
+
+    :param name: exact ``module:qualname``.
+    :param role: one of :data:`ALLOWED_ROLES`.
+    :param fields: attributes that a pickle may set; None for any that is no dunder and no method.
+    :param hashable: instances may be dict keys and set members.
+    :param kwargs: keyword arguments that its ``__new__`` may be given.
+    :param grows: ``"list"`` or ``"dict"`` where it is such a container and may be filled.
+    :param returns: exact class of what a ``callable`` makes, as ``module:qualname``.
+    :param setstate: its own ``__setstate__`` is called with what the sender wrote.
+    """
+
+    name: str
+    role: str
+    fields: tuple[str, ...] | None = None
+    hashable: bool = False
+    kwargs: tuple[str, ...] = ()
+    grows: str = ""
+    returns: str = ""
+    setstate: bool = False
+
+    def __post_init__(self) -> None:
+        _check_global(self.name)
+        if self.role not in ALLOWED_ROLES:
+            self._refuse(f"has a role that is none of {', '.join(ALLOWED_ROLES)}")
+        for name in (*(self.fields or ()), *self.kwargs):
+            if type(name) is not str or not name.isidentifier() or name.startswith("__"):
+                self._refuse("names a field that is no plain attribute")
+        if self.grows not in ("", "list", "dict"):
+            self._refuse("can grow like a list or a dict only")
+        if type(self.hashable) is not bool or type(self.setstate) is not bool:
+            self._refuse("says neither true nor false where one of them is due")
+        made = self.role in ("class", "callable")
+        if not made and (self.kwargs or self.grows or self.setstate or self.fields is not None):
+            self._refuse(f"is a {self.role}, and those take no fields, keywords or contents")
+        self._check_returns()
+
+    def _check_returns(self) -> None:
+        if self.role != "callable":
+            if self.returns:
+                self._refuse("returns itself: 'returns' is for callables")
+            return
+        if not self.returns:
+            self._refuse("is a callable, which must say what it 'returns'")
+        _check_global(self.returns)
+        if self.name.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
+            self._refuse("is of the standard library, whose functions reach everything")
+
+    def _refuse(self, problem: str) -> NoReturn:
+        shown = "".join(char if " " <= char <= "~" else "?" for char in str(self.name)[:120])
+        raise ConfigError(f"{shown} {problem}", rule="config.allow")
+
+    @classmethod
+    def of(cls, name: str, spec: str | Mapping[str, Any] | Allowed) -> Allowed:
+        """Return what ``name: role`` or ``name: {role: ..., fields: [...]}`` spells.
+
+        :raises ConfigError: if it is not a name, or has a role or field that means nothing here.
+        """
+        if isinstance(spec, Allowed):
+            return spec
+        spelled: dict[str, Any] = {"role": spec} if isinstance(spec, str) else dict(spec)
+        known = cls.__slots__[1:]
+        if not spelled.keys() <= set(known) or "role" not in spelled:
+            raise ConfigError(
+                f"what is allowed is a role, or a mapping of {', '.join(known)}",
+                rule="config.allow",
+            )
+        for field_name in ("fields", "kwargs"):
+            value = spelled.get(field_name, ())
+            if not isinstance(value, list | tuple | set | frozenset):
+                raise ConfigError(f"{field_name!r} must be a list of names", rule="config.allow")
+            if field_name in spelled:
+                spelled[field_name] = tuple(value)
+        return cls(name, **spelled)
+
+
+def _check_global(name: object) -> None:
+    module, _, qualname = name.partition(":") if isinstance(name, str) else ("", "", "")
+    parts = [*module.split("."), *qualname.split(".")]
+    if len(module) + len(qualname) > 512 or not all(part.isidentifier() for part in parts):
+        raise ConfigError(
+            "a global is named as module:qualname, exactly, without patterns",
+            rule="config.allow",
+            fix='Write it as in "mylib.models:Point".',
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +247,7 @@ class Grant:
     :param context: name of the policy's context that matched.
     :param families: families that may pass, in the policy's order of preference.
     :param profiles: names of the pickle profiles that bound family ``pickle``.
-    :param allow: further globals for family ``pickle``, ``module:qualname`` to role.
+    :param allow: further globals for family ``pickle``, each with its role.
     :param submission: ``"none"``, ``"approved"`` or ``"code"``.
     :param operations: exact names of operations that are granted.
     """
@@ -153,7 +255,7 @@ class Grant:
     context: str
     families: tuple[str, ...]
     profiles: tuple[str, ...] = ("data",)
-    allow: tuple[tuple[str, str], ...] = ()
+    allow: tuple[Allowed, ...] = ()
     submission: str = "none"
     operations: frozenset[str] = frozenset()
 

@@ -2,17 +2,20 @@
 
 The one rule: what is judged is exactly what is loaded. :func:`loads` reads the whole stream into
 inert nodes, judges every use of every global against a profile, and only then builds the object
-itself; no other unpickler reads a peer's bytes, but for granted code in :func:`load_code`.
+itself; no other unpickler reads a peer's bytes, but for granted code, in
+:func:`safeser.pickles.stock.load_code`.
 
 Restricted pickle reduces what bytes can reach. It is not a sandbox.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.pickles.advice import deny
+from safeser.pickles.budget import Budget, over
 from safeser.pickles.build import Builder
 from safeser.pickles.failures import (
     ExceptionRecord,
@@ -21,15 +24,16 @@ from safeser.pickles.failures import (
     traceback_record,
 )
 from safeser.pickles.inspection import Inspection
-from safeser.pickles.judge import Use, check_shape, deny, judge
+from safeser.pickles.judge import Use, check_shape, judge
 from safeser.pickles.machine import read
 from safeser.pickles.nodes import Call, GlobalRef, Program
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
-from safeser.pickles.stock import dumps, load_code
+from safeser.pickles.stock import dumps
 from safeser.values import Limits
 
 __all__ = [
     "DATA_PROFILES",
+    "Budget",
     "Entry",
     "ExceptionRecord",
     "FrameRecord",
@@ -42,7 +46,6 @@ __all__ = [
     "family_of",
     "global_of",
     "inspect",
-    "load_code",
     "loads",
     "traceback_record",
 ]
@@ -59,18 +62,32 @@ def loads(
     buffers: Sequence[Any] = (),
     profile: str | Sequence[str] | Profile = "data",
     limits: Limits = _DEFAULTS,
+    budget: Budget | None = None,
+    persistent_load: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Return the object that the pickle *data* describes, built through *profile* alone.
 
     :param buffers: out-of-band buffers in order; the object may keep and share them.
     :param profile: the name of a profile, several names, or a :class:`Profile`.
+    :param budget: shared by all pickles of one message; without it this one has all of *limits*.
+    :param persistent_load: returns what an id stands for that the writer's ``persistent_id``
+        made. It is handed text, or plain values that were judged, of the sender's choice.
     :raises PolicyDenied: a global is used that the profile does not list for that use.
     :raises PayloadError: the pickle is malformed, over budget, or its values are unsound.
     """
     listed = Profile.of(profile)
     given = list(buffers)
-    program = _judged(data, len(given), listed, limits)
-    return Builder(program, listed, buffers=given, limits=limits).build()
+    budget = Budget(limits) if budget is None else budget
+    persistent = persistent_load is not None
+    program = _judged(data, len(given), listed, limits, budget=budget, persistent=persistent)
+    return Builder(
+        program,
+        listed,
+        buffers=given,
+        limits=limits,
+        budget=budget,
+        persistent_load=persistent_load,
+    ).build()
 
 
 def check(
@@ -79,21 +96,35 @@ def check(
     buffers: int = 0,
     profile: str | Sequence[str] | Profile = "data",
     limits: Limits = _DEFAULTS,
+    budget: Budget | None = None,
 ) -> None:
     """Refuse what :func:`loads` would refuse before it builds anything; build nothing.
 
     :param buffers: how many out-of-band buffers come with it.
+    :param budget: shared by all pickles of one message.
     :raises PolicyDenied: a global is used that the profile does not list for that use.
     :raises PayloadError: the pickle is malformed or over budget.
     """
-    _judged(data, buffers, Profile.of(profile), limits)
+    _judged(data, buffers, Profile.of(profile), limits, budget=budget)
 
 
 def _judged(
-    data: bytes | bytearray | memoryview, buffers: int, listed: Profile, limits: Limits
+    data: bytes | bytearray | memoryview,
+    buffers: int,
+    listed: Profile,
+    limits: Limits,
+    *,
+    budget: Budget | None = None,
+    persistent: bool = False,
 ) -> Program:
-    program = read(_whole(data, limits), buffers=buffers, limits=limits)
-    for use in judge(program, listed):
+    program = read(
+        _whole(data, limits),
+        buffers=buffers,
+        limits=limits,
+        budget=budget,
+        persistent=persistent,
+    )
+    for use in judge(program, listed, persistent=persistent):
         if use.problem:
             raise deny(use, listed)
     check_shape(program, limits)
@@ -113,7 +144,7 @@ def inspect(
     """
     listed = Profile.of(profile)
     count = None if buffers is None else len(buffers)
-    program = read(_whole(data, limits), buffers=count, limits=limits)
+    program = read(_whole(data, limits), buffers=count, limits=limits, persistent=True)
     uses = judge(program, listed)
     verdicts = {listed.name: _first_problem(uses)}
     for name in DATA_PROFILES:
@@ -173,5 +204,5 @@ def _whole(data: bytes | bytearray | memoryview, limits: Limits) -> bytes:
         return data
     view = memoryview(data)
     if view.nbytes > limits.max_bytes:
-        raise PayloadError("the pickle is larger than allowed", rule="pickle.max-bytes")
+        raise over("max-bytes", "the pickle is larger than allowed")
     return view.tobytes()

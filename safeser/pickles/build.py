@@ -7,12 +7,16 @@ is no recursion, and what steps may take is charged to a budget that the size of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from safeser.errors import SafeserError
+from safeser.pickles.budget import Budget
 from safeser.pickles.judge import argument_tuples
+from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
+    ABSENT,
     ADD,
     BUILD,
     EXTEND,
@@ -25,10 +29,12 @@ from safeser.pickles.nodes import (
     GlobalRef,
     ListOf,
     Node,
+    Persistent,
     Program,
     SetOf,
     TupleOf,
 )
+from safeser.pickles.own import OwnClass, members
 from safeser.pickles.profiles import Entry, Profile
 from safeser.pickles.shims import Draft, Site, bad, shim
 from safeser.values import Limits
@@ -38,38 +44,67 @@ __all__ = ["Builder"]
 _UNMADE = object()
 
 
+#: Makes the object of one call from its arguments; also says whether nobody else can have it.
+_Maker = Callable[[Call, list[Any], Mapping[str, Any]], Any]
+
+
 class Builder(Site):
-    """Builds one judged program."""
+    """Builds one judged program.
+
+    :param persistent_load: what a persistent id stands for; the caller's own function.
+    :param budget: what is left for the message that the pickle came in.
+    """
 
     def __init__(
-        self, program: Program, profile: Profile, *, buffers: Sequence[Any], limits: Limits
+        self,
+        program: Program,
+        profile: Profile,
+        *,
+        buffers: Sequence[Any],
+        limits: Limits,
+        budget: Budget | None = None,
+        persistent_load: Callable[[Any], Any] | None = None,
     ) -> None:
         held = sum(memoryview(buffer).nbytes for buffer in buffers)
-        super().__init__(limits, given=program.size + held)
+        super().__init__(limits, given=program.size + held, budget=budget)
         self.program = program
         self.profile = profile
         self.buffers = buffers
+        self.persistent_load = persistent_load
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
+        self.makers: dict[str, _Maker] = {}
+        self.references: dict[str, Any] = {}
+        #: The node whose step failed, for whoever wants to show where that is.
+        self.failed: Node | None = None
 
     def build(self) -> Any:
         """Return the object, or raise :class:`PayloadError`."""
+        skipped = argument_tuples(self.program)
+        node: Any = None
         try:
-            return self.run()
-        except SafeserError:
+            for operation, node, start, stop in self.program.steps:
+                if operation != MAKE:
+                    self.change(operation, node, start, stop)
+                elif type(node) is not TupleOf or node.index not in skipped:
+                    self.values[node.index] = _MAKERS[type(node)](self, node)
+            return self.value(self.program.root)
+        except SafeserError as error:
+            self.locate(error, node)
             raise
         # Two keys of one hash are compared, and listed types may raise at each other (a Decimal
         # does so at a NumPy integer); the text may hold their values.
         except Exception:
-            raise bad("values", "the values of the pickle cannot be put together") from None
+            refusal = bad("values", "the values of the pickle cannot be put together")
+            self.locate(refusal, node)
+            raise refusal from None
 
-    def run(self) -> Any:
-        skipped = argument_tuples(self.program)
-        for operation, node, start, stop in self.program.steps:
-            if operation != MAKE:
-                self.change(operation, node, start, stop)
-            elif type(node) is not TupleOf or node.index not in skipped:
-                self.values[node.index] = _MAKERS[type(node)](self, node)
-        return self.value(self.program.root)
+    def locate(self, error: SafeserError, node: Node | None) -> None:
+        """Say in *error* which step it was."""
+        self.failed = node
+        if error.where or node is None:
+            return
+        what = shown(node.callee.name) if isinstance(node, Call) else type(node).__name__
+        error.where = f"byte {node.offset} ({what}, profile {self.profile.name})"
 
     def value(self, child: Any) -> Any:
         """Return the object that stands for *child*."""
@@ -84,13 +119,18 @@ class Builder(Site):
         return made
 
     def reference(self, ref: GlobalRef) -> Any:
+        found = self.references.get(ref.name, _UNMADE)
+        if found is not _UNMADE:
+            return found
         entry = self.profile.get(ref.name)
         if entry is None or not entry.referable:
             raise bad("reference", "a name is used that was not judged")
-        found = self.profile.object_of(entry)
-        if entry.role == "constant" and type(found) not in _CONSTANTS:
+        live = self.profile.live(entry)
+        live.check()
+        if entry.role == "constant" and type(live.found) not in _CONSTANTS:
             raise bad("constant", f"{entry.name} is not a plain constant")
-        return found
+        self.references[ref.name] = live.found
+        return live.found
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -127,6 +167,17 @@ class Builder(Site):
             return memoryview(buffer).toreadonly()
         return buffer
 
+    def make_persistent(self, node: Persistent) -> Any:
+        if self.persistent_load is None:
+            raise bad("persistent-id", "nobody stands ready to say what a persistent id means")
+        pid = self.value(node.pid)
+        try:
+            return self.persistent_load(pid)
+        except SafeserError:
+            raise
+        except Exception as error:  # the caller's own function, over a peer's id
+            raise bad("persistent-id", "persistent_load does not know an id") from error
+
     # -- calls ---------------------------------------------------------------------------------
 
     def entry_of(self, call: Call) -> Entry:
@@ -137,40 +188,56 @@ class Builder(Site):
 
     def make_call(self, call: Call) -> Any:
         entry = self.entry_of(call)
+        make = self.makers.get(entry.name)
+        if make is None:
+            make = self.makers[entry.name] = self.maker(entry)
         arguments = [
             argument
             if type(argument) is GlobalRef and argument.name in entry.args.get(position, ())
             else self.value(argument)
             for position, argument in enumerate(call.args.items)
         ]
-        self.charge(1 + len(arguments))
-        made = self.guarded(entry, self.maker(entry, call), arguments)
-        if entry.hashable:
-            self.hashable.add(type(made))
-        return made
-
-    def maker(self, entry: Entry, call: Call) -> Callable[..., Any]:
-        if entry.make:
-            function = shim(entry.make)
-            return lambda *arguments: function(self, entry.name, *arguments)
-        own = self.profile.object_of(entry)
-        if not isinstance(own, type):
-            raise bad("class", f"{entry.name} is not a class")
-        if call.new:
-            return lambda *arguments: own.__new__(own, *arguments)
-        return own
-
-    def guarded(self, entry: Entry, function: Callable[..., Any], arguments: list[Any]) -> Any:
+        kwargs = {} if call.kwargs is None else dict(self.value(call.kwargs))
+        self.charge(1 + len(arguments) + len(kwargs))
         try:
-            made = function(*arguments)
+            made = make(call, arguments, kwargs)
         except SafeserError:
             raise
         except Exception:  # a constructor may raise anything over a peer's arguments
             raise bad(
                 "arguments", f"{entry.name} does not accept the arguments it was given"
             ) from None
-        if not entry.make and type(made) is not self.profile.object_of(entry):
-            raise bad("class", f"{entry.name} made something of another type")
+        if entry.hashable:
+            self.hashable.add(type(made))
+        return made
+
+    def maker(self, entry: Entry) -> _Maker:
+        """Return what makes *entry*'s objects, after a look at whether it is still itself."""
+        if entry.make:
+            function = shim(entry.make)
+            self.profile.witness(entry.name, function).check()
+            reviewed = partial(function, self, entry.name)
+            returned = self.profile.returned(entry)
+            return partial(_call_reviewed, reviewed, entry, returned)
+        live = self.profile.live(entry)
+        live.check()
+        if entry.role == "enum":
+            return partial(_look_up, entry, members(entry, live.found))
+        if entry.role == "callable":
+            return partial(_call_own, live.found, entry, self.profile.returned(entry))
+        return partial(self.make_own, OwnClass(entry, live.found))
+
+    def make_own(
+        self, own: OwnClass, call: Call, arguments: list[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        made, alone = own.make(arguments, kwargs, new=call.new, old=call.old)
+        if call.state is not ABSENT:
+            if not alone:
+                raise bad(
+                    "build-target",
+                    f"{own.entry.name} made an object that somebody else holds too",
+                )
+            self.unfinished[id(made)] = own
         return made
 
     def finish(self, call: Call) -> None:
@@ -178,26 +245,73 @@ class Builder(Site):
         state = self.value(call.state)
         made = self.values[call.index]
         if not entry.state:
-            self.set_fields(entry, made, state)
+            # Only what make_own made, for this very call, is here.
+            own = self.unfinished.pop(id(made), None)
+            if own is None:
+                raise bad("build-target", f"{entry.name} takes no state")
+            self.guarded(entry, own.build, made, state)
             return
-        function = shim(entry.state)
-        finished = self.guarded(entry, lambda: function(self, made, state), [])
+        finished = self.guarded(entry, shim(entry.state), self, made, state)
+        returned = self.profile.returned(entry)
+        if returned and type(finished) not in returned:
+            raise bad("class", f"{entry.name} made something of another type")
         self.values[call.index] = finished
         if entry.hashable:
             self.hashable.add(type(finished))
 
-    def set_fields(self, entry: Entry, made: Any, state: Any) -> None:
-        """Set plain attributes in the instance's own ``__dict__``, past any code of its class."""
-        if type(state) is not dict or hasattr(type(made), "__setstate__"):
-            raise bad("state", f"{entry.name} takes no such state")
-        held = getattr(made, "__dict__", None)
-        for name in state:
-            plain = type(name) is str and name.isidentifier() and not name.startswith("__")
-            if not plain or (name not in entry.fields and "*" not in entry.fields):
-                raise bad("state", f"{entry.name} has no such field")
-        if type(held) is not dict:
-            raise bad("state", f"{entry.name} keeps no fields")
-        held.update(state)
+    def guarded(self, entry: Entry, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except SafeserError:
+            raise
+        except Exception:  # as in make_call
+            raise bad(
+                "arguments", f"{entry.name} does not accept the arguments it was given"
+            ) from None
+
+
+def _call_reviewed(
+    reviewed: Callable[..., Any],
+    entry: Entry,
+    returned: tuple[type, ...],
+    _: Call,
+    arguments: list[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    made = reviewed(*arguments, **kwargs)
+    if returned and type(made) not in returned and type(made) is not Draft:
+        raise bad("class", f"{entry.name} made something of another type")
+    return made
+
+
+def _call_own(
+    function: Callable[..., Any],
+    entry: Entry,
+    returned: tuple[type, ...],
+    _: Call,
+    arguments: list[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    made = function(*arguments, **kwargs)
+    if type(made) not in returned:
+        raise bad("class", f"{entry.name} made something of another type")
+    return made
+
+
+def _look_up(
+    entry: Entry,
+    members_: Mapping[tuple[type, Any], Any],
+    _: Call,
+    arguments: list[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Return a member that exists; calling the enum would run its ``_missing_``."""
+    if len(arguments) != 1 or kwargs:
+        raise bad("arguments", f"{entry.name} is looked up by one value")
+    found = members_.get((type(arguments[0]), arguments[0]))
+    if found is None:
+        raise bad("arguments", f"{entry.name} has no such member")
+    return found
 
 
 _CONSTANTS = (type(None), bool, int, float, str, bytes, type(...), type(NotImplemented))
@@ -211,6 +325,7 @@ _MAKERS: dict[type[Node], Callable[[Builder, Any], Any]] = {
     FrozenSetOf: Builder.make_frozenset,
     Buffer: Builder.make_buffer,
     Call: Builder.make_call,
+    Persistent: Builder.make_persistent,
     # Looked up where it is used: as a callee it stands for a reviewed function, not for itself.
     GlobalRef: lambda _, __: None,
 }

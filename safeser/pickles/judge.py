@@ -6,16 +6,25 @@ anything but a direct global. Judging imports nothing and takes time linear in t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from safeser.errors import PayloadError, PolicyDenied
-from safeser.pickles.names import shown
-from safeser.pickles.nodes import ABSENT, Call, GlobalRef, Node, Program, children
+from safeser.errors import PayloadError
+from safeser.pickles.budget import over
+from safeser.pickles.nodes import (
+    ABSENT,
+    Call,
+    DictOf,
+    GlobalRef,
+    Node,
+    Persistent,
+    Program,
+    children,
+)
 from safeser.pickles.profiles import Entry, Profile
 from safeser.values import Limits
 
-__all__ = ["Use", "argument_tuples", "check_shape", "deny", "judge"]
+__all__ = ["Use", "argument_tuples", "check_shape", "judge", "problem_under"]
 
 # Sharing lets a few bytes stand for a tree that no traversal finishes (a list that holds twice a
 # list that holds twice ...). Honest data repeats whole records, so it may be some times the limit.
@@ -30,21 +39,27 @@ class Use:
     """One use of one global.
 
     :param name: ``module:qualname``; ``"<result of a call>"`` where a result is called.
-    :param role: ``"called"``, ``"instantiated"``, ``"built"`` or ``"referenced"``.
+    :param role: ``"called"``, ``"instantiated"``, ``"built"``, ``"referenced"`` or, of an id,
+        ``"persistent"``.
     :param offset: byte at which the stream names or uses it.
     :param problem: why the profile denies it, or the empty string.
+    :param node: where it stands in the tree.
     """
 
     name: str
     role: str
     offset: int
     problem: str = ""
+    node: Node | None = field(default=None, repr=False, compare=False)
 
 
-def judge(program: Program, profile: Profile) -> list[Use]:
-    """Return every use of a global in *program*, in the order of the stream, with its verdict."""
+def judge(program: Program, profile: Profile, *, persistent: bool = False) -> list[Use]:
+    """Return every use of a global in *program*, in the order of the stream, with its verdict.
+
+    :param persistent: whether somebody stands ready to say what persistent ids mean.
+    """
     uses: list[Use] = []
-    if not any(isinstance(node, GlobalRef | Call) for node in program.nodes):
+    if not any(isinstance(node, GlobalRef | Call | Persistent) for node in program.nodes):
         return uses
     # A name that is used in no other way may still be imported for its effect: judged as a value.
     values = {node.index for node in program.nodes if isinstance(node, GlobalRef)}
@@ -52,12 +67,25 @@ def judge(program: Program, profile: Profile) -> list[Use]:
         if isinstance(node, Call):
             uses.extend(_judge_call(node, profile))
             values.difference_update(_judge_arguments(node, profile, uses))
+        elif isinstance(node, Persistent) and not persistent:
+            problem = "nobody stands ready to say what it means"
+            uses.append(Use("<persistent id>", "persistent", node.offset, problem, node))
     values |= _names_as_values(program)
     for index in values:
         ref = program.nodes[index]
         assert isinstance(ref, GlobalRef)
         uses.append(_judge_reference(ref, profile))
     return sorted(uses, key=lambda use: use.offset)
+
+
+def problem_under(use: Use, profile: Profile) -> str:
+    """Return why *profile* denies *use*, or the empty string; for saying which one would not."""
+    if isinstance(use.node, GlobalRef):
+        return _judge_reference(use.node, profile).problem
+    if isinstance(use.node, Call):
+        same = [found for found in _judge_call(use.node, profile) if found.role == use.role]
+        return same[0].problem if same else use.problem
+    return use.problem
 
 
 def argument_tuples(program: Program) -> set[int]:
@@ -91,16 +119,16 @@ def _held(node: Node) -> list[Any]:
 
 
 def _judge_call(call: Call, profile: Profile) -> list[Use]:
-    role = "instantiated" if call.new else "called"
+    role = "instantiated" if call.new or (call.old and not call.args.items) else "called"
     if not isinstance(call.callee, GlobalRef):
         problem = "only a direct global may be called, never the result of a call"
-        return [Use("<result of a call>", role, call.offset, problem)]
-    name = call.callee.name
+        return [Use("<result of a call>", role, call.offset, problem, call)]
+    name, offset = call.callee.name, call.callee.offset
     entry = profile.get(name)
-    uses = [Use(name, role, call.callee.offset, _call_problem(call, entry, role))]
+    uses = [Use(name, role, offset, _call_problem(call, entry, role), call)]
     if call.state is not ABSENT:
         problem = "" if entry and entry.buildable else "it may not be given state (BUILD)"
-        uses.append(Use(name, "built", call.callee.offset, problem))
+        uses.append(Use(name, "built", offset, problem, call))
     return uses
 
 
@@ -109,11 +137,18 @@ def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
         return "it is not listed"
     if entry.role not in ("callable", "class", "enum") or role not in entry.via:
         return f"it is listed as {entry.role}, not to be {role}"
-    if call.kwargs is not None:
-        return "it may not be given keyword arguments"
+    if call.old and entry.role != "class":
+        return f"it is listed as {entry.role}, and INST and OBJ are for classes"
+    if call.kwargs is not None and not _keywords(call.kwargs) <= entry.kwargs:
+        return "it may not be given these keyword arguments"
     if (call.items and entry.grows != "list") or (call.pairs and entry.grows != "dict"):
         return "its result may not be filled"
     return ""
+
+
+def _keywords(kwargs: DictOf) -> set[Any]:
+    """Return every key that the dict ever has; a key that is no text is none that is listed."""
+    return {key if type(key) is str else None for key in kwargs.items[::2]}
 
 
 def _judge_arguments(call: Call, profile: Profile, uses: list[Use]) -> list[int]:
@@ -126,7 +161,7 @@ def _judge_arguments(call: Call, profile: Profile, uses: list[Use]) -> list[int]
         if isinstance(argument, GlobalRef):
             allowed = entry.args.get(position, frozenset()) if entry else frozenset()
             if argument.name in allowed:
-                uses.append(Use(argument.name, "referenced", argument.offset))
+                uses.append(Use(argument.name, "referenced", argument.offset, node=argument))
             else:
                 uses.append(_judge_reference(argument, profile))
             dealt.append(argument.index)
@@ -140,28 +175,7 @@ def _judge_reference(ref: GlobalRef, profile: Profile) -> Use:
         problem = "it is not listed"
     elif not entry.referable:
         problem = f"it is listed as {entry.role}, not to be referenced"
-    return Use(ref.name, "referenced", ref.offset, problem)
-
-
-def deny(use: Use, profile: Profile) -> PolicyDenied:
-    """Return the refusal of *use*, with what would allow it and what that would risk."""
-    name = shown(use.name)
-    if use.role == "referenced":
-        fix = (
-            f'Allow it with {{"{name}": reference}} if the receiver may safely be handed it;'
-            " loading never calls it, but what receives the object might."
-        )
-    else:
-        fix = (
-            "Only a profile with a reviewed entry, or family cloudpickle for a sender who is"
-            " granted code, lets a pickle do this; such a sender can run anything."
-        )
-    return PolicyDenied(
-        f"{name} is {use.role}, and profile {profile.name} does not allow that: {use.problem}",
-        rule="pickle.global",
-        where=f"byte {use.offset}",
-        fix=fix,
-    )
+    return Use(ref.name, "referenced", ref.offset, problem, ref)
 
 
 def check_shape(program: Program, limits: Limits) -> None:
@@ -216,6 +230,7 @@ def _walk_ways(
                 "the pickle goes round in circles in more ways than anybody can walk",
                 rule="pickle.cycles",
                 where=f"byte {entered.offset}",
+                fix="Send what refers to each other as a table with indexes.",
             )
         # 2. Leave those that are done, and go on with the next.
         while path:
@@ -267,6 +282,8 @@ def _walk(
                     "the pickle stands for more elements than allowed once sharing is undone",
                     rule="pickle.sharing",
                     where=f"byte {node.offset}",
+                    fix="Raise the policy's limits.max_refs if its sender may; whoever prints,"
+                    " copies or compares the value walks all of them.",
                 )
             if open_nodes:
                 parent = open_nodes[-1][0]
@@ -275,8 +292,6 @@ def _walk(
                     cyclic.add(parent.index)
                 depth[parent.index] = max(depth[parent.index], depth[node.index] + 1)
         if len(open_nodes) > deepest + 1 or depth[node.index] > deepest:
-            raise PayloadError(
-                "the pickle nests deeper than allowed",
-                rule="pickle.max-depth",
-                where=f"byte {node.offset}",
+            raise over(
+                "max-depth", "the pickle nests deeper than allowed", where=f"byte {node.offset}"
             )

@@ -17,6 +17,7 @@ from math import isinf
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
+from safeser.pickles.budget import Budget, over
 from safeser.pickles.names import canonical, check_name
 from safeser.pickles.nodes import (
     ABSENT,
@@ -33,11 +34,13 @@ from safeser.pickles.nodes import (
     GlobalRef,
     ListOf,
     Node,
+    Persistent,
     Program,
     SetOf,
     Step,
     TupleOf,
 )
+from safeser.pickles.opcodes import opcode_at
 from safeser.values import Limits
 
 __all__ = ["read"]
@@ -55,26 +58,54 @@ _STRING = re.compile(
 
 # int() of decimal text is quadratic; CPython's own ceiling is 4,300 digits.
 _MAX_DIGITS = 4300
-# Arithmetic on what is loaded is quadratic too; 64 KiB is a number of 157,000 digits.
-_MAX_INT_BYTES = 1 << 16
 _MAX_FLOAT_TEXT = 64
 _MAX_NAME = 1024
+# A persistent id is a name, or a few parts of one.
+_MAX_PID = 16
+_NOTHING = "No profile and no limit allows this."
+_FIXES = {
+    "opcodes": "Raise the policy's limits.max_refs if its sender may: four opcodes for each.",
+    "truncated": "The bytes are no whole pickle; have the sender write them again.",
+    "trailing": "One pickle is loaded at a time; cut the rest off, or send it apart.",
+    "buffers": "Hand over the buffers that were written with it, in order.",
+    "persistent-id": "Pass persistent_load, with the meaning that the writer's persistent_id has.",
+}
 # One list of a million numbers costs some two million opcodes; MARKs and POPs cost nothing else.
 _OPCODES_PER_REF = 4
 
 
-def read(data: bytes, *, buffers: int | None, limits: Limits) -> Program:
+def read(
+    data: bytes,
+    *,
+    buffers: int | None,
+    limits: Limits,
+    budget: Budget | None = None,
+    persistent: bool = False,
+) -> Program:
     """Return what the pickle *data* says, or raise :class:`PayloadError`.
 
     :param buffers: number of out-of-band buffers at hand; None where that is not known.
+    :param budget: what is left for the message that the pickle came in; it is charged.
+    :param persistent: whether somebody stands ready to say what persistent ids mean.
     """
     if len(data) > limits.max_bytes:
-        raise PayloadError("the pickle is larger than allowed", rule="pickle.max-bytes")
-    return _Machine(data, buffers, limits).run()
+        raise over("max-bytes", "the pickle is larger than allowed")
+    budget = Budget(limits) if budget is None else budget
+    program = _Machine(data, buffers, limits, budget, persistent=persistent).run()
+    budget.spend(refs=program.refs, calls=program.calls)
+    return program
 
 
 class _Machine:
-    def __init__(self, data: bytes, buffers: int | None, limits: Limits) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        buffers: int | None,
+        limits: Limits,
+        budget: Budget,
+        *,
+        persistent: bool,
+    ) -> None:
         self.data = data
         self.pos = 0
         self.at = 0
@@ -86,8 +117,13 @@ class _Machine:
         self.names: dict[tuple[str, str], str] = {}
         self.nodes: list[Node] = []
         self.steps: list[Step] = []
-        self.refs = limits.max_refs
+        self.limits = limits
+        self.granted = budget.refs
+        self.refs = budget.refs
+        self.calls = budget.calls
+        self.max_calls = budget.calls
         self.opcodes = limits.max_refs * _OPCODES_PER_REF
+        self.persistent = persistent
         self.buffers = buffers
         self.next_buffer = 0
 
@@ -111,7 +147,7 @@ class _Machine:
                 if self.pos > self.frame_end:
                     self.refuse("frame", "an opcode crosses the end of its frame")
                 self.frame_end = 0
-        self.refuse("opcodes", "the pickle has more opcodes than allowed")
+        self.refuse("opcodes", "the pickle has more opcodes than its allowed elements take")
 
     def finish(self) -> Program:
         if self.pos != len(self.data):
@@ -120,10 +156,26 @@ class _Machine:
             self.refuse("frame", "a frame is longer than the pickle")
         if self.marked or len(self.stack) != 1:
             self.refuse("stack", "STOP must find exactly one value and no mark")
-        return Program(self.stack[0], self.nodes, self.steps, len(self.data), self.protocol)
+        return Program(
+            self.stack[0],
+            self.nodes,
+            self.steps,
+            len(self.data),
+            self.protocol,
+            refs=self.granted - self.refs,
+            calls=self.max_calls - self.calls,
+        )
 
     def refuse(self, rule: str, message: str) -> NoReturn:
-        raise PayloadError(message, rule=f"pickle.{rule}", where=f"byte {self.at}")
+        raise PayloadError(
+            message,
+            rule=f"pickle.{rule}",
+            where=opcode_at(self.data, self.at),
+            fix=_FIXES.get(rule, _NOTHING),
+        )
+
+    def over(self, rule: str, message: str) -> NoReturn:
+        raise over(rule, message, where=opcode_at(self.data, self.at))
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -136,7 +188,16 @@ class _Machine:
         return taken
 
     def take_sized(self, width: int) -> bytes:
-        return self.take(int.from_bytes(self.take(width), "little"))
+        size = int.from_bytes(self.take(width), "little")
+        if self.limits.max_string < size <= len(self.data) - self.pos:
+            self.over("max-string", "a string is longer than allowed")
+        return self.take(size)
+
+    def take_text(self) -> bytes:
+        line = self.take_line(len(self.data))
+        if len(line) > self.limits.max_string:
+            self.over("max-string", "a string is longer than allowed")
+        return line
 
     def take_line(self, most: int) -> bytes:
         end = self.data.find(b"\n", self.pos, self.pos + most + 1)
@@ -157,7 +218,7 @@ class _Machine:
     def charge(self, count: int) -> None:
         self.refs -= count
         if self.refs < 0:
-            self.refuse("max-refs", "the pickle holds more elements than allowed")
+            self.over("max-refs", "the pickle holds more elements than allowed")
 
     def pop(self) -> Any:
         if not self.stack:
@@ -209,16 +270,21 @@ class _Machine:
             self.refuse("name", "a global is not named by two strings")
         self.push_global(module, qualname)
 
-    def push_call(self, callee: Any, args: Any, *, new: bool, kwargs: Any = None) -> None:
+    def push_call(
+        self, callee: Any, args: Any, *, new: bool = False, old: bool = False, kwargs: Any = None
+    ) -> None:
         if not isinstance(callee, GlobalRef | Call):
             self.refuse("callee", "something is called that is not a global")
         if type(args) is not TupleOf:
             self.refuse("arguments", "arguments are not a tuple")
-        self.push(Call(callee, args, new=new, kwargs=kwargs))
+        self.calls -= 1
+        if self.calls < 0:
+            self.over("max-calls", "the pickle makes more objects by calls than allowed")
+        self.push(Call(callee, args, new=new, old=old, kwargs=kwargs))
 
     def do_reduce(self) -> None:
         args, callee = self.pop(), self.pop()
-        self.push_call(callee, args, new=False)
+        self.push_call(callee, args)
 
     def do_newobj(self) -> None:
         args, callee = self.pop(), self.pop()
@@ -244,11 +310,46 @@ class _Machine:
     def refuse_extension(self) -> NoReturn:
         self.refuse("extension", "extension codes name objects that nobody can check")
 
-    def refuse_persistent(self) -> NoReturn:
-        self.refuse("persistent-id", "persistent ids need a convention that is not agreed here")
+    def push_old_instance(self, callee: Any, items: list[Any]) -> None:
+        # Only the call sees this tuple, so it is on no stack and in no memo.
+        self.push(TupleOf(items))
+        args = self.stack.pop()
+        self.push_call(callee, args, old=True)
 
-    def refuse_old_instance(self) -> NoReturn:
-        self.refuse("old-instance", "INST and OBJ, Python 2's instances, are not accepted")
+    def do_inst(self) -> None:
+        module = self.decode(self.take_line(_MAX_NAME), "ascii")
+        self.push_global(module, self.decode(self.take_line(_MAX_NAME), "ascii"))
+        callee = self.stack.pop()
+        self.push_old_instance(callee, self.pop_mark())
+
+    def do_obj(self) -> None:
+        items = self.pop_mark()
+        if not items:
+            self.refuse("stack", "an opcode finds nothing to work on")
+        self.push_old_instance(items[0], items[1:])
+
+    # -- persistent ids ------------------------------------------------------------------------
+
+    def push_persistent(self, pid: Any) -> None:
+        if not self.persistent:
+            self.refuse("persistent-id", "persistent ids need a convention that is not agreed here")
+        self.push(Persistent(pid))
+
+    def do_persid(self) -> None:
+        self.push_persistent(self.decode(self.take_line(_MAX_NAME), "ascii"))
+
+    def do_binpersid(self) -> None:
+        pid = self.pop()
+        self.check_persistent(pid, _MAX_PID)
+        self.push_persistent(pid)
+
+    def check_persistent(self, pid: Any, room: int) -> None:
+        """Refuse an id that is not text, numbers, listed names, or a tuple of these."""
+        if isinstance(pid, TupleOf) and len(pid.items) <= room:
+            for item in pid.items:
+                self.check_persistent(item, room // 4)
+        elif isinstance(pid, Node) and type(pid) is not GlobalRef:
+            self.refuse("persistent-id", "a persistent id is not a plain value")
 
     # -- containers ----------------------------------------------------------------------------
 
@@ -358,7 +459,7 @@ class _Machine:
         if line in (b"00", b"01"):
             self.stack.append(line == b"01")
         elif _DECIMAL.match(line):
-            self.stack.append(int(line))
+            self.push_decimal(line)
         else:
             self.refuse("text", "an integer is not plain decimal text")
 
@@ -366,12 +467,18 @@ class _Machine:
         match = _LONG.match(self.take_line(_MAX_DIGITS))
         if match is None:
             self.refuse("text", "an integer is not plain decimal text")
-        self.stack.append(int(match[1]))
+        self.push_decimal(match[1])
 
     def push_long(self, raw: bytes) -> None:
-        if len(raw) > _MAX_INT_BYTES:
-            self.refuse("max-int", "an integer is larger than allowed")
+        if len(raw) > self.limits.max_int:
+            self.over("max-int", "an integer is larger than allowed")
         self.stack.append(int.from_bytes(raw, "little", signed=True))
+
+    def push_decimal(self, text: bytes) -> None:
+        value = int(text)
+        if value.bit_length() >> 3 >= self.limits.max_int:
+            self.over("max-int", "an integer is larger than allowed")
+        self.stack.append(value)
 
     def do_float(self) -> None:
         line = self.take_line(_MAX_FLOAT_TEXT)
@@ -384,7 +491,7 @@ class _Machine:
         self.stack.append(value)
 
     def do_string(self) -> None:
-        line = self.take_line(len(self.data))
+        line = self.take_text()
         if not _STRING.match(line):
             self.refuse("text", "a string is not plain quoted ASCII")
         self.stack.append(codecs.unicode_escape_decode(line[1:-1])[0])
@@ -392,7 +499,7 @@ class _Machine:
     def do_unicode(self) -> None:
         # By the function: decode() would look the codec up by its name, and import it.
         try:
-            text = codecs.raw_unicode_escape_decode(self.take_line(len(self.data)))[0]
+            text = codecs.raw_unicode_escape_decode(self.take_text())[0]
         except ValueError:
             self.refuse("text", "a string does not decode")
         self.stack.append(text)
@@ -513,6 +620,11 @@ _TABLE: dict[bytes, Callable[[_Machine], Any]] = {
     b"\x81": _Machine.do_newobj,
     b"\x92": _Machine.do_newobj_ex,
     b"b": _Machine.do_build,
+    b"i": _Machine.do_inst,
+    b"o": _Machine.do_obj,
+    # ids that a caller resolves
+    b"P": _Machine.do_persid,
+    b"Q": _Machine.do_binpersid,
     # buffers
     b"\x97": _Machine.do_next_buffer,
     b"\x98": _Machine.do_readonly_buffer,
@@ -520,10 +632,6 @@ _TABLE: dict[bytes, Callable[[_Machine], Any]] = {
     b"\x82": _Machine.refuse_extension,
     b"\x83": _Machine.refuse_extension,
     b"\x84": _Machine.refuse_extension,
-    b"P": _Machine.refuse_persistent,
-    b"Q": _Machine.refuse_persistent,
-    b"i": _Machine.refuse_old_instance,
-    b"o": _Machine.refuse_old_instance,
 }
 
 _HANDLERS = tuple(_TABLE.get(bytes([code])) for code in range(256))

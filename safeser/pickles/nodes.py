@@ -25,6 +25,7 @@ __all__ = [
     "GlobalRef",
     "ListOf",
     "Node",
+    "Persistent",
     "Program",
     "SetOf",
     "Step",
@@ -110,6 +111,15 @@ class Buffer(Node):
         self.readonly = readonly
 
 
+class Persistent(Node):
+    """Whatever the caller's ``persistent_load`` returns for an id: text, or a plain judged value."""
+
+    __slots__ = ("pid",)
+
+    def __init__(self, pid: Any) -> None:
+        self.pid = pid
+
+
 class GlobalRef(Node):
     """A name, and only that; ``module`` and ``qualname`` are well-formed, not looked up."""
 
@@ -130,18 +140,23 @@ class GlobalRef(Node):
 class Call(Node):
     """A call by REDUCE, or an instantiation (*new*) by NEWOBJ and NEWOBJ_EX, and what followed.
 
+    :param old: by INST or OBJ, Python 2's instances: without arguments the class's ``__new__``
+        alone, as for *new*, unless the class has ``__getinitargs__``; else a call of the class.
     :param callee: normally a :class:`GlobalRef`; anything else is never allowed, only shown.
     :param items: what APPEND(S) handed to the result.
     :param pairs: what SETITEM(S) handed to it, flat.
     :param state: what BUILD handed to it, or :data:`ABSENT`.
     """
 
-    __slots__ = ("args", "callee", "items", "kwargs", "new", "pairs", "state")
+    __slots__ = ("args", "callee", "items", "kwargs", "new", "old", "pairs", "state")
 
-    def __init__(self, callee: Any, args: TupleOf, *, new: bool, kwargs: Any = None) -> None:
+    def __init__(
+        self, callee: Any, args: TupleOf, *, new: bool, old: bool = False, kwargs: Any = None
+    ) -> None:
         self.callee = callee
         self.args = args
         self.new = new
+        self.old = old
         self.kwargs = kwargs
         self.items: list[Any] = []
         self.pairs: list[Any] = []
@@ -154,13 +169,19 @@ Step = tuple[int, Node, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One whole pickle, read once: what it makes, in order, and what it returns."""
+    """One whole pickle, read once: what it makes, in order, and what it returns.
+
+    :param refs: how many elements and keys it was charged for.
+    :param calls: how many objects it makes by calls.
+    """
 
     root: Any
     nodes: list[Node] = field(repr=False)
     steps: list[Step] = field(repr=False)
     size: int
     protocol: int
+    refs: int = 0
+    calls: int = 0
 
 
 _ONE_LIST = (TupleOf, ListOf, DictOf, SetOf, FrozenSetOf)
@@ -170,6 +191,8 @@ def children(node: Node) -> list[Any]:
     """Return what *node* holds directly, leaves included, callees and names excluded."""
     if isinstance(node, _ONE_LIST):
         return node.items
+    if isinstance(node, Persistent):
+        return [node.pid]
     if not isinstance(node, Call):
         return []
     held = [node.args, *node.items, *node.pairs]

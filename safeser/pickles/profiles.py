@@ -10,16 +10,17 @@ by the class itself; ``reference`` is the global itself, handed over and never c
 
 from __future__ import annotations
 
-import importlib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
 from safeser.errors import ConfigError, PayloadError
+from safeser.pickles.live import Live, Witness
 from safeser.pickles.names import check_name, shown
+from safeser.values import Allowed
 
 __all__ = ["DATA_PROFILES", "ROLES", "Entry", "Profile"]
 
@@ -105,31 +106,18 @@ class Entry:
             return other.merged(self)
         return replace(self, referable=self.referable or other.referable)
 
-    def resolve(self) -> Any:
-        """Import and return the listed global; only ever called for an entry, after judgment."""
-        module, _, qualname = self.name.partition(":")
-        try:
-            found: Any = importlib.import_module(module)
-            for part in qualname.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError):
-            raise PayloadError(
-                f"{self.name} is allowed but cannot be found here",
-                rule="pickle.unresolved",
-                fix="Install the package that has it, in the version that the sender uses.",
-            ) from None
-        return found
-
 
 class Profile:
     """A named, immutable set of entries. Make one with :meth:`named` and :meth:`allowing`."""
 
-    __slots__ = ("_resolved", "entries", "name")
+    __slots__ = ("_resolved", "_returned", "_witnesses", "entries", "name")
 
     def __init__(self, name: str, entries: Iterable[Entry]) -> None:
         self.name = name
         self.entries: Mapping[str, Entry] = {entry.name: entry for entry in entries}
-        self._resolved: dict[str, Any] = {}
+        self._resolved: dict[str, Live] = {}
+        self._returned: dict[str, tuple[type, ...]] = {}
+        self._witnesses: dict[str, Witness] = {}
 
     def __repr__(self) -> str:
         return f"Profile({self.name!r}, {len(self.entries)} globals)"
@@ -146,40 +134,83 @@ class Profile:
         """Return the profiles that ship with safeser under *names*, as one."""
         return _combined(names)
 
-    def allowing(self, globals_: Mapping[str, str]) -> Profile:
-        """Return this profile with *globals_* (``module:qualname`` to role) added.
+    @staticmethod
+    def granted(profiles: tuple[str, ...], allow: tuple[Allowed, ...] = ()) -> Profile:
+        """Return what a grant lets pass: its profiles, and what its policy allows beside them."""
+        return _granted(profiles, allow)
+
+    def allowing(
+        self, globals_: Mapping[str, str | Mapping[str, Any]] | Iterable[Allowed]
+    ) -> Profile:
+        """Return this profile with *globals_* added.
 
         Names that are listed already stay as they were reviewed; at most they also become
-        referable. A ``class`` added like this may
-        be instantiated by its own constructor and built with plain state: the caller vouches for
-        its ``__new__``, ``__init__`` and ``__del__``, for any arguments at all.
+        referable. For what the caller vouches for, see :class:`safeser.values.Allowed`.
+
+        :param globals_: ``module:qualname`` to a role, or to a mapping of ``role`` and more:
+            ``{"my:Point": {"role": "class", "fields": ["x", "y"], "hashable": True}}``.
         """
+        if isinstance(globals_, Mapping):
+            globals_ = [Allowed.of(name, spec) for name, spec in globals_.items()]
         entries = dict(self.entries)
-        for name, role in globals_.items():
-            added, known = _own_entry(name, role), entries.get(name)
-            entries[name] = known.merged(added) if known else added
-        return Profile(f"{self.name}+{len(globals_)} of policy", entries.values())
+        count = 0
+        for allowed in globals_:
+            added, known = _own_entry(allowed), entries.get(allowed.name)
+            entries[allowed.name] = known.merged(added) if known else added
+            count += 1
+        return Profile(f"{self.name}+{count} of policy", entries.values())
 
     def get(self, name: str) -> Entry | None:
         return self.entries.get(name)
 
+    def live(self, entry: Entry) -> Live:
+        """Return the global of *entry*, looked up once and then kept."""
+        found = self._resolved.get(entry.name)
+        if found is None:
+            found = self._resolved.setdefault(entry.name, Live(entry.name))
+        return found
+
+    def witness(self, name: str, function: Callable[..., Any]) -> Witness:
+        """Return how the reviewed *function* of entry *name* was when it was first used."""
+        found = self._witnesses.get(name)
+        if found is None:
+            found = self._witnesses.setdefault(name, Witness(name, function))
+        return found
+
+    def returned(self, entry: Entry) -> tuple[type, ...]:
+        """Return the exact types of what *entry* makes; none where it does not say."""
+        found = self._returned.get(entry.name)
+        if found is None:
+            found = tuple(Live(name).found for name in entry.returns)
+            found = self._returned.setdefault(entry.name, found)
+        return found
+
     def object_of(self, entry: Entry) -> Any:
-        """Return the live global of *entry*, looked up once and then kept."""
-        if entry.name not in self._resolved:
-            self._resolved[entry.name] = entry.resolve()
-        return self._resolved[entry.name]
+        """Return the live object of *entry*."""
+        return self.live(entry).found
 
 
-def _own_entry(name: str, role: str) -> Entry:
-    if role == "class":
-        return Entry(name, role, via=("called", "instantiated"), fields=frozenset({"*"}))
-    if role == "callable":
-        raise ConfigError(
-            f"{shown(name)} cannot be allowed as callable: calls need a reviewed function",
-            rule="config.profile",
-            fix="Allow it as reference, or as class.",
-        )
-    return Entry(name, role)
+def _own_entry(allowed: Allowed) -> Entry:
+    if allowed.role not in ("class", "callable"):
+        return Entry(allowed.name, allowed.role)
+    plain = frozenset(("*",) if allowed.fields is None else allowed.fields)
+    return Entry(
+        allowed.name,
+        allowed.role,
+        via=("called", "instantiated") if allowed.role == "class" else ("called",),
+        grows=allowed.grows,
+        hashable=allowed.hashable,
+        fields=plain if allowed.role == "class" else frozenset(),
+        kwargs=frozenset(allowed.kwargs),
+        returns=(allowed.returns,) if allowed.returns else (),
+        setstate=allowed.setstate,
+    )
+
+
+@lru_cache(maxsize=256)
+def _granted(profiles: tuple[str, ...], allow: tuple[Allowed, ...]) -> Profile:
+    listed = _combined(profiles)
+    return listed.allowing(allow) if allow else listed
 
 
 @cache

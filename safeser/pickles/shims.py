@@ -13,13 +13,11 @@ from functools import cache
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.pickles.budget import Budget
 from safeser.values import Limits
 
 __all__ = ["Draft", "Site", "bad", "plain", "settled", "shim"]
 
-# Copies that calls make (bytearray of bytes, arrays of bytes) may take some times the input.
-_COPIES = 4
-_COPIES_FREE = 1 << 20
 # hash() of a tuple walks all of it each time and is recursive in C: nested tuples that double took
 # 12 s in 214 bytes, and 300,000 levels overflow the C stack.
 _KEY_COST = 10_000
@@ -30,8 +28,8 @@ _COLLISIONS = 64
 _SLOW_HASH = 16
 
 
-def bad(rule: str, message: str) -> PayloadError:
-    return PayloadError(message, rule=f"pickle.{rule}")
+def bad(rule: str, message: str, *, fix: str = "") -> PayloadError:
+    return PayloadError(message, rule=f"pickle.{rule}", fix=fix)
 
 
 class Draft:
@@ -47,27 +45,25 @@ class Draft:
 class Site:
     """Where one load happens: what it may still take, and what it may hash."""
 
-    def __init__(self, limits: Limits, *, given: int) -> None:
+    def __init__(self, limits: Limits, *, given: int, budget: Budget | None = None) -> None:
         self.limits = limits
         self.given = given
-        self._elements = limits.max_refs * 4
-        self._bytes = min(limits.max_bytes, given * _COPIES + _COPIES_FREE)
+        self.budget = Budget(limits) if budget is None else budget
+        self.budget.bring(given)
         self._hashes: dict[int, Counter[int]] = {}
         self.hashable: set[type] = set()
+        #: Instances whose fields are still to come, by identity; the builder keeps them alive.
+        self.unfinished: dict[int, Any] = {}
 
     def charge(self, elements: int) -> None:
-        self._elements -= elements
-        if self._elements < 0:
-            raise bad("max-refs", "building the object takes more elements than allowed")
+        self.budget.charge(elements)
 
     def charge_text(self, text: str | bytes) -> None:
         """Charge for parsing *text*: a call may name the same long text again and again."""
         self.charge(len(text) >> 3)
 
     def charge_bytes(self, count: int) -> None:
-        self._bytes -= count
-        if self._bytes < 0 or count > self.limits.max_array:
-            raise bad("max-bytes", "building the object takes more bytes than allowed")
+        self.budget.charge_bytes(count)
 
     def frozen(self, members: Iterable[Any]) -> frozenset[Any]:
         checked: set[Any] = set()
@@ -101,6 +97,9 @@ class Site:
         kind = type(key)
         if kind not in _ATOMS and kind not in self.hashable:
             raise bad("unhashable", "a key or set member is not a plain, hashable value")
+        if self.unfinished and id(key) in self.unfinished:
+            # Its hash would be that of an object without fields.
+            raise bad("unfinished", "a key is used before it is finished")
         if kind is int:
             return 1 + int(key.bit_length() >> 9)
         # A structured NumPy scalar hashes all of its fields each time.

@@ -164,6 +164,12 @@ class _PythonUnpickler(_Names, pickle._Unpickler):  # type: ignore[name-defined,
         super().load_newobj_ex()
         self.keep(name)
 
+    def _instantiate(self, klass: Any, args: Sequence[Any]) -> None:
+        """Take note of INST and OBJ, which both end here."""
+        name = self.note(klass, "called" if args else "instantiated")
+        super()._instantiate(klass, args)
+        self.keep(name)
+
     def load_build(self) -> None:
         _, name = self.made.get(id(self.stack[-2]), (None, "<result of a call>"))
         self.acted.add((name, "built"))

@@ -256,7 +256,9 @@ class TestOwnClasses:
             lambda a: a.dict(a.text("__dict__"), b"}"),
             lambda a: a.dict(a.text("a b"), b"N"),
             lambda a: a.dict(b"K\x01", b"N"),
-            lambda a: a.tuple(b"N", a.dict(a.text("number"), b"N")),
+            lambda a: a.tuple(b"N", a.dict(a.text("__class__"), b"N")),
+            lambda a: a.tuple(b"N", a.list(a.text("number"))),
+            lambda a: a.tuple(b"N", a.dict(a.text("a b"), b"N"), b"N"),
             lambda _: b"N",
         ],
     )

@@ -1,0 +1,85 @@
+"""What the pickles of one message may take together, charged before it is taken.
+
+The one rule: limits are for one message. A message of ten thousand pickles gets what a message of
+one gets, so whoever opens several hands the same budget to each.
+"""
+
+from __future__ import annotations
+
+from safeser.errors import PayloadError
+from safeser.values import Limits
+
+__all__ = ["Budget"]
+
+# Copies that calls make (bytearray of bytes, arrays of bytes) may take some times the input ...
+_COPIES = 4
+# ... and this much whatever the input is.
+_COPIES_FREE = 1 << 20
+# Building visits an element when it is made, keyed, handed to a call and checked there.
+_VISITS = 4
+
+
+class Budget:
+    """What is left of one message's limits.
+
+    :param refs: elements and keys.
+    :param calls: objects that calls make.
+    :param visits: elements that building, checking and hashing touch.
+    :param copies: bytes that building copies.
+    """
+
+    __slots__ = ("calls", "copies", "limits", "refs", "visits")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.refs = limits.max_refs
+        self.calls = limits.max_calls
+        self.visits = limits.max_refs * _VISITS
+        self.copies = min(limits.max_bytes, _COPIES_FREE)
+
+    def spend(self, *, refs: int, calls: int) -> None:
+        """Charge for a pickle that was read, or refuse it."""
+        self.refs -= refs
+        self.calls -= calls
+        if self.refs < 0:
+            raise over("max-refs", "the pickles of a message hold more elements than allowed")
+        if self.calls < 0:
+            raise over("max-calls", "the pickles of a message make more objects than allowed")
+
+    def bring(self, size: int) -> None:
+        """Note *size* bytes of input, some times of which may be copied."""
+        self.copies = min(self.limits.max_bytes, self.copies + size * _COPIES)
+
+    def charge(self, elements: int) -> None:
+        self.visits -= elements
+        if self.visits < 0:
+            raise over("max-refs", "building the object takes more elements than allowed")
+
+    def charge_bytes(self, count: int) -> None:
+        self.copies -= count
+        if self.copies < 0:
+            raise over("max-bytes", "building the object takes more bytes than allowed")
+        if count > self.limits.max_array:
+            raise over("max-array", "building the object takes more bytes at once than allowed")
+
+
+_SETTINGS = {
+    "max-refs": "Each element costs some 100 bytes of memory here.",
+    "max-calls": "Each costs a call and its object.",
+    "max-bytes": "That much memory may then be taken by one message.",
+    "max-array": "That much memory may then be taken by one array.",
+    "max-string": "That much memory may then be taken by one string.",
+    "max-int": "Arithmetic and printing take time that grows with its square.",
+    "max-depth": "Deep values meet the recursion limit of whatever walks them.",
+}
+
+
+def over(rule: str, message: str, *, where: str = "") -> PayloadError:
+    """Return the refusal of what is over a limit, with the setting that would allow it."""
+    setting = rule.replace("-", "_")
+    return PayloadError(
+        message,
+        rule=f"pickle.{rule}",
+        where=where,
+        fix=f"Raise the policy's limits.{setting} if its sender may. {_SETTINGS[rule]}",
+    )

@@ -1,0 +1,149 @@
+"""Listed globals of this process as they were when first used, and whether they still are.
+
+The one rule: a global is resolved once and kept. Before each load that uses it, it is looked at
+again; if something stands in its place, or in the place of a method that a load would run, the
+load is refused. That is a tripwire, not a boundary: code that runs here can also reach this file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from safeser.errors import PayloadError, PolicyDenied
+
+__all__ = ["Live", "Witness"]
+
+# What instantiating, building, hashing or freeing an instance runs. Every class has these ...
+_METHODS = (
+    "__new__",
+    "__init__",
+    "__setattr__",
+    "__getattribute__",
+    "__hash__",
+    "__eq__",
+    "__reduce_ex__",
+    "__mro__",
+    "__class__.__call__",
+)
+# ... and these, some classes: one that appears later is as telling as one that changes.
+_OPTIONAL = ("__setstate__", "__getattr__", "__del__", "__getinitargs__")
+_FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
+
+_Reader = Callable[[Any], Any]
+
+
+class Live:
+    """One listed global.
+
+    :param name: exact ``module:qualname``; importing its module is the only import of a load.
+    """
+
+    __slots__ = ("_absent", "_marks", "_parts", "_reader", "_stable", "found", "module", "name")
+
+    def __init__(self, name: str) -> None:
+        module, _, qualname = name.partition(":")
+        self.name = name
+        self.module = module
+        self._parts = tuple(qualname.split("."))
+        try:
+            importlib.import_module(module)
+            self.found: Any = self._walk()
+        except (ImportError, AttributeError, KeyError):
+            raise PayloadError(
+                f"{name} is allowed but cannot be found here",
+                rule="pickle.unresolved",
+                fix="Install the package that has it, in the version that the sender uses.",
+            ) from None
+        # A module may make a new object at each look (PEP 562); then there is nothing to compare.
+        self._stable = _same(self._walk(), self.found)
+        self._absent, self._reader = _marks_of(self.found)
+        self._marks = self._reader(self.found) if self._reader else None
+
+    def _walk(self) -> Any:
+        found: Any = sys.modules[self.module]
+        for part in self._parts:
+            found = getattr(found, part)
+        return found
+
+    def check(self) -> None:
+        """Refuse if the global, or what a load would run of it, is not what it was.
+
+        :raises PolicyDenied: naming it.
+        """
+        found = self.found
+        try:
+            if self._stable and not _same(self._walk(), found):
+                raise _changed(self.name)
+            if self._reader and self._reader(found) != self._marks:
+                raise _changed(self.name)
+        except (AttributeError, KeyError):
+            raise _changed(self.name) from None
+        for attribute in self._absent:
+            if hasattr(found, attribute):
+                raise _changed(self.name)
+
+
+class Witness:
+    """What an entry's reviewed function relies on: its own code, and the name it stands for.
+
+    The name is looked at only where something has imported it already, and nothing is imported.
+    """
+
+    __slots__ = ("_code", "_function", "_leaf", "_module", "_seen", "name")
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        module, _, self._leaf = name.partition(":")
+        self.name = name
+        self._module = sys.modules.get(module)
+        self._seen = vars(self._module).get(self._leaf) if self._module else None
+        self._function = function
+        self._code = getattr(function, "__code__", None)
+
+    def check(self) -> None:
+        """Refuse if either is not what it was when the entry was first used."""
+        if getattr(self._function, "__code__", None) is not self._code or (
+            self._seen is not None
+            and getattr(self._module, "__dict__", {}).get(self._leaf) is not self._seen
+        ):
+            raise _changed(self.name)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    # Each look at a class method makes a new object.
+    return type(one) is types.MethodType and type(other) is types.MethodType and one == other
+
+
+def _marks_of(found: Any) -> tuple[tuple[str, ...], _Reader | None]:
+    """Return which attributes *found* must not get, and what reads those it must keep."""
+    if isinstance(found, type):
+        names = list(_METHODS)
+        absent = tuple(name for name in _OPTIONAL if not hasattr(found, name))
+        names += [name for name in _OPTIONAL if name not in absent]
+        names += [
+            f"{name}.__code__"
+            for name in names
+            if isinstance(attrgetter(name)(found), types.FunctionType)
+        ]
+    elif isinstance(found, types.FunctionType | types.MethodType):
+        absent, names = (), list(_FUNCTION)
+    else:
+        return (), None
+    # Descriptors that make a new object at each look say nothing.
+    stable = [name for name in names if attrgetter(name)(found) is attrgetter(name)(found)]
+    return absent, attrgetter(*stable)
+
+
+def _changed(name: str) -> PolicyDenied:
+    return PolicyDenied(
+        f"{name} is not what it was when this process first used it",
+        rule="pickle.integrity",
+        fix="Find what replaced it, and start the process anew. After importing a module again on"
+        " purpose, make the profile again.",
+    )

@@ -1,0 +1,199 @@
+"""Classes that operators and authors of libraries allow: how instances are made and given fields.
+
+The one rule: what runs is the class's own ``__new__`` (and ``__init__`` where the pickle calls the
+class), for which whoever allowed it vouches; fields go into the instance's ``__dict__`` and
+declared slots directly, past any property, ``__setattr__`` or ``__setstate__`` of the class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import sys
+import types
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from safeser.errors import PayloadError
+from safeser.pickles.profiles import Entry
+from safeser.pickles.shims import bad
+
+__all__ = ["OwnClass", "members"]
+
+# What @dataclass(frozen=True, slots=True) puts into a class: a list of its fields' values.
+_SLOTTED_STATE: Any = getattr(dataclasses, "_dataclass_setstate", None)
+
+
+def _references(make: Callable[..., Any], arguments: Sequence[Any], kwargs: Any) -> tuple[Any, int]:
+    made = make(*arguments, **kwargs)
+    return made, sys.getrefcount(made)
+
+
+#: Of an object that nobody else holds.
+_ALONE = _references(object, (), {})[1]
+
+
+class OwnClass:
+    """One allowed class, looked at once.
+
+    :raises PayloadError: for what a ``class`` role can never mean.
+    """
+
+    __slots__ = ("_dict", "_fields", "_methods", "_old", "_slots", "cls", "entry")
+
+    def __init__(self, entry: Entry, found: Any) -> None:
+        if not isinstance(found, type):
+            raise _unfit(entry, "is not a class")
+        if issubclass(found, type | types.ModuleType):
+            raise _unfit(entry, "makes classes or modules, which belong to the whole process")
+        if issubclass(found, enum.Enum):
+            raise _unfit(entry, "is an enum, whose members belong to the whole process")
+        self.entry = entry
+        self.cls = found
+        self._old = hasattr(found, "__getinitargs__")
+        self._dict, self._slots, self._methods = _layout(found)
+        listed = "*" not in entry.fields
+        self._fields = entry.fields if listed else None
+
+    # -- making --------------------------------------------------------------------------------
+
+    def make(
+        self, arguments: Sequence[Any], kwargs: Mapping[str, Any], *, new: bool, old: bool
+    ) -> tuple[Any, bool]:
+        """Return an instance, and whether it was created here and nobody else has it.
+
+        A class may hand out an object that it keeps; giving that one fields would change it for
+        the whole process.
+        """
+        if new or (old and not arguments and not self._old):
+            made, held = _references(self.cls.__new__, (self.cls, *arguments), kwargs)
+        else:
+            made, held = _references(self.cls, arguments, kwargs)
+        if type(made) is not self.cls:
+            raise _unfit(self.entry, "made something of another type")
+        alone = held <= _ALONE and (
+            not self.cls.__weakrefoffset__ or not weakref.getweakrefcount(made)
+        )
+        return made, alone
+
+    # -- fields --------------------------------------------------------------------------------
+
+    def build(self, made: Any, state: Any) -> None:
+        """Do what BUILD does: a dict of fields, or that (or None) and a dict of slots."""
+        setstate = getattr(self.cls, "__setstate__", None)
+        if setstate is not None:
+            self._build_itself(made, state, setstate)
+            return
+        plain, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
+        if type(state) is not tuple and plain is None:
+            raise self._refused("takes no such state")
+        for part in (plain, slots):
+            if part is not None and type(part) is not dict:
+                raise self._refused("takes no such state")
+        if plain:
+            self._check_names(plain)
+            self._fill(made, plain)
+        if slots:
+            self._check_names(slots)
+            self._set_slots(made, slots)
+
+    def _build_itself(self, made: Any, state: Any, setstate: Any) -> None:
+        if setstate is _SLOTTED_STATE:
+            names = [field.name for field in dataclasses.fields(made)]
+            if type(state) is not list or len(state) != len(names):
+                raise self._refused("takes one value for each of its fields")
+            values = dict(zip(names, state, strict=True))
+            self._check_names(values)
+            self._set_slots(made, values)
+        elif self.entry.setstate:
+            setstate(made, state)
+        else:
+            raise bad(
+                "state",
+                f"{self.entry.name} has a __setstate__ of its own, which nobody listed",
+                fix=f'If it is safe for any plain state, allow it: \'{{"{self.entry.name}":'
+                " {role: class, setstate: true}}'. The risk: it runs on what the sender wrote.",
+            )
+
+    def _check_names(self, names: Mapping[Any, Any]) -> None:
+        for name in names:
+            if type(name) is not str or not name.isidentifier() or name.startswith("__"):
+                raise self._refused("has no such field")
+            listed = self._fields is None and name not in self._methods
+            if not listed and (self._fields is None or name not in self._fields):
+                raise bad(
+                    "state",
+                    f"{self.entry.name} has no such field",
+                    fix="List it under 'fields' where the class is allowed. The risk: a method or"
+                    " field that the class relies on is then the sender's.",
+                )
+
+    def _fill(self, made: Any, fields: dict[str, Any]) -> None:
+        if self._dict is None:
+            raise self._refused("keeps no fields")
+        held = self._dict.__get__(made)
+        held.update((sys.intern(name), value) for name, value in fields.items())
+
+    def _set_slots(self, made: Any, fields: dict[str, Any]) -> None:
+        for name, value in fields.items():
+            slot = self._slots.get(name)
+            if slot is not None:
+                slot.__set__(made, value)
+            elif self._dict is not None and name not in self._methods:
+                # Python sets what is no slot by setattr, which ends in the dict for plain names.
+                self._dict.__get__(made)[sys.intern(name)] = value
+            else:
+                raise self._refused("has no such slot")
+
+    def _refused(self, problem: str) -> PayloadError:
+        return bad("state", f"{self.entry.name} {problem}")
+
+
+def _layout(cls: type) -> tuple[Any, dict[str, Any], frozenset[str]]:
+    """Return what reads an instance's ``__dict__``, its slots by name, and names of methods."""
+    seen: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        seen.update(vars(base))
+    # The interpreter's own way to the dict; a property of that name would be code.
+    held = seen.get("__dict__") if cls.__dictoffset__ else None
+    if cls.__dictoffset__ and not isinstance(held, types.GetSetDescriptorType):
+        held = None
+    # Slots that Python code declares; a member of a C struct may take no other type than its own.
+    slots = {
+        name: found
+        for name, found in seen.items()
+        if isinstance(found, types.MemberDescriptorType) and "__slots__" in vars(found.__objclass__)
+    }
+    # What an instance may hold over: defaults, and what caches its own value there.
+    methods = {
+        name
+        for name, found in seen.items()
+        if name not in slots
+        and not isinstance(found, functools.cached_property)
+        and (isinstance(found, type) or hasattr(type(found), "__get__"))
+    }
+    return held, slots, frozenset(methods)
+
+
+def members(entry: Entry, found: Any) -> dict[tuple[type, Any], Any]:
+    """Return the members of an enum by type and value: ``_missing_`` and composites are code."""
+    if not isinstance(found, enum.EnumMeta):
+        raise _unfit(entry, "is not an enum")
+    held: Mapping[str, Any] = vars(found).get("_member_map_", {})
+    by_value = {}
+    for member in held.values():
+        try:
+            by_value[type(member._value_), member._value_] = member
+        except TypeError:  # a value that cannot be hashed cannot be looked up either
+            continue
+    return by_value
+
+
+def _unfit(entry: Entry, problem: str) -> PayloadError:
+    return bad(
+        "class",
+        f"{entry.name} {problem}",
+        fix="Allow it in the role that it has: class, enum, constant or reference.",
+    )
