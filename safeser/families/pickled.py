@@ -11,6 +11,7 @@ from typing import Any
 from safeser import pickles
 from safeser.errors import PayloadError
 from safeser.families.tree import Node
+from safeser.pickles.stock import load_code
 from safeser.values import Grant, Limits
 
 __all__ = ["as_code", "decode", "encode", "family_of", "judge"]
@@ -62,7 +63,7 @@ def decode(node: Node, grant: Grant, limits: Limits) -> Any:
 
 def _load_code(data: bytes, buffers: list[memoryview]) -> Any:
     try:
-        return pickles.load_code(data, buffers=buffers)
+        return load_code(data, buffers=buffers)
     # Granted code may raise anything. Its sender may already run code here, so the cause is kept
     # for whoever has to find the missing module.
     except Exception as error:

@@ -21,9 +21,7 @@ from safeser.operations.scheduler import SCHEDULER
 from safeser.operations.worker import WORKER
 
 __all__ = [
-    "COMMON_REPLY",
     "GROUPS",
-    "HANDSHAKE",
     "NAMES",
     "OPERATIONS",
     "SUPPORTED_DISTRIBUTED",
@@ -36,15 +34,6 @@ __all__ = [
 
 #: Versions of distributed whose live handlers were compared with this table.
 SUPPORTED_DISTRIBUTED = ("2026.8.0",)
-
-#: The one message of Dask's own handshake, which each side writes before it reads.
-HANDSHAKE = frozenset({"compression", "pickle-protocol", "python"})
-
-#: Payloads of a reply that failed. Whoever asked raises them if ``status`` is ``uncaught-error``; a
-#: client does so, whatever the operation, for each stream element whose ``status`` says error.
-COMMON_REPLY: Mapping[str, Encoding] = MappingProxyType(
-    {"exception": Encoding.ERROR, "traceback": Encoding.ERROR}
-)
 
 #: Every row, server by server.
 OPERATIONS: tuple[Operation, ...] = (*SCHEDULER, *WORKER, *NANNY, *CLIENT)

@@ -57,7 +57,9 @@ class Operation:
 
     Fields are named by paths: ``msg.message`` is a key inside a field, ``[]`` stands for each
     element of a sequence, ``*`` for each value of a mapping, and the empty path for the whole.
-    Exceptions and tracebacks that any reply may carry are in ``COMMON_REPLY``, not in each row.
+    No row lists ``exception`` and ``traceback``, which any reply that failed may carry: whoever
+    asked raises them if ``status`` is ``uncaught-error``, and a client does so, whatever the
+    operation, for each stream element whose ``status`` says error.
 
     :param kind: what it is because of its name; payloads found in a message only add to that.
     :param group: the one group of this row; a name has several rows where servers share it.

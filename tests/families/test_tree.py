@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from safeser import families, pickles
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
-from safeser.families import Parts, Registry, Typed, plain
+from safeser.families import Parts, Registry, Typed, pickled, plain
 from safeser.families.errors import RemoteError
 from safeser.values import Grant, Limits
 
@@ -161,7 +161,7 @@ def test_one_grant_bounds_every_depth():
 def test_denied_before_anything_is_built(monkeypatch):
     header, frames = families.serialize([1j, len], ("dask", "cloudpickle"), iterate_collection=True)
     monkeypatch.setattr(pickles, "loads", None)
-    monkeypatch.setattr(pickles, "load_code", None)
+    monkeypatch.setattr(pickled, "load_code", None)
     with pytest.raises(PolicyDenied):
         families.deserialize(header, frames, GRANT)
 

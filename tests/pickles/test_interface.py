@@ -22,10 +22,10 @@ from safeser.pickles import (
     family_of,
     global_of,
     inspect,
-    load_code,
     loads,
 )
 from safeser.pickles.profiles import ROLES
+from safeser.pickles.stock import load_code
 from safeser.values import Limits
 
 
@@ -331,6 +331,13 @@ def test_only_one_file_imports_an_unpickler():
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             hits = {"pickle", "_pickle", "cloudpickle", "pickletools"} & set(names)
             assert not hits or path.name == "stock.py"
+
+
+def test_the_unpickler_for_granted_code_is_not_among_what_users_see():
+    import safeser.pickles
+
+    assert "load_code" not in safeser.pickles.__all__
+    assert not hasattr(safeser.pickles, "load_code")
 
 
 def test_loads_takes_any_bytes_like():
