@@ -1,0 +1,175 @@
+"""Canonical bytes of a judged program: what a cached verdict keeps, and all that C then reads.
+
+The one rule: nothing of a peer's stream is in here. The opcodes were written anew from a program
+that was judged and built once (``emitting``): no FRAME, GLOBAL, EXT, PERSID or BUILD. What they
+call is a reviewed function that they know by its place in a table alone, so not even a mistake of
+ours can make these bytes name something. Whatever goes wrong here is no verdict: the pickle is
+read, judged and built again.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from safeser.pickles.budget import Budget
+from safeser.pickles.nodes import Buffer
+from safeser.pickles.own import OwnClass
+from safeser.pickles.shims import Site, bad
+from safeser.values import Limits
+
+__all__ = ["Canonical", "Part", "finishing", "finishing_own", "making", "making_own", "opened"]
+
+
+@dataclass(slots=True)
+class Canonical:
+    """The canonical form of one program.
+
+    :param code: opcodes of protocol 5.
+    :param table: what NEXT_BUFFER hands over, in order; a :class:`Part` is filled by each load.
+    :param checks: raise where a listed global is not what it was.
+    :param size: bytes of the pickle that was judged.
+    :param refs: elements that the pickle is charged.
+    :param calls: calls that it is charged.
+    :param visits: elements that its calls are charged.
+    :param hashable: types that its calls let be keys.
+    """
+
+    code: bytes
+    table: tuple[Any, ...]
+    checks: tuple[Callable[[], None], ...]
+    size: int
+    refs: int
+    calls: int
+    visits: int
+    hashable: frozenset[type]
+    _proven: bool = field(default=False, compare=False)
+
+    @property
+    def cost(self) -> int:
+        """Bytes that keeping this takes, roughly; the constants in the table are small values."""
+        return len(self.code) + 256 * (len(self.table) + len(self.checks)) + 512
+
+    def load(self, buffers: Sequence[Any], limits: Limits, budget: Budget | None = None) -> Any:
+        """Return the object, made anew from what is kept and from *buffers*."""
+        for check in self.checks:
+            check()
+        # Alone, a pickle that was within its limits once is so again.
+        if budget is not None:
+            budget.spend(refs=self.refs, calls=self.calls)
+        table: Sequence[Any] = self.table
+        if table:
+            table = self._filled(buffers, limits, budget)
+        elif budget is not None:
+            budget.bring(self.size + _held(buffers))
+        if self._proven:
+            return pickle.loads(self.code, buffers=table)  # noqa: S301 - our bytes, see above
+        # The first time by an unpickler that resolves no name. Which opcodes are reached does not
+        # depend on what the table holds, so this proves the bytes for good.
+        made = _Nameless(io.BytesIO(self.code), buffers=table).load()
+        self._proven = True
+        return made
+
+    def _filled(self, buffers: Sequence[Any], limits: Limits, budget: Budget | None) -> list[Any]:
+        site = Site(limits, given=self.size + _held(buffers), budget=budget)
+        site.hashable.update(self.hashable)
+        site.charge(self.visits)
+        return [part.fill(site, buffers) if type(part) is Part else part for part in self.table]
+
+
+def _held(buffers: Sequence[Any]) -> int:
+    return sum(memoryview(buffer).nbytes for buffer in buffers) if buffers else 0
+
+
+class _Nameless(pickle.Unpickler):
+    def find_class(self, _module: str, _name: str) -> Any:
+        raise bad("canonical", "canonical bytes name a global")
+
+    def persistent_load(self, _pid: Any) -> Any:
+        raise bad("canonical", "canonical bytes name a persistent id")
+
+
+class Part:
+    """A place of the table that each load fills anew: with its site, or one of its buffers."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: Buffer | None = None) -> None:
+        self.buffer = buffer
+
+    def fill(self, site: Site, buffers: Sequence[Any]) -> Any:
+        return site if self.buffer is None else opened(self.buffer, buffers)
+
+
+def opened(node: Buffer, buffers: Sequence[Any]) -> Any:
+    """Return the buffer that *node* stands for, as writable as the stream lets it be."""
+    buffer = buffers[node.number]
+    if type(buffer) not in (bytes, bytearray, memoryview):
+        buffer = memoryview(buffer)
+    if node.readonly and not memoryview(buffer).readonly:
+        return memoryview(buffer).toreadonly()
+    return buffer
+
+
+def making(function: Callable[..., Any], name: str, expected: type | None) -> Callable[..., Any]:
+    """Return the guard of a call: *function*, and its result only if it is what was judged.
+
+    :param expected: type of the result when it was judged, or None where that is only a draft.
+    """
+
+    def guarded(site: Site, *arguments: Any) -> Any:
+        made = function(site, name, *arguments)
+        if expected is not None and type(made) is not expected:
+            raise bad("class", f"{name} made something of another type")
+        return made
+
+    return guarded
+
+
+def finishing(function: Callable[..., Any], name: str, expected: type) -> Callable[..., Any]:
+    """Return the guard of a state: *function*, and its result only if it is what was judged."""
+
+    def guarded(site: Site, begun: Any, state: Any) -> Any:
+        made = function(site, begun, state)
+        if type(made) is not expected:
+            raise bad("class", f"{name} made something of another type")
+        return made
+
+    return guarded
+
+
+def making_own(
+    own: OwnClass, *, new: bool, old: bool, built: bool, keywords: bool
+) -> Callable[..., Any]:
+    """Return the guard of a call that makes an instance of an allowed class.
+
+    :param built: a state follows, which only an instance may get that nobody else has.
+    :param keywords: the last argument is a dict of keyword arguments.
+    """
+
+    def guarded(site: Site, *arguments: Any) -> Any:
+        kwargs = arguments[-1] if keywords else {}
+        given = arguments[:-1] if keywords else arguments
+        made, alone = own.make(given, kwargs, new=new, old=old)
+        if built:
+            if not alone:
+                raise bad("build-target", f"{own.entry.name} made what somebody else holds too")
+            site.unfinished[id(made)] = own
+        return made
+
+    return guarded
+
+
+def finishing_own(own: OwnClass) -> Callable[..., Any]:
+    """Return the guard of a state that an instance gets which :func:`making_own`'s guard made."""
+
+    def guarded(site: Site, made: Any, state: Any) -> Any:
+        if site.unfinished.pop(id(made), None) is not own:
+            raise bad("build-target", f"{own.entry.name} takes no state")
+        own.build(made, state)
+        return made
+
+    return guarded
