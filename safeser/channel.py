@@ -30,7 +30,7 @@ from safeser.errors import (
 )
 from safeser.keys import Identity, Roster
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Grant, Kind, Payload
+from safeser.values import UNKNOWN, Allowed, Context, Grant, Kind, Payload
 
 __all__ = ["Admitted", "AuditSink", "Channel", "Link", "Received"]
 
@@ -93,6 +93,8 @@ class Admitted:
     context: Context
     payloads: tuple[Received, ...]
     grant: Grant
+    #: What all of them together may take when they are loaded.
+    budget: serialization.Budget = field(repr=False, compare=False)
     _proof: object = field(repr=False)
     _inside: Mapping[int, Received] = field(default_factory=dict, repr=False)
     _known: frozenset[int] = field(init=False, repr=False)
@@ -170,7 +172,13 @@ class Link:
         """
         own = dict(header)
         code = self._grants_code(context)
-        family = serialization.derive(own, frames, limits=self.policy.limits, code=code)
+        family = serialization.derive(
+            own,
+            frames,
+            limits=self.policy.limits,
+            code=code,
+            allow=() if code else self._allowed_beyond(context),
+        )
         return Received(
             where,
             family,
@@ -203,6 +211,13 @@ class Link:
         except PolicyDenied:
             return False
 
+    def _allowed_beyond(self, context: Context) -> tuple[Allowed, ...]:
+        """Return the globals that *context* lets family ``pickle`` use beyond its profiles."""
+        try:
+            return self.policy.grant(context).allow
+        except PolicyDenied:
+            return ()
+
     def admit(
         self,
         verified: Verified,
@@ -233,8 +248,9 @@ class Link:
             self._decide(context, payload, willing)
         every = (*payloads, *inside.values())
         # 5. What they hold, without building or importing anything.
+        budget = serialization.Budget(self.policy.limits)
         for payload in every:
-            self._check(context, payload)
+            self._check(context, payload, budget)
         grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
         # 6. The record, before the load.
         for payload in every:
@@ -244,7 +260,8 @@ class Link:
             self.audit.record(_event("admit", context, None, "permit", True))
         elif not payloads:
             self._count(context, "permit", True)
-        return Admitted(context, tuple(payloads), grant, _MADE_BY_ADMIT, inside)
+        loading = serialization.Budget(self.policy.limits)
+        return Admitted(context, tuple(payloads), grant, loading, _MADE_BY_ADMIT, inside)
 
     def _check_origin(
         self, verified: Verified, context: Context, payloads: Sequence[Received]
@@ -289,14 +306,15 @@ class Link:
                     )
         return found
 
-    def _check(self, context: Context, payload: Received) -> None:
+    def _check(self, context: Context, payload: Received, budget: serialization.Budget) -> None:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
         limits = self.policy.limits
         with self._recorded(context, payload):
-            serialization.check(payload.header, payload.frames, limits=limits)
+            header, frames = payload.header, payload.frames
+            serialization.check(header, frames, limits=limits, budget=budget)
             if payload.family == "pickle":
                 grant = self.policy.grant(context)
-                serialization.judge(payload.header, payload.frames, grant, limits=limits)
+                serialization.judge(header, frames, grant, limits=limits, budget=budget)
 
     @contextlib.contextmanager
     def _recorded(
@@ -350,6 +368,7 @@ class Link:
                 payload.frames,
                 admitted.grant,
                 limits=self.policy.limits,
+                budget=admitted.budget,
             )
 
     def refuse(
@@ -382,6 +401,22 @@ class Link:
     def note_unauthenticated(self, error: EnvelopeError) -> None:
         """Record bytes that nobody vouches for: they came on this link, but not from its peer."""
         self.note_refusal(Context(UNKNOWN, self.local, Kind.ADMIN), error)
+
+    def note_drift(self) -> None:
+        """Record that the peer says to decide by another policy than this process does.
+
+        It is the peer's own word, for operators who roll a policy out: it decides nothing.
+        """
+        claims, policy = self.session.peer_claims, self.policy
+        theirs = (claims.policy, claims.revision, claims.sha256)
+        if theirs == (policy.name, policy.revision, policy.sha256):
+            return
+        names = ("peer_policy", "peer_revision", "peer_sha256")
+        event = _event("drift", self.inbound(Kind.ADMIN), None, "policy.drift", True)
+        try:
+            self.audit.record({**event, **dict(zip(names, theirs, strict=True))})
+        except AuditError as failure:
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
     def count_refusal(self, context: Context, error: SafeserError) -> None:
         """Count a refusal where one message has so many that records of each would be an attack."""
@@ -602,6 +637,7 @@ class Channel:
         if not handshake.complete:
             raise AuthenticationError("the handshake is not complete")
         link = Link(session=handshake.session(), policy=self.policy, audit=self.audit)
+        link.note_drift()
         if shared:
             with self._lock:
                 self._links[link.peer] = link
