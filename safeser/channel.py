@@ -18,7 +18,17 @@ import msgpack
 
 from safeser import families as serialization
 from safeser.audit import AuditLog
-from safeser.envelope import PRELUDE_SIZE, Handshake, Sealed, Session, Verified
+from safeser.envelope import (
+    PRELUDE_SIZE,
+    Buffer,
+    Handshake,
+    Sealed,
+    Session,
+    Verified,
+    check_payload,
+    join,
+    split,
+)
 from safeser.errors import (
     AuditError,
     AuthenticationError,
@@ -487,6 +497,7 @@ class Link:
         """Return the buffers of one sealed message that carries *obj*.
 
         :raises PolicyDenied: if policy lets no family that can carry *obj* leave in *context*.
+        :raises PayloadError: if it is larger than the policy's limits.
         """
         if context.sender != self.local or context.recipient != self.peer:
             self.refuse(
@@ -496,8 +507,10 @@ class Link:
         header, frames = self.serialize(obj, grant)
         family = serialization.claimed(header)
         self.permit_sending(context, Payload("message", family, header, tuple(frames), self.local))
-        body = msgpack.packb([header, context.kind.value, context.operation])
-        return self.session.seal(body, frames)
+        check_payload(frames, self.policy.limits)
+        parts, counts = split(frames)
+        words = [header, context.kind.value, context.operation]
+        return self.session.seal(msgpack.packb([*words, counts] if counts else words), parts)
 
     def verify(self, frames: Sequence[Any]) -> Verified:
         """Verify the buffers of one sealed message, as :meth:`seal` made or a socket gave them.
@@ -533,7 +546,7 @@ class Link:
         what it expects, the message does not choose it.
         """
         try:
-            header, kind, operation = _library_header(verified.header)
+            header, kind, operation, frames = _library_message(verified)
         except PayloadError as error:
             self.note_refusal(context, error)
             raise
@@ -542,7 +555,7 @@ class Link:
                 context, "context.mismatch", "the message was sealed for another kind or operation"
             )
         try:
-            payload = self.payload(verified, context, "message", header, verified.frames)
+            payload = self.payload(verified, context, "message", header, frames)
         except SafeserError as error:
             self.note_refusal(context, error)
             raise
@@ -683,18 +696,20 @@ def _willing(family: str, families: Sequence[str]) -> bool:
     return family == "cloudpickle" and "pickle" in families
 
 
-def _library_header(data: bytes) -> tuple[dict[str, Any], str, str | None]:
+def _library_message(
+    verified: Verified,
+) -> tuple[dict[str, Any], str, str | None, Sequence[Buffer]]:
+    """Return header, kind, operation and whole frames of what :meth:`Link.seal` made."""
     try:
-        header, kind, operation = msgpack.unpackb(data, use_list=True, strict_map_key=True)
+        words = msgpack.unpackb(verified.header, use_list=True, strict_map_key=True)
     except (ValueError, TypeError, msgpack.UnpackException):
-        raise PayloadError("the message's header is malformed", rule="payload.header") from None
-    if (
-        not isinstance(header, dict)
-        or not isinstance(kind, str)
-        or not isinstance(operation, str | None)
-    ):
-        raise PayloadError("the message's header is malformed", rule="payload.header")
-    return header, kind, operation
+        words = None
+    match words:
+        case [dict() as header, str() as kind, (str() | None) as operation]:
+            return header, kind, operation, verified.frames
+        case [dict() as header, str() as kind, (str() | None) as operation, counts]:
+            return header, kind, operation, join(verified.frames, counts)
+    raise PayloadError("the message's header is malformed", rule="payload.header")
 
 
 def _event(

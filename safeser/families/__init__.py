@@ -21,8 +21,10 @@ from safeser.families.receiving import (
 from safeser.families.registry import Parts, Registry, Typed, registry
 from safeser.families.sending import serialize
 from safeser.families.tree import Node
+from safeser.pickles import Budget
 
 __all__ = [
+    "Budget",
     "ExceptionData",
     "Node",
     "Parts",

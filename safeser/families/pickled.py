@@ -12,7 +12,7 @@ from safeser import pickles
 from safeser.errors import PayloadError
 from safeser.families.tree import Node
 from safeser.pickles.stock import load_code
-from safeser.values import Grant, Limits
+from safeser.values import Allowed, Grant, Limits
 
 __all__ = ["as_code", "decode", "encode", "family_of", "judge"]
 
@@ -29,10 +29,14 @@ def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
     return {"serializer": family, "writeable": writeable}, [data, *buffers]
 
 
-def family_of(node: Node, limits: Limits) -> str:
-    """Return ``"pickle"`` or ``"cloudpickle"``, from the globals that the pickle needs."""
+def family_of(node: Node, limits: Limits, allow: tuple[Allowed, ...] = ()) -> str:
+    """Return ``"pickle"`` or ``"cloudpickle"``, from the globals that the pickle needs.
+
+    :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
+    """
     if node.value is None:
-        node.value = pickles.family_of(node.frames[0], limits=limits)
+        known = pickles.Profile.granted(pickles.DATA_PROFILES, allow)
+        node.value = pickles.family_of(node.frames[0], profiles=known, limits=limits)
     return str(node.value)
 
 
@@ -42,23 +46,33 @@ def as_code(node: Node) -> str:
     return "cloudpickle"
 
 
-def judge(node: Node, grant: Grant, limits: Limits) -> None:
-    """Refuse a pickle that *grant*'s profiles would refuse, before anything is built."""
+def judge(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> None:
+    """Refuse a pickle that *grant* would refuse, before anything is built."""
     pickles.check(
-        node.frames[0], buffers=len(node.frames) - 1, profile=grant.profiles, limits=limits
+        node.frames[0],
+        buffers=len(node.frames) - 1,
+        profile=pickles.Profile.granted(grant.profiles, grant.allow),
+        limits=limits,
+        budget=budget,
     )
 
 
-def decode(node: Node, grant: Grant, limits: Limits) -> Any:
+def decode(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> Any:
     """Load a pickle by the family that was found for it, which *grant* lists."""
     data = node.frames[0]
     buffers = [
         _with_flag(buffer, writeable)
         for buffer, writeable in zip(node.frames[1:], node.meta["writeable"], strict=True)
     ]
-    if family_of(node, limits) == "cloudpickle":
+    if family_of(node, limits, grant.allow) == "cloudpickle":
         return _load_code(bytes(data), buffers)
-    return pickles.loads(data, buffers=buffers, profile=grant.profiles, limits=limits)
+    return pickles.loads(
+        data,
+        buffers=buffers,
+        profile=pickles.Profile.granted(grant.profiles, grant.allow),
+        limits=limits,
+        budget=budget,
+    )
 
 
 def _load_code(data: bytes, buffers: list[memoryview]) -> Any:

@@ -14,7 +14,8 @@ from safeser.families import errors, pickled, plain
 from safeser.families.plain import DEFAULTS
 from safeser.families.registry import Typed, registry
 from safeser.families.tree import Node, parse, strongest
-from safeser.values import Grant, Limits
+from safeser.pickles import Budget
+from safeser.values import Allowed, Grant, Limits
 
 __all__ = ["bytes_in", "check", "claimed", "covers", "derive", "deserialize", "judge"]
 
@@ -40,15 +41,17 @@ def derive(
     *,
     limits: Limits = DEFAULTS,
     code: bool = False,
+    allow: tuple[Allowed, ...] = (),
 ) -> str:
     """Return the strongest family that the content needs; a pickle's claim is not believed.
 
     Nothing is decoded, checked or imported: only pickles are read, as symbols.
 
     :param code: take every pickle as the most that it can be, without reading it.
+    :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
     """
     nodes = parse(header, frames, limits=limits)
-    return strongest(_family(node, limits, code=code) for node in nodes)
+    return strongest(_family(node, limits, code=code, allow=allow) for node in nodes)
 
 
 def bytes_in(
@@ -75,13 +78,22 @@ def bytes_in(
 _BIN = (b"\xc4", b"\xc5", b"\xc6")
 
 
-def check(header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS) -> None:
+def check(
+    header: Mapping[str, Any],
+    frames: Sequence[Any],
+    *,
+    limits: Limits = DEFAULTS,
+    budget: Budget | None = None,
+) -> None:
     """Refuse what does not describe exactly one object of listed types; builds nothing.
 
     Pickles are left to :func:`judge`. Nothing is imported either: a type whose package waits to be
     imported is only looked up here, and checked as all others when it is loaded.
+
+    :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     """
-    _check(parse(header, frames, limits=limits), limits, registry.listed)
+    nodes = parse(header, frames, limits=limits)
+    _check(nodes, limits, budget or Budget(limits), registry.listed)
 
 
 def deserialize(
@@ -90,16 +102,19 @@ def deserialize(
     grant: Grant,
     *,
     limits: Limits = DEFAULTS,
+    budget: Budget | None = None,
 ) -> Any:
     """Return the object, if *grant* lets each family in it pass and all of it checks.
 
+    :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :raises PolicyDenied: for a family, anywhere inside, that *grant* does not list.
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
     nodes = parse(header, frames, limits=limits)
     code = "cloudpickle" in grant.families
+    budget = budget or Budget(limits)
     for node in nodes:
-        family = _family(node, limits, code=code)
+        family = _family(node, limits, code=code, allow=grant.allow)
         if not covers(grant.families, family):
             raise PolicyDenied(
                 f"a value of family {family} came where context {grant.context!r} grants"
@@ -109,9 +124,9 @@ def deserialize(
                 fix=f"Add {family} to the deserializers of that context, if its sender is trusted"
                 " with it.",
             )
-    _check(nodes, limits, registry.named)
+    _check(nodes, limits, budget, registry.named)
     for node in reversed(nodes):
-        node.value = _build(node, grant, limits)
+        node.value = _build(node, grant, limits, budget)
     return nodes[0].value
 
 
@@ -121,35 +136,41 @@ def judge(
     grant: Grant,
     *,
     limits: Limits = DEFAULTS,
+    budget: Budget | None = None,
 ) -> None:
     """Refuse each pickle in a payload that the profiles of *grant* would refuse; builds nothing.
 
+    :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :raises PolicyDenied: naming the global, its offset and what would allow it.
     """
     if "cloudpickle" in grant.families:
         return
+    budget = budget or Budget(limits)
     for node in parse(header, frames, limits=limits):
         if node.serializer in ("pickle", "cloudpickle"):
-            pickled.judge(node, grant, limits)
+            pickled.judge(node, grant, limits, budget)
 
 
-def _family(node: Node, limits: Limits, *, code: bool) -> str:
+def _family(node: Node, limits: Limits, *, code: bool, allow: tuple[Allowed, ...] = ()) -> str:
     """Return the family of *node* alone.
 
     :param code: whether its sender may send code: it gains nothing from a pickle that needs none.
         Reading it to find out would take longer than loading it.
     """
     if node.serializer in ("pickle", "cloudpickle"):
-        return pickled.as_code(node) if code else pickled.family_of(node, limits)
+        return pickled.as_code(node) if code else pickled.family_of(node, limits, allow)
     return "msgpack" if node.serializer == "collection" else node.serializer
 
 
-def _check(nodes: Sequence[Node], limits: Limits, look: Callable[..., Typed | None]) -> None:
+def _check(
+    nodes: Sequence[Node], limits: Limits, budget: Budget, look: Callable[..., Typed | None]
+) -> None:
     """Check *nodes*, children first, so that a parent may rely on what they yield.
 
     :param look: finds what is listed under a name, or None for what cannot be checked yet.
     """
-    room = limits.max_refs - len(nodes)
+    budget.spend(refs=len(nodes), calls=0)
+    room = budget.refs
     for node in reversed(nodes):
         if node.serializer == "msgpack":
             frame = node.frames[0]
@@ -163,6 +184,7 @@ def _check(nodes: Sequence[Node], limits: Limits, look: Callable[..., Typed | No
             typed = look(node.type, where=node.where)
             if typed is not None:
                 typed.check(node, limits)
+    budget.refs = room
 
 
 def _check_collection(node: Node) -> None:
@@ -178,13 +200,13 @@ def _check_collection(node: Node) -> None:
         node.refuse("it has another number of keys than of values", "families.child-count")
 
 
-def _build(node: Node, grant: Grant, limits: Limits) -> Any:
+def _build(node: Node, grant: Grant, limits: Limits, budget: Budget) -> Any:
     if node.serializer == "msgpack":
         return node.value
     if node.serializer == "error":
         return errors.from_data(node.value)
     if node.serializer in ("pickle", "cloudpickle"):
-        return pickled.decode(node, grant, limits)
+        return pickled.decode(node, grant, limits, budget)
     values = [child.value for child in node.children]
     for child in node.children:
         child.value = None

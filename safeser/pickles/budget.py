@@ -42,9 +42,9 @@ class Budget:
         self.refs -= refs
         self.calls -= calls
         if self.refs < 0:
-            raise over("max-refs", "the pickles of a message hold more elements than allowed")
+            raise over("max-refs", "a message holds more elements than allowed")
         if self.calls < 0:
-            raise over("max-calls", "the pickles of a message make more objects than allowed")
+            raise over("max-calls", "a message makes more objects by calls than allowed")
 
     def bring(self, size: int) -> None:
         """Note *size* bytes of input, some times of which may be copied."""

@@ -543,9 +543,9 @@ def test_nobody_else_makes_an_admitted(pair):
     grant = Grant("code", ("cloudpickle",))
     for proof in (None, object(), True):
         with pytest.raises(TypeError):
-            Admitted(p.context, admitted.payloads, grant, proof)
+            Admitted(p.context, admitted.payloads, grant, admitted.budget, proof)
     with pytest.raises(TypeError):
-        Admitted(p.context, admitted.payloads, grant)
+        Admitted(p.context, admitted.payloads, grant, admitted.budget)
     with pytest.raises(AttributeError):
         admitted.payloads = ()
 
