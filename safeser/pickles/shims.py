@@ -149,10 +149,16 @@ def settled(site: Site, content: Any) -> Any:
 
 
 _ROOMS = {
+    "arrow": "safeser.pickles.shims_arrow",
+    "arrow_types": "safeser.pickles.shims_arrow_types",
     "pandas": "safeser.pickles.shims_pandas",
+    "pandas_arrays": "safeser.pickles.shims_pandas_arrays",
+    "pandas_indexes": "safeser.pickles.shims_pandas_indexes",
+    "pandas_times": "safeser.pickles.shims_pandas_times",
     "plain": "safeser.pickles.shims_plain",
     "exceptions": "safeser.pickles.shims_exceptions",
     "numpy": "safeser.pickles.shims_numpy",
+    "scipy": "safeser.pickles.shims_scipy",
 }
 
 

@@ -1,0 +1,221 @@
+"""Reviewed functions for Arrow's arrays, chunked arrays, tables and scalars.
+
+The one rule: what Arrow trusts is checked before Arrow sees it (types of children, numbers of
+buffers, lengths that no byte stands for), and nobody reads an element before Arrow's own full
+validation of offsets, indexes, views and characters has passed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from safeser.pickles.shims import Site, bad, plain
+from safeser.pickles.shims_arrow_types import pa, parts_of, sound_type, width_of
+
+__all__ = ["SHIMS"]
+
+_is: Any = pa.types
+
+# Arrow adds the two, in 64 bits.
+_MAX_LENGTH = 1 << 61
+_UNCOUNTED = 3
+_SCALARS = (type(None), bool, int, float, str, bytes, decimal.Decimal, uuid.UUID, np.float16)
+# pandas' own stand for nanoseconds.
+_TIMES = (datetime.date, datetime.time, datetime.timedelta)
+
+
+# -- arrays ------------------------------------------------------------------------------------
+
+
+def _array(site: Site, _: str, parts: Any) -> Any:
+    made = _restored(site, parts)
+    made.validate(full=True)
+    _check_views(site, made)
+    return made
+
+
+def _restored(site: Site, parts: Any) -> Any:
+    """Return one array whose buffers are large enough; its values were not looked at yet."""
+    kind, length, _nulls, offset, buffers, children, dictionary = plain(parts, tuple)
+    for size in (length, offset):
+        if not 0 <= plain(size, int) < _MAX_LENGTH:
+            raise bad("arrow", "an Arrow array has an impossible size")
+    site.charge(1 + len(plain(buffers, list)) + len(plain(children, list)))
+    if isinstance(sound_type(kind), pa.BaseExtensionType):
+        storage = (kind.storage_type, length, _nulls, offset, buffers, children, dictionary)
+        return pa.ExtensionArray.from_storage(kind, _restored(site, storage))
+    if _is.is_dictionary(kind):
+        indexes = _flat(site, kind.index_type, length, offset, buffers, children)
+        values = _restored(site, dictionary)
+        _check_type(values, kind.value_type)
+        # It refuses indexes out of range, before anybody follows one.
+        return pa.DictionaryArray.from_arrays(indexes, values, ordered=kind.ordered)
+    if dictionary is not None:
+        raise bad("arrow", "an Arrow array that is no dictionary has one")
+    return _flat(site, kind, length, offset, buffers, children)
+
+
+def _flat(  # noqa: PLR0917 - what an array consists of
+    site: Site, kind: Any, length: int, offset: int, buffers: list[Any], children: list[Any]
+) -> Any:
+    below = [_restored(site, child) for child in children]
+    expected = parts_of(kind)
+    if len(below) != len(expected):
+        raise bad("arrow", "an Arrow array has another number of children than its type")
+    for child, part in zip(below, expected, strict=True):
+        # Arrow asserts it, and a failed assertion ends the process.
+        _check_type(child, part)
+    for buffer in buffers:
+        # Validation reads the content, and the same buffer may be named again and again.
+        site.charge_bytes(0 if buffer is None else plain(buffer, pa.Buffer).size)
+    if length + offset:
+        _check_backed(site, kind, length + offset, buffers)
+    return pa.Array.from_buffers(kind, length, buffers, -1, offset, below)
+
+
+def _check_type(array: Any, expected: Any) -> None:
+    if not array.type.equals(expected):
+        raise bad("arrow", "a part of an Arrow array is of another type than declared")
+
+
+def _check_backed(site: Site, kind: Any, length: int, buffers: list[Any]) -> None:
+    """Refuse elements that no byte stands for: a null pointer, or 2**60 rows in sixty bytes."""
+    without = (
+        _is.is_null(kind)
+        or _is.is_run_end_encoded(kind)
+        or (_is.is_struct(kind) and not kind.num_fields)
+        or (_is.is_fixed_size_list(kind) and not kind.list_size)
+        or (_is.is_fixed_size_binary(kind) and not kind.byte_width)
+    )
+    if without:
+        site.charge(length >> _UNCOUNTED)
+    elif any(buffer is None for buffer in buffers[1:]):
+        raise bad("arrow", "an Arrow array has elements and no buffer for them")
+    if buffers and buffers[0] is not None and _is_maskless(kind):
+        raise bad("arrow", "an Arrow array has a validity bitmap that its type cannot have")
+
+
+def _is_maskless(kind: Any) -> bool:
+    return bool(_is.is_null(kind) or _is.is_union(kind) or _is.is_run_end_encoded(kind))
+
+
+def _check_views(site: Site, made: Any) -> None:
+    """Charge for elements that views name again: ten bytes may stand for the same megabyte."""
+    pending = [made]
+    while pending:
+        part = pending.pop()
+        kind = part.type
+        if isinstance(kind, pa.BaseExtensionType):
+            pending.append(part.storage)
+        elif _is.is_dictionary(kind):
+            pending.append(part.dictionary)
+        elif _is.is_list_view(kind) or _is.is_large_list_view(kind):
+            sizes = np.asarray(part.sizes)
+            site.charge(max(0, int(sizes.sum()) - len(part.values)))
+            pending.append(part.values)
+        elif _is.is_string_view(kind) or _is.is_binary_view(kind):
+            buffers = part.buffers()
+            sizes = np.frombuffer(buffers[1] or b"", np.int32)[::4]
+            used = sizes[part.offset : part.offset + len(part)]
+            held = sum(buffer.size for buffer in buffers[1:] if buffer is not None)
+            site.charge_bytes(max(0, int(used.sum(dtype=np.int64)) - held))
+        elif _is.is_run_end_encoded(kind):
+            pending.append(part.values)
+        elif _is.is_map(kind):
+            pending += [part.keys, part.items]
+        elif _is.is_struct(kind) or _is.is_union(kind):
+            pending += [part.field(at) for at in range(kind.num_fields)]
+        elif kind.num_fields:
+            pending.append(part.values)
+
+
+# -- several arrays ----------------------------------------------------------------------------
+
+
+def _chunked(site: Site, _: str, chunks: Any, kind: Any = None) -> Any:
+    site.charge(len(plain(chunks, list)))
+    for chunk in chunks:
+        if not isinstance(chunk, pa.Array):
+            raise bad("arrow", "a chunk is not an Arrow array")
+        _check_type(chunk, sound_type(kind))
+    return pa.chunked_array(chunks, sound_type(kind))
+
+
+def _columns(site: Site, columns: Any, schema: Any, kind: Any) -> list[Any]:
+    site.charge(len(plain(columns, list)))
+    if len(columns) != len(plain(schema, pa.Schema)):
+        raise bad("arrow", "an Arrow table has another number of columns than its schema")
+    for column, field in zip(columns, schema, strict=True):
+        if not isinstance(column, kind):
+            raise bad("arrow", "a column of an Arrow table is something else")
+        # Arrow would cast what is of another type.
+        _check_type(column, field.type)
+        if len(column) != len(columns[0]):
+            raise bad("arrow", "the columns of an Arrow table have several lengths")
+    return columns  # type: ignore[no-any-return]  # plain() proved it a list
+
+
+def _table(site: Site, _: str, columns: Any, schema: Any) -> Any:
+    kinds = (pa.ChunkedArray, pa.Array)
+    made = pa.Table.from_arrays(_columns(site, columns, schema, kinds), schema=schema)
+    made.validate()
+    return made
+
+
+def _batch(site: Site, _: str, columns: Any, schema: Any) -> Any:
+    made = pa.RecordBatch.from_arrays(_columns(site, columns, schema, pa.Array), schema=schema)
+    made.validate()
+    return made
+
+
+# -- scalars -----------------------------------------------------------------------------------
+
+
+def _scalar(site: Site, _: str, value: Any, kind: Any) -> Any:
+    """Convert *value*, which is plain throughout: Arrow asks other objects for methods."""
+    width = width_of(site, sound_type(kind))
+    pending, count = [value], 0
+    while pending:
+        part = pending.pop()
+        count += 1
+        if type(part) in (list, tuple):
+            pending.extend(part)
+        elif type(part) is dict:
+            pending.extend(part)
+            pending.extend(part.values())
+        elif type(part) not in _SCALARS and not isinstance(part, _TIMES):
+            raise bad("arrow", "the value of an Arrow scalar is not a plain one")
+        site.charge(1)
+    # Each null takes the whole width of its type.
+    site.charge_bytes(count * width)
+    return pa.scalar(value, kind)
+
+
+def _dictionary_scalar(site: Site, _: str, kind: Any, valid: Any, index: Any, values: Any) -> Any:
+    if not _is.is_dictionary(sound_type(kind)) or not isinstance(index, pa.Scalar):
+        raise bad("arrow", "the value of a dictionary scalar is something else")
+    if not isinstance(values, pa.Array):
+        raise bad("arrow", "the value of a dictionary scalar is something else")
+    _check_type(values, kind.value_type)
+    _check_type(index, kind.index_type)
+    if index.is_valid is not plain(valid, bool):
+        raise bad("arrow", "a dictionary scalar contradicts itself")
+    site.charge(1)
+    indexes = pa.array([index.as_py()], kind.index_type)
+    return pa.DictionaryArray.from_arrays(indexes, values, ordered=kind.ordered)[0]
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "array": _array,
+    "batch": _batch,
+    "chunked": _chunked,
+    "dictionary_scalar": _dictionary_scalar,
+    "scalar": _scalar,
+    "table": _table,
+}

@@ -1,0 +1,304 @@
+"""Reviewed functions for Arrow's types, fields, schemas and buffers.
+
+The one rule: a type is made by Arrow's public factories from parts that are bounded here first.
+Arrow trusts types: a scale or a type code that is out of range indexes a table in C++, and one
+null of a wide type takes all of its width.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from safeser.pickles.shims import Site, bad, plain
+
+__all__ = ["SHIMS", "pa", "parts_of", "sound_type", "width_of"]
+
+#: Untyped on purpose: Arrow is an extra.
+pa: Any = importlib.import_module("pyarrow")
+_is: Any = pa.types
+
+_UNITS = ("s", "ms", "us", "ns")
+_ALIASES = frozenset(
+    [
+        "null",
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "halffloat",
+        "float",
+        "double",
+        "date32[day]",
+        "date64[ms]",
+        "time32[s]",
+        "time32[ms]",
+        "time64[us]",
+        "time64[ns]",
+        "duration[s]",
+        "duration[ms]",
+        "duration[us]",
+        "duration[ns]",
+        "month_day_nano_interval",
+        "binary",
+        "large_binary",
+        "binary_view",
+        "string",
+        "large_string",
+        "string_view",
+    ]
+)
+# Digits that each width of decimal holds. Arrow looks powers of ten up by the scale, unchecked.
+_DIGITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
+# Whoever resolves the name opens a file of that name below the time zone database.
+_ZONE = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,31}){0,3}|[+-][0-9]{2}:[0-9]{2})\Z"
+)
+# Types that share their parts double at each level; comparing or printing them never ends.
+_MAX_FIELDS = 10_000
+# Elements of one value of fixed size. A null takes them all, and no byte stands for it.
+_MAX_WIDTH = 1 << 24
+_MAX_NAME = 1 << 16
+
+
+def parts_of(kind: Any) -> list[Any]:
+    """Return the types that *kind* is made of, in the order of its children."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return [kind.storage_type]
+    if _is.is_dictionary(kind):
+        return [kind.index_type, kind.value_type]
+    if _is.is_run_end_encoded(kind):
+        return [kind.run_end_type, kind.value_type]
+    if _is.is_map(kind):
+        return [pa.struct([kind.key_field, kind.item_field])]
+    if _is.is_struct(kind) or _is.is_union(kind):
+        return [kind.field(at).type for at in range(kind.num_fields)]
+    return [kind.value_type] if kind.num_fields else []
+
+
+def width_of(site: Site, kind: Any) -> int:
+    """Return how many elements one value of *kind* takes, null or not; refuse endless types."""
+    pending, fields, total = [(kind, 1)], 0, 0
+    while pending:
+        part, times = pending.pop()
+        fields += 1
+        if _is.is_fixed_size_list(part):
+            times *= part.list_size
+        elif _is.is_fixed_size_binary(part) and not _is.is_decimal(part):
+            total += times * part.byte_width
+        total += times
+        if fields > _MAX_FIELDS or total > _MAX_WIDTH:
+            raise bad("arrow-type", "an Arrow type has too many parts or is too wide")
+        pending.extend((inner, times) for inner in parts_of(part))
+    site.charge(fields)
+    return total
+
+
+def sound_type(value: Any) -> Any:
+    if not isinstance(value, pa.DataType):
+        raise bad("arrow-type", "a part of an Arrow type is not a type")
+    return value
+
+
+def _measured(site: Site, kind: Any) -> Any:
+    width_of(site, kind)
+    return kind
+
+
+def _count(value: Any, most: int) -> int:
+    if not 0 <= plain(value, int) <= most:
+        raise bad("arrow-type", "a size in an Arrow type is out of range")
+    return value  # type: ignore[no-any-return]  # plain() proved it an int
+
+
+def _name(value: Any) -> str:
+    if len(plain(value, str)) > _MAX_NAME:
+        raise bad("arrow-type", "a name in an Arrow type is too long")
+    return value  # type: ignore[no-any-return]  # plain() proved it a str
+
+
+# -- plain types -------------------------------------------------------------------------------
+
+
+def _alias(_: Site, __: str, alias: Any) -> Any:
+    if plain(alias, str) not in _ALIASES:
+        raise bad("arrow-type", "that is not the name of one of Arrow's types")
+    return pa.type_for_alias(alias)
+
+
+def _decimal(_: Site, name: str, precision: Any, scale: Any) -> Any:
+    factory = name.partition(":")[2]
+    most = _DIGITS[factory]
+    return getattr(pa, factory)(_count(precision, most), _count(scale, most))
+
+
+def _timestamp(_: Site, __: str, unit: Any, zone: Any = None) -> Any:
+    if plain(unit, str) not in _UNITS:
+        raise bad("arrow-type", "that is not a unit of time")
+    if zone is not None and not _ZONE.match(plain(zone, str)):
+        raise bad("time-zone", "that cannot be the name of a time zone")
+    return pa.timestamp(unit, zone)
+
+
+def _binary(_: Site, __: str, width: Any) -> Any:
+    return pa.binary(_count(width, _MAX_WIDTH))
+
+
+# -- nested types ------------------------------------------------------------------------------
+
+
+def _item(value: Any) -> Any:
+    return value if isinstance(value, pa.Field) else sound_type(value)
+
+
+def _list(site: Site, name: str, item: Any, size: Any = None) -> Any:
+    factory = name.partition(":")[2]
+    if size is None:
+        return _measured(site, getattr(pa, factory)(_item(item)))
+    if factory != "list_":
+        raise bad("arrow-type", "only plain lists have a fixed size")
+    return _measured(site, pa.list_(_item(item), _count(size, _MAX_WIDTH)))
+
+
+def _map(site: Site, _: str, key: Any, item: Any) -> Any:
+    return _measured(site, pa.map_(_item(key), _item(item)))
+
+
+def _fields(site: Site, fields: Any) -> list[Any]:
+    site.charge(len(plain(fields, list)))
+    return [plain(field, pa.Field) for field in fields]
+
+
+def _struct(site: Site, _: str, fields: Any) -> Any:
+    return _measured(site, pa.struct(_fields(site, fields)))
+
+
+def _union(site: Site, _: str, fields: Any, mode: Any, codes: Any) -> Any:
+    parts = _fields(site, fields)
+    numbers = [_count(code, 127) for code in plain(codes, list)]
+    # Arrow keeps a table of 128 entries that codes index.
+    if len(set(numbers)) != len(parts) or len(numbers) != len(parts):
+        raise bad("arrow-type", "the codes of a union are not one for each of its parts")
+    if mode not in ("dense", "sparse"):
+        raise bad("arrow-type", "a union is dense or sparse")
+    return _measured(site, pa.union(parts, mode, numbers))
+
+
+def _dictionary(site: Site, _: str, index: Any, value: Any, ordered: Any = False) -> Any:
+    if not _is.is_integer(sound_type(index)):
+        raise bad("arrow-type", "the indexes of a dictionary are not integers")
+    return _measured(site, pa.dictionary(index, sound_type(value), plain(ordered, bool)))
+
+
+def _run_end(site: Site, _: str, ends: Any, value: Any) -> Any:
+    if sound_type(ends) not in (pa.int16(), pa.int32(), pa.int64()):
+        raise bad("arrow-type", "run ends are 16, 32 or 64 bit integers")
+    return _measured(site, pa.run_end_encoded(ends, sound_type(value)))
+
+
+# -- extension types ---------------------------------------------------------------------------
+
+
+def _extension(_: Site, name: str) -> Any:
+    return getattr(pa, name.partition(":")[2])()
+
+
+def _json(_: Site, __: str, storage: Any) -> Any:
+    return pa.json_(sound_type(storage))
+
+
+def _opaque(site: Site, _: str, storage: Any, name: Any, vendor: Any) -> Any:
+    return _measured(site, pa.opaque(sound_type(storage), _name(name), _name(vendor)))
+
+
+def _tensor(
+    site: Site, _: str, kind: Any, shape: Any, names: Any = None, turned: Any = None
+) -> Any:
+    if not _is.is_primitive(sound_type(kind)):
+        raise bad("arrow-type", "the elements of a tensor are not numbers")
+    sizes = [_count(size, _MAX_WIDTH) for size in plain(shape, list, tuple)]
+    if math.prod(size for size in sizes if size) > _MAX_WIDTH:
+        raise bad("arrow-type", "an Arrow type has too many parts or is too wide")
+    if names is not None:
+        names = [_name(name) for name in plain(names, list, tuple)]
+        if len(names) != len(sizes):
+            raise bad("arrow-type", "a tensor has another number of names than of dimensions")
+    if turned is not None:
+        turned = [_count(axis, len(sizes)) for axis in plain(turned, list, tuple)]
+        if sorted(turned) != [*range(len(sizes))]:
+            raise bad("arrow-type", "the axes of a tensor are no permutation")
+    return _measured(site, pa.fixed_shape_tensor(kind, sizes, names, turned))
+
+
+# -- fields, schemas, buffers ------------------------------------------------------------------
+
+
+def _metadata(site: Site, value: Any) -> Any:
+    if value is None or isinstance(value, pa.KeyValueMetadata):
+        return value
+    site.charge(len(plain(value, dict)))
+    for pair in value.items():
+        for part in pair:
+            site.charge_bytes(len(plain(part, bytes)))
+    return value
+
+
+def _key_values(site: Site, _: str, pairs: Any) -> Any:
+    site.charge(len(plain(pairs, list)))
+    for pair in pairs:
+        key, value = plain(pair, tuple)
+        site.charge_bytes(len(plain(key, bytes)) + len(plain(value, bytes)))
+    return pa.KeyValueMetadata(pairs)
+
+
+def _field(
+    site: Site, _: str, name: Any, kind: Any, nullable: Any = True, metadata: Any = None
+) -> Any:
+    return pa.field(
+        _name(name), sound_type(kind), plain(nullable, bool), metadata=_metadata(site, metadata)
+    )
+
+
+def _schema(site: Site, _: str, fields: Any, metadata: Any = None) -> Any:
+    return pa.schema(_fields(site, fields), metadata=_metadata(site, metadata))
+
+
+def _buffer(site: Site, _: str, content: Any) -> Any:
+    """Return bytes that nobody can change any more and that lie where Arrow may read numbers."""
+    view = memoryview(plain(content, bytes, bytearray, memoryview))
+    if type(content) is bytes:
+        return pa.py_buffer(content)
+    # Arrow follows offsets without looking once they were checked, and frames of a message start
+    # at any address.
+    site.charge_bytes(view.nbytes)
+    return pa.py_buffer(bytes(view))
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "alias": _alias,
+    "binary": _binary,
+    "buffer": _buffer,
+    "decimal": _decimal,
+    "dictionary": _dictionary,
+    "extension": _extension,
+    "field": _field,
+    "json": _json,
+    "key_values": _key_values,
+    "list": _list,
+    "map": _map,
+    "opaque": _opaque,
+    "run_end": _run_end,
+    "schema": _schema,
+    "struct": _struct,
+    "tensor": _tensor,
+    "timestamp": _timestamp,
+    "union": _union,
+}

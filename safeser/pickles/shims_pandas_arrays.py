@@ -1,0 +1,361 @@
+"""Reviewed functions for pandas' extension types and extension arrays.
+
+The one rule: codes, masks, positions and bounds are checked over memory that nobody else can
+write to, and the array that the public constructor makes must have the very dtype that was sent.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from safeser.pickles.nodes import GlobalRef
+from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims_pandas_times import UNITS, offset, pd, zone
+
+__all__ = ["SHIMS", "draft_of", "fields_of", "owned", "unique"]
+
+_SPARSE: Any = importlib.import_module("pandas._libs.sparse")
+_MASKED = {"IntegerArray": "iu", "FloatingArray": "f", "BooleanArray": "b"}
+# pandas keeps a table of every frequency that it was ever asked for.
+_PERIOD = re.compile(r"period\[(?:[1-9][0-9]{0,2})?[A-Za-z]{1,3}(?:-[A-Z]{3})?\]\Z")
+_TIME = re.compile(r"[<=][mM]8\[(?:s|ms|us|ns)\]\Z")
+_CLOSED = ("left", "right", "both", "neither")
+_INT32 = 1 << 31
+# Walking an offset of business days takes this much longer than adding a number.
+_WALKED = 3
+
+
+# -- what is shared ----------------------------------------------------------------------------
+
+
+def draft_of(draft: Any) -> str:
+    """Return the name that *draft* was begun under; what is no draft was built before."""
+    if type(draft) is not Draft:
+        raise bad("build-twice", "an object is built twice")
+    return draft.kind.rpartition(":")[2]
+
+
+def fields_of(state: Any, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the state's fields, which are *names*, *optional* or pandas' cache."""
+    fields = dict(plain(state, dict))
+    fields.pop("_cache", None)
+    if not set(names) <= fields.keys() <= {*names, *optional}:
+        raise bad("state", "a state has other fields than it must have")
+    return fields
+
+
+def owned(site: Site, values: Any, kinds: str) -> np.ndarray[Any, Any]:
+    """Return one dimension of numbers of *kinds*, copied: the sender may hand the memory twice."""
+    numbers: np.ndarray[Any, Any] = plain(values, np.ndarray)
+    if numbers.ndim != 1 or numbers.dtype.kind not in kinds or not numbers.dtype.isnative:
+        raise bad("arguments", "an array of pandas' holds something else")
+    site.charge_bytes(numbers.nbytes)
+    return numbers.copy()
+
+
+def unique(site: Site, index: Any) -> Any:
+    """Return *index* if no label is in it twice, and let pandas know.
+
+    pandas would put the labels into a table whose hash anybody can make collide, which takes
+    seconds for a megabyte of integers.
+    """
+    dtype = index.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufmM":
+        once = np.unique(index.to_numpy()).size == len(index)
+    elif isinstance(index, pd.MultiIndex):
+        once = True
+    else:
+        once = len(site.frozen(index)) == len(index)
+    if not once:
+        raise bad("values", "a label that must be there once is there twice")
+    index._cache["is_unique"] = True
+    return index
+
+
+def _same(made: Any, dtype: Any) -> Any:
+    if type(made.dtype) is not type(dtype) or made.dtype != dtype:
+        raise bad("dtype", "an array of pandas' is of another type than it says")
+    return made
+
+
+def _draft(_: Site, name: str, *args: Any) -> Draft:
+    if args:
+        raise bad("arguments", f"{name} takes no arguments here")
+    return Draft(name)
+
+
+# -- types -------------------------------------------------------------------------------------
+
+
+def _plain_dtype(_: Site, name: str) -> Any:
+    return getattr(pd, name.rpartition(":")[2])()
+
+
+def _plain_dtype_state(_: Site, made: Any, state: Any) -> Any:
+    # What pandas has worked out about the type so far; it does so again.
+    fields_of(state)
+    return made
+
+
+def _string_dtype(_: Site, __: str, storage: Any = None, missing: Any = pd.NA) -> Any:
+    if storage not in ("pyarrow", "python", "pyarrow_numpy"):
+        raise bad("arguments", "a StringDtype is not one of pandas'")
+    if missing is pd.NA:
+        return pd.StringDtype(storage)
+    if type(missing) is not float or missing == missing:  # noqa: PLR0124 - only NaN is unlike itself
+        raise bad("arguments", "a StringDtype is not one of pandas'")
+    return pd.StringDtype(storage, missing)
+
+
+def _string_dtype_state(site: Site, made: Any, state: Any) -> Any:
+    # How pandas 2 writes it; pandas 3 gives the parts to the constructor.
+    fields = fields_of(state, "storage", optional=("_na_value",))
+    return _string_dtype(site, draft_of(made), fields["storage"], fields.get("_na_value", pd.NA))
+
+
+def _new_string_dtype(site: Site, name: str, *args: Any) -> Any:
+    return _string_dtype(site, name, *args) if args else Draft(name)
+
+
+def _categorical_dtype(site: Site, draft: Any, state: Any) -> Any:
+    draft_of(draft)
+    fields = fields_of(state, "categories", "ordered")
+    categories, ordered = fields["categories"], plain(fields["ordered"], bool, type(None))
+    if categories is not None:
+        if not isinstance(categories, pd.Index):
+            raise bad("arguments", "categories are not an index")
+        categories = unique(site, categories)
+    return pd.CategoricalDtype(categories, ordered)
+
+
+def _zoned_dtype(_: Site, draft: Any, state: Any) -> Any:
+    draft_of(draft)
+    fields = fields_of(state, "unit", "tz")
+    if fields["unit"] not in UNITS or fields["tz"] is None:
+        raise bad("arguments", "a datetime type has no unit or time zone")
+    return pd.DatetimeTZDtype(fields["unit"], zone(fields["tz"]))
+
+
+def _period_dtype(_: Site, __: str, name: Any) -> Any:
+    if not _PERIOD.match(plain(name, str)):
+        raise bad("arguments", "that is not the frequency of a period")
+    return pd.PeriodDtype(name[7:-1])
+
+
+def _interval_dtype(_: Site, draft: Any, state: Any) -> Any:
+    draft_of(draft)
+    fields = fields_of(state, "subtype", "closed")
+    subtype, closed = fields["subtype"], fields["closed"]
+    # pandas keeps a table of every type of interval that it was ever asked for.
+    numbers = isinstance(subtype, np.dtype) and subtype.kind in "iuf" and subtype.itemsize <= 8
+    times = isinstance(subtype, np.dtype) and _TIME.match(subtype.str)
+    if not (subtype is None or numbers or times or isinstance(subtype, pd.DatetimeTZDtype)):
+        raise bad("arguments", "intervals are of numbers or of times")
+    if closed is not None and closed not in _CLOSED:
+        raise bad("arguments", "an interval is closed in another way")
+    return pd.IntervalDtype(subtype, closed)
+
+
+def _sparse_dtype(_: Site, draft: Any, state: Any) -> Any:
+    draft_of(draft)
+    fields = fields_of(state, "_dtype", "_fill_value")
+    fill = fields["_fill_value"]
+    if not (isinstance(fill, np.generic) or fill is pd.NaT or fill is pd.NA):
+        plain(fill, type(None), bool, int, float, complex, str)
+    return pd.SparseDtype(_numpy(fields["_dtype"]), fill)
+
+
+def _numpy(value: Any) -> Any:
+    if not isinstance(value, np.dtype) or not value.isnative or value.kind not in "biufcmMOUS":
+        raise bad("dtype", "a type of pandas' is over something else than NumPy's")
+    return value
+
+
+def _numpy_dtype(_: Site, draft: Any, state: Any) -> Any:
+    draft_of(draft)
+    dtype = _numpy(fields_of(state, "_dtype")["_dtype"])
+    return pd.arrays.NumpyExtensionArray(np.empty(0, dtype)).dtype
+
+
+def _arrow_dtype(_: Site, draft: Any, state: Any) -> Any:
+    draft_of(draft)
+    fields = fields_of(state, "pyarrow_dtype", optional=("_storage", "storage"))
+    return pd.ArrowDtype(fields["pyarrow_dtype"])
+
+
+# -- arrays over one NumPy array ---------------------------------------------------------------
+
+
+def _backed(_: Site, __: str, kind: Any, checksum: Any, state: Any) -> Draft:
+    if type(kind) is not GlobalRef or type(checksum) is not int or state is not None:
+        raise bad("arguments", "an array is begun in another way than pandas does")
+    return Draft(kind.name)
+
+
+def _backed_state(site: Site, draft: Any, state: Any) -> Any:
+    kind = draft_of(draft)
+    dtype, values, *rest = plain(state, tuple)
+    if isinstance(dtype, np.ndarray):
+        # pandas 2 wrote them in the other order.
+        dtype, values = values, dtype
+    more = fields_of(rest[0], optional=("_freq", "_dtype")) if rest else {}
+    if len(rest) > 1:
+        raise bad("state", "an array of pandas' has further state")
+    made = _BACKED[kind](site, dtype, plain(values, np.ndarray))
+    if more.get("_freq") is not None:
+        # Checked against every element, as pandas does for whoever names a frequency.
+        site.charge(len(made) << _WALKED)
+        index = pd.DatetimeIndex if kind == "DatetimeArray" else pd.TimedeltaIndex
+        return index(made, freq=offset(more["_freq"])).array
+    return made
+
+
+def _categorical(site: Site, dtype: Any, codes: Any) -> Any:
+    return pd.Categorical.from_codes(
+        owned(site, codes, "i"), dtype=plain(dtype, pd.CategoricalDtype)
+    )
+
+
+def _times(_: Site, dtype: Any, values: Any) -> Any:
+    """Return datetimes or timedeltas: of two dimensions where they are a block of a frame."""
+    if not _TIME.match(values.dtype.str) or values.ndim not in (1, 2):
+        raise bad("arguments", "a datetime array holds something else")
+    made = pd.array(values.reshape(-1), copy=False)
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        made = made.tz_localize("UTC").tz_convert(dtype.tz)
+    return _same(made if values.ndim == 1 else made.reshape(values.shape), dtype)
+
+
+def _periods(_: Site, dtype: Any, values: Any) -> Any:
+    if values.dtype != np.int64 or values.ndim not in (1, 2):
+        raise bad("arguments", "a period array holds something else")
+    made = pd.arrays.PeriodArray(values.reshape(-1), dtype=plain(dtype, pd.PeriodDtype))
+    return made if values.ndim == 1 else made.reshape(values.shape)
+
+
+def _strings(site: Site, dtype: Any, values: Any) -> Any:
+    if values.dtype != object or values.ndim not in (1, 2):
+        raise bad("arguments", "an array of strings holds something else")
+    site.charge(values.size)
+    flat = values.reshape(-1)
+    for item in flat:
+        if type(item) is not str and item is not None and item is not pd.NA and item == item:  # noqa: PLR0124 - as above
+            raise bad("arguments", "an array of strings holds something else")
+    made = _same(pd.array(flat, dtype=plain(dtype, pd.StringDtype)), dtype)
+    return made if values.ndim == 1 else made.reshape(values.shape)
+
+
+def _wrapped(_: Site, dtype: Any, values: Any) -> Any:
+    _numpy(values.dtype)
+    return _same(pd.arrays.NumpyExtensionArray(values), dtype)
+
+
+_BACKED: dict[str, Callable[[Site, Any, Any], Any]] = {
+    "Categorical": _categorical,
+    "DatetimeArray": _times,
+    "NumpyExtensionArray": _wrapped,
+    "PeriodArray": _periods,
+    "StringArray": _strings,
+    "TimedeltaArray": _times,
+}
+
+
+# -- arrays of several parts -------------------------------------------------------------------
+
+
+def _masked(site: Site, draft: Any, state: Any) -> Any:
+    kind = draft_of(draft)
+    fields = fields_of(state, "_data", "_mask", optional=("_dtype",))
+    values, mask = owned(site, fields["_data"], _MASKED[kind]), owned(site, fields["_mask"], "b")
+    return getattr(pd.arrays, kind)(values, mask)
+
+
+def _interval_array(site: Site, draft: Any, state: Any) -> Any:
+    draft_of(draft)
+    (state,) = plain(state, tuple)
+    fields = fields_of(state, "_left", "_right", "_dtype")
+    dtype = plain(fields["_dtype"], pd.IntervalDtype)
+    left, right = (_bounds(site, fields[side]) for side in ("_left", "_right"))
+    if type(left) is not type(right) or left.dtype != right.dtype:
+        raise bad("arguments", "the bounds of intervals are of two types")
+    return _same(pd.arrays.IntervalArray.from_arrays(left, right, dtype.closed), dtype)
+
+
+def _bounds(site: Site, values: Any) -> Any:
+    if isinstance(values, pd.arrays.DatetimeArray | pd.arrays.TimedeltaArray):
+        site.charge_bytes(values.nbytes)
+        return values.copy()
+    return owned(site, values, "iufmM")
+
+
+def _sparse_index(site: Site, name: str, length: Any, *parts: Any) -> Any:
+    """Return the positions of a sparse array: sorted, apart, and inside."""
+    kind = getattr(_SPARSE, name.rpartition(":")[2])
+    if not 0 <= plain(length, int) < min(_INT32, site.limits.max_array):
+        raise bad("max-array", "a sparse array is larger than allowed")
+    numbers = [owned(site, part, "i") for part in parts]
+    if any(part.dtype != np.int32 for part in numbers):
+        raise bad("arguments", "the positions of a sparse array are 32 bit integers")
+    starts = numbers[0].astype(np.int64)
+    (sizes,) = numbers[1:] or (np.ones_like(starts),)
+    # In 64 bits: pandas adds them in 32.
+    ends = starts + sizes
+    sound = len(starts) == len(sizes) and (sizes > 0).all() and (starts >= 0).all()
+    if not sound or (ends[:-1] > starts[1:]).any() or (ends > length).any():
+        raise bad("values", "the positions of a sparse array are not sorted or not inside")
+    return kind(length, *numbers)
+
+
+def _sparse(site: Site, draft: Any, state: Any) -> Any:
+    draft_of(draft)
+    fields = fields_of(state, "_sparse_index", "_sparse_values", "_dtype")
+    places = plain(fields["_sparse_index"], _SPARSE.IntIndex, _SPARSE.BlockIndex)
+    values, dtype = plain(fields["_sparse_values"], np.ndarray), fields["_dtype"]
+    if values.ndim != 1 or len(values) != places.npoints:
+        raise bad("shape", "a sparse array has not as many values as positions")
+    if _numpy(values.dtype) != plain(dtype, pd.SparseDtype).subtype:
+        raise bad("dtype", "an array of pandas' is of another type than it says")
+    if places.length * max(values.dtype.itemsize, 1) > site.limits.max_array:
+        raise bad("max-array", "a sparse array is larger than allowed")
+    return _same(pd.arrays.SparseArray(values, places, dtype.fill_value, dtype=dtype), dtype)
+
+
+def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
+    kind = draft_of(draft)
+    fields = fields_of(state, "_pa_array", "_dtype")
+    content, dtype = fields["_pa_array"], fields["_dtype"]
+    if kind.startswith("ArrowString"):
+        if str(content.type) not in ("string", "large_string"):
+            raise bad("arrow", "an array of strings holds something else")
+        return _same(pd.arrays.ArrowStringArray(content, dtype=dtype), dtype)
+    if plain(dtype, pd.ArrowDtype).pyarrow_dtype != content.type:
+        raise bad("dtype", "an array of pandas' is of another type than it says")
+    return _same(pd.arrays.ArrowExtensionArray(content), dtype)
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "arrow_array": _arrow_array,
+    "arrow_dtype": _arrow_dtype,
+    "backed": _backed,
+    "backed_state": _backed_state,
+    "categorical_dtype": _categorical_dtype,
+    "draft": _draft,
+    "interval_array": _interval_array,
+    "interval_dtype": _interval_dtype,
+    "masked": _masked,
+    "numpy_dtype": _numpy_dtype,
+    "period_dtype": _period_dtype,
+    "plain_dtype": _plain_dtype,
+    "plain_dtype_state": _plain_dtype_state,
+    "sparse": _sparse,
+    "sparse_dtype": _sparse_dtype,
+    "sparse_index": _sparse_index,
+    "string_dtype": _new_string_dtype,
+    "string_dtype_state": _string_dtype_state,
+    "zoned_dtype": _zoned_dtype,
+}

@@ -1,0 +1,146 @@
+"""Reviewed functions for pandas' indexes.
+
+The one rule: labels are hashable and cheap to hash, codes lie within their levels, a frequency
+fits every element, and the public constructors make the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from safeser.pickles.nodes import GlobalRef
+from safeser.pickles.shims import Site, bad, plain
+from safeser.pickles.shims_pandas_arrays import owned, unique
+from safeser.pickles.shims_pandas_times import offset, pd
+
+__all__ = ["SHIMS", "column", "label"]
+
+_KINDS = "biufcmMO"
+_UNITS = ("s", "ms", "us", "ns")
+_MAX_LEVELS = 1000
+# Walking an offset of business days takes this much longer than adding a number.
+_WALKED = 3
+
+
+def label(site: Site, value: Any) -> Any:
+    site.check_hashable(value)
+    return value
+
+
+def column(values: Any) -> Any:
+    """Return *values* if they can be one column: one dimension of an accepted type."""
+    if isinstance(values, pd.api.extensions.ExtensionArray):
+        # Made by a reviewed function, from parts that it checked.
+        if values.ndim == 1:
+            return values
+    elif plain(values, np.ndarray).ndim == 1 and kept(values.dtype):
+        return values
+    raise bad("shape", "a column is not an array that pandas keeps")
+
+
+def kept(dtype: np.dtype[Any]) -> bool:
+    """Tell whether pandas keeps an array of *dtype* as it is."""
+    if dtype.kind in "mM":
+        return dtype.isnative and np.datetime_data(dtype) in [(unit, 1) for unit in _UNITS]
+    return dtype.kind in _KINDS
+
+
+def _index(site: Site, _: str, kind: Any, fields: Any) -> Any:
+    given = dict(plain(fields, dict))
+    made = _MAKERS[plain(kind, GlobalRef).qualname](site, given)
+    if given or len(made) > site.limits.max_array:
+        raise bad("state", "an index has no such field")
+    return made
+
+
+def _of_data(site: Site, given: dict[str, Any]) -> Any:
+    name = label(site, given.pop("name", None))
+    content = column(given.pop("data"))
+    if content.dtype == object:
+        site.frozen(content)
+    return pd.Index(content, dtype=content.dtype, name=name)
+
+
+def _range(site: Site, given: dict[str, Any]) -> Any:
+    name = label(site, given.pop("name", None))
+    start, stop, step = (plain(given.pop(part), int) for part in ("start", "stop", "step"))
+    return pd.RangeIndex(start, stop, step, name=name)
+
+
+def _categories(site: Site, given: dict[str, Any]) -> Any:
+    name = label(site, given.pop("name", None))
+    return pd.CategoricalIndex(plain(given.pop("data"), pd.Categorical), name=name)
+
+
+def _periods(site: Site, given: dict[str, Any]) -> Any:
+    name = label(site, given.pop("name", None))
+    return pd.PeriodIndex(plain(column(given.pop("data")), pd.arrays.PeriodArray), name=name)
+
+
+def _intervals(site: Site, given: dict[str, Any]) -> Any:
+    name, closed = label(site, given.pop("name", None)), plain(given.pop("closed"), str)
+    if "data" in given:
+        made = plain(given.pop("data"), pd.arrays.IntervalArray)
+    else:
+        left, right = given.pop("left"), given.pop("right")
+        if not isinstance(left, pd.Index) or type(left) is not type(right):
+            raise bad("arguments", "the bounds of intervals are of two types")
+        if left.dtype != right.dtype:
+            raise bad("arguments", "the bounds of intervals are of two types")
+        site.charge_bytes(left.nbytes + right.nbytes)
+        made = pd.arrays.IntervalArray.from_arrays(left, right, closed, copy=True)
+    return pd.IntervalIndex(made, closed=closed, name=name)
+
+
+def _moments(site: Site, given: dict[str, Any]) -> Any:
+    name, freq = label(site, given.pop("name", None)), given.pop("freq", None)
+    data = column(given.pop("data"))
+    if isinstance(data, pd.arrays.DatetimeArray):
+        kind = pd.DatetimeIndex
+    else:
+        plain(data, pd.arrays.TimedeltaArray)
+        kind = pd.TimedeltaIndex
+    if freq is None:
+        return kind(data, name=name)
+    # Checked against every element, as pandas does for whoever names a frequency.
+    site.charge(len(data) << _WALKED)
+    return kind(data, freq=offset(freq), name=name)
+
+
+def _levels(site: Site, given: dict[str, Any]) -> Any:
+    levels, codes = plain(given.pop("levels"), list, tuple), plain(given.pop("codes"), list, tuple)
+    names = [label(site, name) for name in given.pop("names")]
+    order = plain(given.pop("sortorder", None), int, type(None))
+    if not len(levels) == len(codes) == len(names) <= _MAX_LEVELS:
+        raise bad("shape", "an index has other levels than codes or names")
+    for level in levels:
+        if not isinstance(level, pd.Index) or isinstance(level, pd.MultiIndex):
+            raise bad("shape", "a level of an index is no index")
+        unique(site, level)
+    numbers = [owned(site, code, "i") for code in codes]
+    return pd.MultiIndex(levels, numbers, sortorder=order, names=names, verify_integrity=True)
+
+
+_MAKERS: dict[str, Callable[[Site, dict[str, Any]], Any]] = {
+    "CategoricalIndex": _categories,
+    "DatetimeIndex": _moments,
+    "Index": _of_data,
+    "IntervalIndex": _intervals,
+    "MultiIndex": _levels,
+    "PeriodIndex": _periods,
+    "RangeIndex": _range,
+    "TimedeltaIndex": _moments,
+}
+
+_FROZEN: Any = type(pd.MultiIndex.from_arrays([[], []]).names)
+
+
+def _frozen_list(site: Site, _: str, members: Any) -> Any:
+    site.charge(len(plain(members, list)))
+    return _FROZEN(members)
+
+
+SHIMS: dict[str, Callable[..., Any]] = {"frozen_list": _frozen_list, "index": _index}

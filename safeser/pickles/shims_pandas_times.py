@@ -1,0 +1,209 @@
+"""Reviewed functions for pandas' moments, periods, intervals and date offsets.
+
+The one rule: every number that says how often something is repeated is bounded, every text is one
+of few forms, and the public constructors make the value.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from safeser.pickles.shims import Draft, Site, bad, plain
+
+__all__ = ["SHIMS", "UNITS", "offset", "pd", "zone"]
+
+#: Untyped on purpose: pandas is an extra.
+pd: Any = importlib.import_module("pandas")
+_offsets: Any = importlib.import_module("pandas._libs.tslibs.offsets")
+_relative: Any = importlib.import_module("dateutil.relativedelta")
+_UTC: Any = importlib.import_module("dateutil.tz").tzutc()
+
+# pandas numbers its resolutions like this.
+_RESOLUTIONS = {7: "s", 8: "ms", 9: "us", 10: "ns"}
+UNITS = tuple(_RESOLUTIONS.values())
+_INT64 = 1 << 63
+# Offsets of business hours and holidays are walked; ticks are multiplied.
+_MAX_REPEAT = 1 << 16
+_MAX_SPAN = 1 << 31
+_MAX_TEXT = 64
+_MAX_HOLIDAYS = 100_000
+_SPANS = frozenset(
+    [
+        "years",
+        "months",
+        "weeks",
+        "days",
+        "hours",
+        "minutes",
+        "seconds",
+        "milliseconds",
+        "microseconds",
+        "nanoseconds",
+        "leapdays",
+        "year",
+        "month",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "microsecond",
+        "nanosecond",
+    ]
+)
+
+
+def zone(value: Any) -> Any:
+    """Return *value* if it is a time zone whose own code is the standard library's, or None."""
+    if value is None or value is _UTC or type(value) in (datetime.timezone, zoneinfo.ZoneInfo):
+        return value
+    raise bad("time-zone", "a time zone is not of an accepted type")
+
+
+def offset(value: Any) -> Any:
+    if not isinstance(value, _offsets.BaseOffset):
+        raise bad("arguments", "a frequency is not a date offset")
+    return value
+
+
+def _number(value: Any, most: int = _INT64) -> int:
+    if not -most <= plain(value, int) < most:
+        raise bad("arguments", "an integer is out of range")
+    return value  # type: ignore[no-any-return]  # plain() proved it an int
+
+
+# -- moments and spans -------------------------------------------------------------------------
+
+
+def _timestamp(_: Site, __: str, value: Any, freq: Any, where: Any, unit: Any = 10) -> Any:
+    if freq is not None:
+        raise bad("arguments", "a Timestamp has no frequency")
+    moment: Any = np.datetime64
+    made = pd.Timestamp(moment(_number(value), _RESOLUTIONS[plain(unit, int)]))
+    if where is None:
+        return made
+    return made.tz_localize("UTC").tz_convert(zone(where))
+
+
+def _timedelta(_: Site, __: str, value: Any, unit: Any = 10) -> Any:
+    span: Any = np.timedelta64
+    return pd.Timedelta(span(_number(value), _RESOLUTIONS[plain(unit, int)]))
+
+
+def _nat(_: Site, __: str, *args: Any) -> Any:
+    if args not in ((), (None,)):
+        raise bad("arguments", "NaT takes no arguments")
+    return pd.NaT
+
+
+def _utc(_: Site, __: str) -> Any:
+    return _UTC
+
+
+def _period(_: Site, __: str, value: Any, freq: Any, ordinal: Any) -> Any:
+    if value is not None:
+        raise bad("arguments", "a Period is made in another way than pandas does")
+    return pd.Period(ordinal=_number(ordinal), freq=offset(freq))
+
+
+def _interval(_: Site, __: str, left: Any, right: Any, closed: Any = "right") -> Any:
+    for bound in (left, right):
+        if not isinstance(bound, np.generic | pd.Timestamp | pd.Timedelta):
+            plain(bound, int, float)
+    if type(left) is int:
+        _number(left)
+        _number(right, _INT64) if type(right) is int else None
+    return pd.Interval(left, right, plain(closed, str))
+
+
+# -- date offsets ------------------------------------------------------------------------------
+
+
+def _offset(site: Site, name: str, count: Any = 1, normalize: Any = False, *rest: Any) -> Any:
+    kind = getattr(_offsets, name.partition(":")[2])
+    most = _INT64 if issubclass(kind, _offsets.Tick) or kind is _offsets.Day else _MAX_REPEAT
+    _number(count, most)
+    for part in rest:
+        _check_part(site, part)
+    return kind(count, plain(normalize, bool), *rest)
+
+
+def _check_part(site: Site, part: Any) -> None:
+    """Refuse what is no weekday, mask, start, end, holiday or variation of an offset."""
+    members = part if type(part) is tuple else (part,)
+    site.charge(len(members))
+    if len(members) > _MAX_HOLIDAYS:
+        raise bad("arguments", "an offset has too many parts")
+    for member in members:
+        if type(member) is int:
+            _number(member, _MAX_REPEAT)
+        elif type(member) is str and len(member) > _MAX_TEXT:
+            raise bad("arguments", "a text of an offset is too long")
+        elif not isinstance(member, pd.Timedelta):
+            kinds = (datetime.timedelta, datetime.time, np.datetime64, np.int64)
+            plain(member, type(None), bool, int, str, *kinds)
+
+
+def _date_offset(_: Site, name: str) -> Draft:
+    return Draft(name)
+
+
+def _spans(fields: dict[Any, Any], *others: str) -> dict[str, Any]:
+    spans = {}
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if name == "weekday" and type(value) in (_relative.weekday, int):
+            spans[name] = value
+        elif name in _SPANS:
+            spans[name] = _number(value, _MAX_SPAN)
+        elif name not in others:
+            raise bad("state", "a date offset has no such field")
+    return spans
+
+
+def _date_offset_state(_: Site, draft: Any, state: Any) -> Any:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "a date offset is built twice")
+    fields = dict(plain(state, dict))
+    count, normalize = fields.pop("n", 1), fields.pop("normalize", False)
+    spans = _spans(fields, "_offset", "_use_relativedelta", "_cache")
+    return pd.DateOffset(_number(count, _MAX_REPEAT), plain(normalize, bool), **spans)
+
+
+def _delta_state(_: Site, draft: Any, state: Any) -> Any:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "a relativedelta is built twice")
+    return _relative.relativedelta(**_spans(plain(state, dict), "_has_time"))
+
+
+def _weekday_state(_: Site, draft: Any, state: Any) -> Any:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "a weekday is built twice")
+    nothing, fields = plain(state, tuple)
+    if nothing is not None or set(plain(fields, dict)) != {"weekday", "n"}:
+        raise bad("state", "a weekday has no such field")
+    nth = fields["n"]
+    return _relative.weekday(
+        range(7)[_number(fields["weekday"], 7)], None if nth is None else _number(nth, 1000)
+    )
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "date_offset": _date_offset,
+    "date_offset_state": _date_offset_state,
+    "delta_state": _delta_state,
+    "interval": _interval,
+    "nat": _nat,
+    "offset": _offset,
+    "period": _period,
+    "timedelta": _timedelta,
+    "timestamp": _timestamp,
+    "utc": _utc,
+    "weekday_state": _weekday_state,
+}
