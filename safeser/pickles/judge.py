@@ -19,6 +19,7 @@ from safeser.pickles.nodes import (
     Node,
     Persistent,
     Program,
+    TupleOf,
     children,
 )
 from safeser.pickles.profiles import Entry, Profile
@@ -70,6 +71,7 @@ def judge(program: Program, profile: Profile, *, persistent: bool = False) -> li
         elif isinstance(node, Persistent) and not persistent:
             problem = "nobody stands ready to say what it means"
             uses.append(Use("<persistent id>", "persistent", node.offset, problem, node))
+    values -= program.spelt
     values |= _names_as_values(program)
     for index in values:
         ref = program.nodes[index]
@@ -95,6 +97,7 @@ def argument_tuples(program: Program) -> set[int]:
     also handed over as a value is judged, and built, like any other.
     """
     arguments = {node.args.index for node in program.nodes if isinstance(node, Call)}
+    arguments.update(at for at in program.spelt if isinstance(program.nodes[at], TupleOf))
     if not arguments:
         return arguments
     if isinstance(program.root, Node):

@@ -116,6 +116,7 @@ class _Machine:
         self.memo: dict[int, Any] = {}
         self.names: dict[tuple[str, str], str] = {}
         self.nodes: list[Node] = []
+        self.spelt: set[int] = set()
         self.steps: list[Step] = []
         self.limits = limits
         self.granted = budget.refs
@@ -164,6 +165,7 @@ class _Machine:
             self.protocol,
             refs=self.granted - self.refs,
             calls=self.max_calls - self.calls,
+            spelt=frozenset(self.spelt),
         )
 
     def refuse(self, rule: str, message: str) -> NoReturn:
@@ -284,7 +286,41 @@ class _Machine:
 
     def do_reduce(self) -> None:
         args, callee = self.pop(), self.pop()
+        if type(callee) is GlobalRef and type(args) is TupleOf:
+            if callee.name == "builtins:getattr":
+                name = self.nested_name(args.items)
+                if name:
+                    self.push(GlobalRef(name))
+                    self.spelt.update((callee.index, args.index, args.items[0].index))
+                    return
+            if callee.name == "copyreg:_reconstructor" and self.is_plain_class(args.items):
+                # How protocols 0 and 1 spell an instantiation without arguments.
+                self.push(TupleOf([]))
+                self.push_call(args.items[0], self.stack.pop(), new=True)
+                self.spelt.update((callee.index, args.index, args.items[1].index))
+                return
         self.push_call(callee, args)
+
+    def nested_name(self, items: list[Any]) -> str:
+        """Return the name that ``getattr(global, "part")`` spells, as pickle writes nested names.
+
+        It is then one name like any other, which a profile has to list whole.
+        """
+        if len(items) != 2 or type(items[0]) is not GlobalRef or type(items[1]) is not str:
+            return ""
+        module, qualname = items[0].module, f"{items[0].qualname}.{items[1]}"
+        check_name(module, qualname, dotted=True, where=f"byte {self.at}")
+        return f"{module}:{qualname}"
+
+    @staticmethod
+    def is_plain_class(items: list[Any]) -> bool:
+        return (
+            len(items) == 3
+            and type(items[0]) is GlobalRef
+            and type(items[1]) is GlobalRef
+            and items[1].name == "builtins:object"
+            and items[2] is None
+        )
 
     def do_newobj(self) -> None:
         args, callee = self.pop(), self.pop()

@@ -173,6 +173,8 @@ class Program:
 
     :param refs: how many elements and keys it was charged for.
     :param calls: how many objects it makes by calls.
+    :param spelt: indexes of names and tuples that only spelt another node. They stand for nothing
+        of their own, unless something else holds them too.
     """
 
     root: Any
@@ -182,6 +184,7 @@ class Program:
     protocol: int
     refs: int = 0
     calls: int = 0
+    spelt: frozenset[int] = frozenset()
 
 
 _ONE_LIST = (TupleOf, ListOf, DictOf, SetOf, FrozenSetOf)

@@ -26,6 +26,10 @@ PROFILE = pickles.Profile.named("data", "numpy", "exceptions")
 LIMITS = Limits(max_bytes=1 << 20, max_refs=50_000)
 
 
+# What pickle spells other things with: a nested name, and an instantiation in protocols 0 and 1.
+_GETATTR, _RECONSTRUCTOR = "builtins:getattr", "copyreg:_reconstructor"
+_SPELLING = {_GETATTR, _RECONSTRUCTOR, "builtins:object"}
+
 # Whatever the shims import is imported first: what comes later, a pickle asked for.
 for _entry in PROFILE.entries.values():
     for _name in filter(None, (_entry.make, _entry.state)):
@@ -109,10 +113,11 @@ class _Names:
     def find_class(self, module: str, name: str) -> Any:
         written = f"{module}:{name}"
         mapped = ":".join(canonical(module, name))
-        if written not in self.allowed and mapped not in self.allowed:
+        spells = mapped in _SPELLING or any(said.startswith(f"{mapped}.") for said in self.allowed)
+        if written not in self.allowed and mapped not in self.allowed and not spells:
             raise Disagreement(f"CPython looks up {written}, safeser did not say so")
         found = super().find_class(module, name)  # type: ignore[misc]
-        self.found(found, mapped if mapped in self.allowed else written)
+        self.found(found, mapped if spells or mapped in self.allowed else written)
         return found
 
     def found(self, _found: Any, _name: str) -> None:
@@ -150,8 +155,18 @@ class _PythonUnpickler(_Names, pickle._Unpickler):  # type: ignore[name-defined,
     dispatch: ClassVar = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
 
     def load_reduce(self) -> None:
-        name = self.note(self.stack[-2], "called")
-        super().load_reduce()
+        callee, args = self.stack[-2:]
+        spelling = self.known.get(id(callee))
+        if spelling == _GETATTR:
+            name = f"{self.known[id(args[0])]}.{args[1]}"
+            super().load_reduce()
+            self.known[id(self.stack[-1])] = name
+        elif spelling == _RECONSTRUCTOR:
+            name = self.note(args[0], "instantiated")
+            super().load_reduce()
+        else:
+            name = self.note(callee, "called")
+            super().load_reduce()
         self.keep(name)
 
     def load_newobj(self) -> None:
