@@ -6,18 +6,21 @@ away from it, and no argument widens it.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import dask
 from distributed import Client as _DaskClient
+from distributed.comm.addressing import parse_host_port
 
 from safeser.channel import Channel
 from safeser.dask.local import LocalCluster, require_processes
-from safeser.dask.security import Security
+from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
 from safeser.errors import ConfigError
+from safeser.policy.faults import did_you_mean, shown
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Client"]
@@ -51,6 +54,9 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         **kwargs: Any,
     ) -> None:
         require_processes(processes)
+        _require_known(kwargs)
+        serializers = checked_families(serializers, argument="serializers")
+        deserializers = checked_families(deserializers, argument="deserializers")
         if security is not None and not isinstance(security, Security):
             raise ConfigError(
                 "security must be a safeser.Security", fix="It carries the identity's path."
@@ -64,13 +70,9 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
             address = owned = LocalCluster(
                 policy=policy or "default", asynchronous=asynchronous, **options
             )
-        elif policy is not None:
-            raise ConfigError(
-                "policy= is for a new local cluster; this process's policy for an existing one"
-                " comes from safeser.Security(policy=...) or DASK_SAFESER__POLICY",
-                rule="config.policy",
-            )
-        _refuse_other_scheme(address)
+        else:
+            _refuse_cluster_options(policy, kwargs)
+            _check_address(address)
         chosen = security or getattr(address, "security", None) or Security()
         if not isinstance(chosen, Security):
             raise ConfigError("this cluster does not run on safeser://", rule="config.scheme")
@@ -144,6 +146,7 @@ def _configured_address(scheduler_file: str | None) -> str | None:
 #: More than any scheduler writes into its file, bytes.
 _SCHEDULER_FILE = 1 << 20
 
+_CLIENT_OPTIONS = frozenset(inspect.signature(_DaskClient.__init__).parameters) - {"self", "kwargs"}
 _CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "memory_limit", "scheduler_port", "host")
 
 
@@ -153,11 +156,57 @@ def _location(address: Any) -> str | None:
     return named.removeprefix(_SCHEME) if str(named).startswith(_SCHEME) else None
 
 
-def _refuse_other_scheme(address: Any) -> None:
-    if isinstance(address, str) and not address.startswith(_SCHEME):
-        scheme = address.partition("://")[0] if "://" in address else "no scheme"
+def _require_known(arguments: dict[str, Any]) -> None:
+    """Refuse what neither Dask's client nor a local cluster takes, before a cluster is started."""
+    known = _CLIENT_OPTIONS.union(_CLUSTER_OPTIONS)
+    for name in sorted(set(arguments) - known):
         raise ConfigError(
-            f"safeser.Client connects to {_SCHEME} addresses, not to {scheme[:32]}",
+            f"safeser.Client takes no argument {shown(name)}",
+            rule="config.client",
+            fix=did_you_mean(name, known),
+        )
+
+
+def _refuse_cluster_options(policy: str | None, arguments: dict[str, Any]) -> None:
+    if policy is not None:
+        raise ConfigError(
+            "policy= is for a new local cluster; this process's policy for an existing one"
+            " comes from safeser.Security(policy=...) or DASK_SAFESER__POLICY",
+            rule="config.policy",
+        )
+    for name in _CLUSTER_OPTIONS:
+        if name in arguments:
+            raise ConfigError(
+                f"{name}= is for a new local cluster, and an address names one that runs",
+                rule="config.client",
+                fix="Leave out one of the two.",
+            )
+
+
+def _check_address(address: Any) -> None:
+    """Refuse an address that this client would never reach; Dask tries for ever, or by TCP."""
+    if not isinstance(address, str):
+        return
+    scheme, separator, location = address.partition("://")
+    if not separator:
+        raise ConfigError(
+            "the address names no scheme, and Dask's default is plain TCP",
+            rule="config.scheme",
+            fix=f"Write {_SCHEME} before it, as in safeser://127.0.0.1:8786.",
+        )
+    if address != f"{_SCHEME}{location}":
+        raise ConfigError(
+            f"safeser.Client connects to {_SCHEME} addresses, not to {shown(scheme)}",
             rule="config.scheme",
             fix="Start the scheduler with: dask scheduler --protocol safeser.",
+        )
+    try:
+        host, port = parse_host_port(location)
+    except ValueError:
+        host, port = "", 0
+    if not host or not 0 < port < 1 << 16:
+        raise ConfigError(
+            f"{shown(address)} names no host and port",
+            rule="config.address",
+            fix="Write both, as in safeser://127.0.0.1:8786; a scheduler takes 8786 by default.",
         )

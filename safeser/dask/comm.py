@@ -32,7 +32,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Channel, Link
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.registrations import ClientIds
-from safeser.dask.roles import Roles, served_by
+from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.envelope import PRELUDE_SIZE, Handshake, HandshakeRefused, Sealed, Verified
 from safeser.errors import AuditError, AuthenticationError, ConfigError, EnvelopeError, SafeserError
 from safeser.operations import Server
@@ -163,8 +163,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 data = await stream.read_bytes(start)
                 header, table, _ = _cut(memoryview(data), prelude.header_length, start)
                 frames = [
-                    memoryview(await read_bytes_rw(stream, length)).cast("B")
-                    for length in session.lengths(prelude, table)
+                    await _read_frame(stream, length) for length in session.lengths(prelude, table)
                 ]
             return session.verify(Sealed(prelude, header, tuple(frames)))
         except StreamClosedError as error:
@@ -259,6 +258,21 @@ def _forget(future: Any) -> Any:
     return future
 
 
+async def _read_frame(stream: IOStream, length: int) -> memoryview:
+    """Read one frame into memory of its own, which an array can keep without a copy.
+
+    Nobody vouches for *length* yet: whoever can change bytes on the way can claim a gigabyte. That
+    much address space is asked for, of one frame at a time, but the system gives memory to it only
+    where bytes arrive. Growing the buffer with them would copy each large frame once more.
+    """
+    try:
+        return memoryview(await read_bytes_rw(stream, length)).cast("B")
+    except MemoryError:
+        raise EnvelopeError(
+            "there is no memory for a frame as long as a message says", rule="envelope.limits"
+        ) from None
+
+
 def _cut(data: memoryview, header: int, start: int) -> tuple[memoryview, memoryview, memoryview]:
     return data[:header], data[header:start], data[start:]
 
@@ -318,8 +332,8 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         except StreamClosedError as error:
             convert_stream_closed_error(self, error)
             raise
-        expected = given.get("expected") or {}
-        handshake = channel.handshake(initiator=True, expected_peer=expected.get(address))
+        expected = self._roles.expected_at(address, given)
+        handshake = channel.handshake(initiator=True, expected_peer=expected)
         try:
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
@@ -393,7 +407,10 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             # Without a stated host Dask would bind every interface.
             self.ip = "127.0.0.1"
         self._server = served_by(comm_handler)
-        self._channel = roles.listening(self._server, safeser or {})
+        works_for = None if self._server is Server.SCHEDULER else scheduler_of(comm_handler)
+        self._channel = roles.listening(self._server, safeser or {}, scheduler=works_for)
+        if self._server is Server.NANNY:
+            roles.follow_worker(comm_handler)
         self._client_ids = ClientIds()
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 

@@ -3,6 +3,9 @@
 The one rule: a listener's role is the class of the server behind it, which no peer influences. Dask
 tells connectors less: a nanny asks for the worker's arguments, and a stock ``Security`` names no
 role at all, so a connector takes the role of the only server that listens in its process.
+
+A server that policy could never let work is refused before it listens: what would follow are pages
+of Dask's tracebacks, or a scheduler that nobody ever reaches.
 """
 
 from __future__ import annotations
@@ -14,11 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from safeser.channel import Channel
-from safeser.dask.settings import channel_for, close_channels_in, settings_for
+from safeser.dask.settings import (
+    channel_for,
+    close_channels_in,
+    settings_for,
+    unrecorded_channel,
+)
 from safeser.errors import ConfigError, SafeserError
 from safeser.operations import Server
+from safeser.policy import Policy
+from safeser.values import Context, Kind
 
-__all__ = ["Roles", "served_by"]
+__all__ = ["REGISTRATIONS", "Roles", "scheduler_of", "served_by"]
 
 _COMMANDS = ("dask", "dask-scheduler", "dask-worker")
 
@@ -27,6 +37,12 @@ _SERVERS = {
     "Worker": Server.WORKER,
     "Nanny": Server.NANNY,
 }
+
+#: What each server asks the scheduler for before it is of any use.
+REGISTRATIONS = {Server.WORKER: "register-worker", Server.NANNY: "register_nanny"}
+
+#: How a process ends that could not run.
+_UNABLE = 2
 
 
 def served_by(comm_handler: Callable[[Any], Any]) -> Server:
@@ -42,24 +58,62 @@ def served_by(comm_handler: Callable[[Any], Any]) -> Server:
     )
 
 
+def scheduler_of(comm_handler: Callable[[Any], Any]) -> str | None:
+    """Return ``host:port`` of the scheduler that the worker or nanny behind a listener works for.
+
+    Both keep it as an RPC of that name, which is made before they listen.
+    """
+    owner = getattr(comm_handler, "__self__", None)
+    address = getattr(getattr(owner, "scheduler", None), "address", None)
+    return address.partition("://")[2] if isinstance(address, str) else None
+
+
 class Roles:
     """The roles that this process has taken so far."""
 
     def __init__(self) -> None:
         self._listening: list[Server] = []
+        self._schedulers: set[str] = set()
         self._accepted = False
 
-    def listening(self, server: Server, given: Mapping[str, Any]) -> Channel:
-        """Return the channel for a listener of *server*."""
+    def listening(
+        self, server: Server, given: Mapping[str, Any], *, scheduler: str | None = None
+    ) -> Channel:
+        """Return the channel for a listener of *server*.
+
+        :param scheduler: ``host:port`` of the scheduler that a worker or nanny was started for.
+        """
         channel = channel_for(server.value, _overrides(given, server.value))
+        _require_fit(server, channel.policy, channel.identity.principal)
+        if server is Server.NANNY:
+            # A worker that cannot start is said here, in one line, before it is started: what its
+            # own process says ends in tracebacks of this one.
+            worker = unrecorded_channel("worker", _overrides(given, "worker"))
+            if worker is not None:
+                _require_fit(Server.WORKER, worker.policy, worker.identity.principal)
         if server not in self._listening:
             self._listening.append(server)
+        if scheduler is not None:
+            self._schedulers.add(scheduler)
         return channel
 
     def connecting(self, given: Mapping[str, Any]) -> Channel:
         """Return the channel for a connection that this process opens."""
         role = self._role(given.get("role"), given)
         return channel_for(role, _overrides(given, role))
+
+    def expected_at(self, address: str, given: Mapping[str, Any]) -> str | None:
+        """Return which principal must answer at *address*, if the settings name one.
+
+        Policy bounds what a peer may do by who it is, not by where it answers: somebody with
+        another worker's key who takes the scheduler's address would otherwise be worked for, as far
+        as policy lets workers do that for each other.
+        """
+        at = given.get("scheduler_at")
+        if address != at and address not in self._schedulers:
+            return None
+        role = self._role(given.get("role"), given)
+        return settings_for(role, _overrides(given, role)).expected_scheduler
 
     def _role(self, named: str | None, given: Mapping[str, Any]) -> str:
         listening = self._listening
@@ -90,13 +144,57 @@ class Roles:
 
         Only while the command starts: what fails later is for Dask to handle.
         """
-        if self._accepted or os.path.basename(sys.argv[0]) not in _COMMANDS:
+        if self._accepted or not _is_command():
             return
         sys.stderr.write(f"safeser: {error}\n")
         sys.stderr.flush()
         close_channels_in(Path("/"))
         # SystemExit would pass through tasks of Dask's, each of which prints it as a traceback.
-        os._exit(2)
+        os._exit(_UNABLE)
+
+    def follow_worker(self, comm_handler: Callable[[Any], Any]) -> None:
+        """End ``dask worker`` as its worker ended, if that could not run while its nanny starts it.
+
+        The worker's own process has said why, in one line. Dask tells the nanny behind
+        *comm_handler* by one method alone, and prints tracebacks of what follows.
+        """
+        if not _is_command():
+            return
+        nanny: Any = getattr(comm_handler, "__self__", None)
+        told = nanny._on_worker_exit_sync
+
+        def worker_ended(code: int | None) -> None:
+            if code == _UNABLE and nanny.status.name in ("init", "starting"):
+                # This is a callback of the event loop and no task of Dask's: it ends the loop.
+                raise SystemExit(_UNABLE)
+            told(code)
+
+        nanny._on_worker_exit_sync = worker_ended
+
+
+def _is_command() -> bool:
+    return os.path.basename(sys.argv[0]) in _COMMANDS
+
+
+def _require_fit(server: Server, policy: Policy, principal: str) -> None:
+    """Raise unless *policy* lets *principal* be a *server* of some cluster."""
+    peers = policy.counterparts(principal)
+    if server is Server.SCHEDULER:
+        asked = [Context(peer, principal, Kind.ADMIN, "register-worker") for peer in peers]
+        lacking = f"lets nobody register a worker with {principal!r}"
+    else:
+        operation = REGISTRATIONS[server]
+        asked = [Context(principal, peer, Kind.ADMIN, operation) for peer in peers]
+        lacking = f"does not let {principal!r} register a {server.value} with anybody"
+    if any(policy.permits_operation(context).permitted for context in asked):
+        return
+    setting = "NANNY__IDENTITY" if server is Server.NANNY else "IDENTITY"
+    raise ConfigError(
+        f"policy {policy.name!r} {lacking}, so it cannot be a {server.value}",
+        rule="config.role-principal",
+        fix=f"Set DASK_SAFESER__{setting} to the key of a {server.value}, or grant"
+        f" {asked[0].operation if asked else 'register-worker'} in a context.",
+    )
 
 
 def _overrides(given: Mapping[str, Any], role: str) -> Mapping[str, Any]:

@@ -12,8 +12,10 @@ from distributed.security import Security as _DaskSecurity
 
 from safeser.dask.settings import ROLES, Settings
 from safeser.errors import ConfigError
+from safeser.policy.faults import did_you_mean, shown
+from safeser.values import FAMILIES
 
-__all__ = ["Security"]
+__all__ = ["Security", "checked_families"]
 
 
 class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no types
@@ -26,15 +28,16 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
     :param audit_key: path of the log's key; default ``audit.key`` beside the identity.
     :param roles: per role (``"scheduler"``, ``"worker"``, ``"nanny"``, ``"client"``) a mapping of
         the same names that overrides the above.
-    :param expected_scheduler: principal that :class:`safeser.Client` must reach at the scheduler's
-        address, where another insider might have taken its place;
-        None accepts whoever the policy lets it meet.
+    :param expected_scheduler: principal that client, workers and nannies must reach at the
+        scheduler's address, where another insider might have taken its place; None accepts whoever
+        the policy lets them meet.
     :param deserializers: families that this side is willing to open; narrows the policy.
+    :raises ConfigError: if an argument or a role is none that there is.
 
     Everything absent comes from Dask's configuration, section ``safeser``.
     """
 
-    __slots__ = ("_deserializers", "_expected_scheduler", "_roles", "_scheduler_at", "_shared")
+    __slots__ = ("_deserializers", "_roles", "_scheduler_at", "_shared")
 
     def __init__(
         self,
@@ -47,26 +50,34 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         roles: Mapping[str, Mapping[str, str]] | None = None,
         expected_scheduler: str | None = None,
         deserializers: Sequence[str] | None = None,
+        **unknown: object,
     ) -> None:
-        super().__init__(require_encryption=False)
         given = {
             "identity": identity,
             "policy": policy,
             "audit": audit,
             "roster": roster,
             "audit_key": audit_key,
+            "expected_scheduler": expected_scheduler,
         }
+        if unknown:
+            raise ConfigError(
+                f"safeser.Security takes no argument {shown(min(unknown))}",
+                rule="config.security",
+                fix=did_you_mean(min(unknown), [*given, "roles", "deserializers"]),
+            )
+        super().__init__(require_encryption=False)
         self._shared = {key: str(value) for key, value in given.items() if value is not None}
         self._roles = {role: dict(values) for role, values in (roles or {}).items()}
         for role, values in self._roles.items():
             if role not in ROLES:
                 raise ConfigError(
-                    f"there is no role {role!r}", fix=f"Roles are {', '.join(ROLES)}."
+                    f"there is no role {shown(str(role))}", fix=f"Roles are {', '.join(ROLES)}."
                 )
             Settings().updated(values)
-        self._expected_scheduler = expected_scheduler
+        Settings().updated(self._shared)
         self._scheduler_at: str | None = None
-        self._deserializers = None if deserializers is None else tuple(deserializers)
+        self._deserializers = checked_families(deserializers, argument="deserializers")
 
     def overrides(self, role: str) -> dict[str, str]:
         """Return the settings that this object lays over Dask's configuration for *role*."""
@@ -84,14 +95,9 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         if own is not None:
             asked = own if deserializers is None else deserializers
             deserializers = [family for family in own if family in asked]
-        copy = Security(
-            **self._shared,
-            roles=self._roles,
-            expected_scheduler=self._expected_scheduler,
-            deserializers=deserializers,
+        return _rebuild(
+            self._shared, self._roles, scheduler_at or self._scheduler_at, deserializers
         )
-        copy._scheduler_at = scheduler_at or self._scheduler_at
-        return copy
 
     def _arguments(self, role: str) -> dict[str, Any]:
         # Nannies ask for the worker's arguments; which of the two runs here is known only to the
@@ -100,15 +106,10 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         return {
             "role": role,
             "roles": roles,
-            "expected": self._expected() if role == "client" else {},
+            # Workers and nannies know where their scheduler is; a client alone must be told.
+            "scheduler_at": self._scheduler_at if role == "client" else None,
             "deserializers": self._deserializers if role == "client" else None,
         }
-
-    def _expected(self) -> dict[str, str]:
-        """Return which principal must be at which address."""
-        if self._expected_scheduler is None or self._scheduler_at is None:
-            return {}
-        return {self._scheduler_at: self._expected_scheduler}
 
     def get_connection_args(self, role: str) -> dict[str, Any]:
         arguments: dict[str, Any] = super().get_connection_args(role)
@@ -121,7 +122,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
     def __reduce__(self) -> tuple[Any, ...]:
         return (
             _rebuild,
-            (self._shared, self._roles, self._expected_scheduler, self._deserializers),
+            (self._shared, self._roles, self._scheduler_at, self._deserializers),
         )
 
     def __repr__(self) -> str:
@@ -135,9 +136,33 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
 def _rebuild(
     shared: dict[str, str],
     roles: dict[str, dict[str, str]],
-    expected_scheduler: str | None,
+    scheduler_at: str | None,
     deserializers: Sequence[str] | None,
 ) -> Security:
-    return Security(
-        **shared, roles=roles, expected_scheduler=expected_scheduler, deserializers=deserializers
-    )
+    made = Security(**shared, roles=roles, deserializers=deserializers)
+    made._scheduler_at = scheduler_at
+    return made
+
+
+def checked_families(families: Sequence[str] | None, *, argument: str) -> tuple[str, ...] | None:
+    """Return *families* if each is one that there is: a name that is misspelt would take away what
+    its author means to keep, and nobody would say so.
+
+    :raises ConfigError: naming the nearest family.
+    """
+    if families is None:
+        return None
+    if isinstance(families, str):
+        raise ConfigError(
+            f"{argument} is a list of families, not a string",
+            rule="config.family",
+            fix=f"Write {argument}=[...] with names among {', '.join(FAMILIES)}.",
+        )
+    for name in families:
+        if name not in FAMILIES:
+            raise ConfigError(
+                f"{argument} names {shown(str(name))}, which is no serialization family",
+                rule="config.family",
+                fix=did_you_mean(str(name), FAMILIES),
+            )
+    return tuple(families)

@@ -12,6 +12,7 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
       audit: /var/log/safeser       # folder for this process's log
       roster: null                  # default: 'roster' beside the identity
       audit-key: null               # default: 'audit.key' beside the identity
+      expected-scheduler: null      # principal that must answer at the scheduler's address
       worker: {identity: ...}       # what differs for one role: scheduler, worker, nanny, client
 """
 
@@ -23,7 +24,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import dask
 from distributed.client import _close_global_client
@@ -31,27 +32,39 @@ from distributed.deploy.spec import close_clusters
 
 from safeser.audit import AuditLog
 from safeser.channel import Channel
-from safeser.errors import ConfigError
+from safeser.errors import AuditError, ConfigError
 from safeser.keys import Identity, Roster
 from safeser.operations import Server
 from safeser.policy import Policy
+from safeser.policy.faults import did_you_mean, shown
+from safeser.values import check_principal
 
-__all__ = ["ROLES", "Settings", "channel_for", "close_channels_in", "settings_for"]
+__all__ = [
+    "ROLES",
+    "Settings",
+    "channel_for",
+    "close_channels_in",
+    "settings_for",
+    "unrecorded_channel",
+]
 
 ROLES = tuple(server.value for server in Server)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where one role finds what it needs; paths only."""
+    """Where one role finds what it needs, and whom it means to reach; paths and names only."""
 
     identity: str | None = None
     policy: str | None = None
     audit: str | None = None
     roster: str | None = None
     audit_key: str | None = None
+    expected_scheduler: str | None = None
 
     def __post_init__(self) -> None:
+        if self.expected_scheduler is not None:
+            check_principal(self.expected_scheduler)
         for entry in fields(self):
             value = getattr(self, entry.name)
             if value is not None and (not isinstance(value, str) or "\n" in value):
@@ -67,10 +80,11 @@ class Settings:
         named = {str(key).replace("-", "_"): value for key, value in values.items()}
         unknown = sorted(set(named) - known)
         if unknown:
+            name = unknown[0].replace("_", "-")
             raise ConfigError(
-                f"unknown setting safeser.{unknown[0].replace('_', '-')}",
+                f"there is no setting {shown(f'safeser.{name}')}",
                 rule="config.settings",
-                fix=f"Known are {', '.join(sorted(known))}.",
+                fix=did_you_mean(name, [each.replace("_", "-") for each in known]),
             )
         return replace(self, **{key: value for key, value in named.items() if value is not None})
 
@@ -98,7 +112,8 @@ def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channe
     :raises ConfigError: naming the setting, file and remedy, if anything is missing or wrong.
     """
     global _pid  # noqa: PLW0603 - a forked child must not share its parent's channels
-    settings = settings_for(role, overrides)
+    # Whom one means to reach is no part of who one is: one identity has one channel and one log.
+    settings = replace(settings_for(role, overrides), expected_scheduler=None)
     with _lock:
         if os.getpid() != _pid:
             _channels.clear()
@@ -134,6 +149,44 @@ def close_channels_in(directory: Path) -> None:
             channel.audit.close()
 
 
+class _NoLog:
+    """A sink that takes nothing: whatever must be recorded first is refused."""
+
+    def record(self, event: Mapping[str, Any], /) -> NoReturn:
+        del event
+        raise AuditError("this channel is for looking at settings only", rule="audit.none")
+
+    def count(
+        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+    ) -> NoReturn:
+        del sender, recipient, operation, rule, permitted
+        self.record({})
+
+
+def unrecorded_channel(role: str, overrides: Mapping[str, Any] | None = None) -> Channel | None:
+    """Return what *role*'s channel would be, without its log; None if no identity is set here.
+
+    A nanny asks for its worker's before it starts it. The channel can decide and can let nothing
+    through.
+
+    :raises ConfigError: as :func:`channel_for` in that role would.
+    """
+    settings = settings_for(role, overrides)
+    if settings.identity is None:
+        return None
+    identity, policy, roster = _read(Path(settings.identity).expanduser(), settings)
+    return Channel(identity=identity, policy=policy, audit=_NoLog(), roster=roster)
+
+
+def _read(path: Path, settings: Settings) -> tuple[Identity, Policy, Roster | None]:
+    identity = Identity.load(path)
+    policy = Policy.load(settings.policy or "default")
+    roster_path = Path(settings.roster).expanduser() if settings.roster else path.parent / "roster"
+    if settings.roster is None and not roster_path.exists():
+        return identity, policy, None
+    return identity, policy, Roster.load(roster_path)
+
+
 def _open(role: str, settings: Settings) -> Channel:
     if settings.identity is None:
         raise ConfigError(
@@ -148,19 +201,11 @@ def _open(role: str, settings: Settings) -> Channel:
             fix="Set DASK_SAFESER__AUDIT to a folder; decisions must be recorded.",
         )
     identity_path = Path(settings.identity).expanduser()
-    identity = Identity.load(identity_path)
-    policy = Policy.load(settings.policy or "default")
-    beside = identity_path.parent
-    roster_path = Path(settings.roster).expanduser() if settings.roster else beside / "roster"
-    roster = None
-    if settings.roster is not None or roster_path.exists():
-        roster = Roster.load(roster_path)
-    audit_key = (
-        Path(settings.audit_key).expanduser() if settings.audit_key else beside / "audit.key"
-    )
+    identity, policy, roster = _read(identity_path, settings)
+    audit_key = settings.audit_key or identity_path.with_name("audit.key")
     audit = AuditLog.open(
         Path(settings.audit).expanduser(),
-        key=audit_key,
+        key=Path(audit_key).expanduser(),
         principal=identity.principal,
         policy=(policy.name, policy.revision, policy.sha256),
     )

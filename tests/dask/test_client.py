@@ -58,6 +58,7 @@ def test_arguments_reach_dask_and_narrow(unconnected):
     )
     args, options = client.given
     assert args == ("safeser://127.0.0.1:1",)
+    assert client.security.get_connection_args("client")["safeser"]["scheduler_at"] == "127.0.0.1:1"
     assert options["serializers"] == ["dask"]
     assert options["deserializers"] == ["dask", "msgpack"]
     assert options["name"] == "n"

@@ -42,6 +42,20 @@ def open_key(folder):
     return {}, "chmod"
 
 
+def dask(folder, command, environment):
+    tool = os.path.join(os.path.dirname(os.sys.executable), "dask")
+    return folder.call(tool, *command, environment=environment)
+
+
+def require_one_line(ended, named):
+    lines = [line for line in ended.err.splitlines() if line.startswith("safeser: ")]
+    assert ended.code == 2, ended.err
+    assert len(lines) == 1, ended.err
+    assert named in lines[0]
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+
+
 @pytest.mark.parametrize("bad", [no_key, not_listed, no_policy, open_key])
 @pytest.mark.parametrize("role", ["scheduler", "worker"])
 def test_one_line_and_exit_code_2(folder, role, bad):
@@ -49,11 +63,55 @@ def test_one_line_and_exit_code_2(folder, role, bad):
     environment = folder.environment(role, **changed)
     if "DASK_SAFESER__IDENTITY" in changed:
         environment.pop("DASK_SAFESER__NANNY__IDENTITY", None)
-    dask = os.path.join(os.path.dirname(os.sys.executable), "dask")
-    command = SCHEDULER if role == "scheduler" else WORKER
-    ended = folder.call(dask, *command, environment=environment)
-    lines = [line for line in ended.err.splitlines() if line.startswith("safeser: ")]
-    assert ended.code == 2, ended.err
-    assert len(lines) == 1, ended.err
-    assert named in lines[0]
-    assert "Traceback" not in ended.err
+    ended = dask(folder, SCHEDULER if role == "scheduler" else WORKER, environment)
+    require_one_line(ended, named)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"DASK_SAFESER__IDENTITY": "KEYS/no-such.key"},
+        {"DASK_SAFESER__IDENTITY": "KEYS/alice.key"},
+        {"DASK_SAFESER__WORKER__POLICY": "KEYS/roster.yaml"},
+        {"DASK_SAFESER__WORKER__ROSTER": "KEYS/no-roster"},
+    ],
+)
+def test_what_is_wrong_with_the_worker_of_a_nanny_is_said_before_it_starts(folder, changed):
+    changed = {name: value.replace("KEYS", str(folder.keys)) for name, value in changed.items()}
+    ended = dask(folder, WORKER, folder.environment("worker", **changed))
+    named = next(iter(changed.values())).rpartition("/")[2].removesuffix(".key")
+    require_one_line(ended, named)
+    assert ended.err.count("\n") == 1  # no worker was started, which would have had its own lines
+
+
+@pytest.mark.parametrize("nanny", ["--nanny", "--no-nanny"])
+def test_a_worker_with_a_users_key_cannot_begin(folder, nanny):
+    environment = folder.environment("alice")
+    require_one_line(dask(folder, (*WORKER, nanny), environment), "'alice'")
+
+
+def test_a_scheduler_that_nobody_may_register_with_cannot_begin(folder):
+    require_one_line(dask(folder, SCHEDULER, folder.environment("alice")), "'alice'")
+
+
+# --- what only a running scheduler shows ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("nanny", ["--nanny", "--no-nanny"])
+def test_a_worker_whom_the_scheduler_does_not_accept_ends_the_command(cluster, folder, nanny):
+    """Its key is listed on its own side only: the scheduler knows another for its principal."""
+    environment = cluster.environment("worker")
+    environment["DASK_SAFESER__WORKER__IDENTITY"] = str(folder.keys / "worker.key")
+    environment["DASK_SAFESER__WORKER__ROSTER"] = str(folder.path / "both")
+    environment["DASK_SAFESER__WORKER__AUDIT"] = str(folder.audit)
+    both = [(each.keys / "roster").read_text() for each in (cluster, folder)]
+    (folder.path / "both").write_text("".join(both))
+    ended = dask(folder, ("worker", cluster.address, *WORKER[2:], nanny), environment)
+    require_one_line(ended, "did not accept each other")
+
+
+@pytest.mark.parametrize("nanny", ["--nanny", "--no-nanny"])
+def test_at_the_schedulers_address_a_worker_meets_whom_it_expects_or_nobody(cluster, folder, nanny):
+    environment = cluster.environment("worker", DASK_SAFESER__EXPECTED_SCHEDULER="nanny")
+    ended = dask(folder, ("worker", cluster.address, *WORKER[2:], nanny), environment)
+    require_one_line(ended, "did not accept each other")

@@ -54,19 +54,30 @@ def test_what_is_for_one_role_is_laid_over_what_is_for_all(security):
     assert security.overrides("nanny")["identity"] == security.overrides("client")["identity"]
 
 
-def test_only_a_client_expects_a_peer_and_narrows(security):
+def test_only_a_client_narrows(security):
     client = security.get_connection_args("client")["safeser"]
     worker = security.get_connection_args("worker")["safeser"]
-    assert client["expected"] == {}  # where the scheduler is, only a client knows
     assert client["deserializers"] == ("dask", "msgpack")
-    assert (worker["expected"], worker["deserializers"]) == ({}, None)
+    assert worker["deserializers"] is None
 
 
-def test_a_peer_is_expected_at_the_schedulers_address_alone(security):
+def test_whom_to_expect_is_the_same_for_every_role(security):
+    for role in ("client", "worker", "nanny"):
+        assert security.overrides(role)["expected_scheduler"] == "scheduler"
+
+
+def test_only_a_client_is_told_where_the_scheduler_is(security):
     at = security.narrowed(None, scheduler_at="127.0.0.1:8786")
-    arguments = [at.get_connection_args(role)["safeser"] for role in ("client", "worker")]
-    assert [given["expected"] for given in arguments] == [{"127.0.0.1:8786": "scheduler"}, {}]
-    assert at.narrowed(["dask"])._expected() == at._expected()
+    given = [at.get_connection_args(role)["safeser"] for role in ("client", "worker")]
+    assert [each["scheduler_at"] for each in given] == ["127.0.0.1:8786", None]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_what_was_narrowed_stays_narrowed(security, copied):
+    at = security.narrowed(["msgpack"], scheduler_at="127.0.0.1:8786")
+    for again in (copied(at), at.narrowed(None), at.narrowed(["dask", "msgpack"])):
+        given = again.get_connection_args("client")["safeser"]
+        assert given == at.get_connection_args("client")["safeser"]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +93,33 @@ def test_a_peer_is_expected_at_the_schedulers_address_alone(security):
 def test_narrowing_never_widens(own, asked, left):
     narrowed = Security(deserializers=own).narrowed(asked)
     assert narrowed.get_connection_args("client")["safeser"]["deserializers"] == left
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        ({"identiy": "x"}, "identity"),
+        ({"deserializer": ["dask"]}, "deserializers"),
+        ({"expected-scheduler": "x"}, "expected_scheduler"),
+        ({"tls_ca_file": "ca.pem"}, "audit"),
+        ({"deserializers": ["dsk"]}, "'dask'"),
+        ({"deserializers": ["data"]}, "dask"),
+        ({"deserializers": "dask"}, "deserializers=[...]"),
+        ({"deserializers": ["x" * 400]}, "msgpack"),
+    ],
+)
+def test_a_misspelt_argument_is_told_the_nearest(arguments, near):
+    with pytest.raises(ConfigError) as caught:
+        Security(**arguments)
+    assert near in caught.value.fix
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "-"])
+def test_only_a_principal_can_be_expected(name):
+    with pytest.raises(ConfigError) as caught:
+        Security(expected_scheduler=name)
+    assert caught.value.rule == "config.principal"
 
 
 @pytest.mark.parametrize("roles", [{"admin": {}}, {"worker": {"force": "1"}}])
@@ -100,7 +138,20 @@ def test_roles_and_names_are_known_ones(roles):
         (["safeser://x:1"], {"policy": "default"}, "config.policy"),
         (["tcp://x:1"], {}, "config.scheme"),
         (["x:1"], {}, "config.scheme"),
-        (["tls://x:1\x1b[2J"], {}, "config.scheme"),
+        (["tls\x1b[2J://x:1"], {}, "config.scheme"),
+        (["SAFESER://x:1"], {}, "config.scheme"),
+        (["safeser://127.0.0.1"], {}, "config.address"),
+        (["safeser://:1"], {}, "config.address"),
+        (["safeser://x:0"], {}, "config.address"),
+        (["safeser://x:65536"], {}, "config.address"),
+        (["safeser://x:1x"], {}, "config.address"),
+        (["safeser://x\x1b[2J"], {}, "config.address"),
+        (["safeser://x:1"], {"n_workers": 2}, "config.client"),
+        (["safeser://x:1"], {"deserializer": ["dask"]}, "config.client"),
+        ([], {"nworkers": 2}, "config.client"),
+        ([], {"kwargs": 2}, "config.client"),
+        ([], {"deserializers": ["dsk"]}, "config.family"),
+        ([], {"serializers": "dask"}, "config.family"),
         (["safeser://x:1"], {"security": True}, "config"),
         (["safeser://x:1"], {"security": distributed.Security()}, "config"),
     ],
@@ -109,7 +160,18 @@ def test_nothing_is_started_around_safeser(arguments, options, rule):
     with pytest.raises(ConfigError) as caught:
         Client(*arguments, **options)
     assert caught.value.rule == rule
+    assert caught.value.fix or rule in ("config.policy", "config.scheme")
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [("127.0.0.1:9786", "safeser:// before it"), ("safeser://127.0.0.1", ":8786")],
+)
+def test_an_address_that_lacks_something_is_told_what(address, hint):
+    with pytest.raises(ConfigError) as caught:
+        Client(address)
+    assert hint in caught.value.fix
 
 
 def test_a_cluster_of_another_kind_is_refused():

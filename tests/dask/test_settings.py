@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import dask
 import pytest
 
 from safeser.dask import settings as module
-from safeser.dask.roles import Roles, served_by
-from safeser.dask.settings import Settings, channel_for, close_channels_in, settings_for
-from safeser.errors import ConfigError
+from safeser.dask.roles import Roles, scheduler_of, served_by
+from safeser.dask.settings import (
+    Settings,
+    channel_for,
+    close_channels_in,
+    settings_for,
+    unrecorded_channel,
+)
+from safeser.errors import AuditError, ConfigError
 from safeser.identities import make_identities
 from safeser.operations import Server
 
@@ -55,10 +62,20 @@ def test_nothing_configured_is_no_settings(section):
         {"identity": 5},
         {"identity": "-----BEGIN\nKEY"},
         {"worker": {"force": True}},
+        {"expected-scheduler": "no principal"},
+        {"expected-scheduler": 1},
     ],
 )
 def test_what_is_no_setting_is_refused(section):
     with dask.config.set({"safeser": section}), pytest.raises(ConfigError):
+        settings_for("worker")
+
+
+def test_a_misspelt_setting_is_told_the_nearest():
+    with (
+        dask.config.set({"safeser": {"idenity": "x"}}),
+        pytest.raises(ConfigError, match="'identity'"),
+    ):
         settings_for("worker")
 
 
@@ -123,6 +140,28 @@ def test_a_channel_that_cannot_be_made_closes_its_log(made):
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
+def test_whom_a_role_expects_makes_no_channel_of_its_own(made):
+    worker = channel_for("worker")
+    assert channel_for("worker", {"expected_scheduler": "scheduler"}) is worker
+
+
+def test_a_channel_without_a_log_lets_nothing_through(made):
+    channel = unrecorded_channel("worker")
+    assert channel.identity.principal == "worker"
+    for call in (
+        lambda: channel.audit.record({"event": "admit"}),
+        lambda: channel.audit.count("worker", "scheduler", "identity", "permit", True),
+    ):
+        with pytest.raises(AuditError):
+            call()
+    assert not (made / "audit").exists()
+
+
+def test_without_an_identity_there_is_nothing_to_look_at():
+    with dask.config.set({"safeser": {}}):
+        assert unrecorded_channel("worker") is None
+
+
 # --- roles ----------------------------------------------------------------------------------
 
 
@@ -168,6 +207,73 @@ def test_a_nanny_asks_for_the_workers_arguments_and_is_itself(made):
     assert roles.connecting({"role": "worker"}).identity.principal == "worker"
 
 
+@pytest.mark.parametrize("role", ["worker", "nanny", "scheduler"])
+def test_who_could_be_of_no_use_does_not_listen(made, role):
+    asked = {"roles": {role: {"identity": str(made / "keys" / "client.key")}}}
+    with pytest.raises(ConfigError) as caught:
+        Roles().listening(Server(role), asked)
+    assert caught.value.rule == "config.role-principal"
+    assert "'client'" in caught.value.message
+    assert ("NANNY" in caught.value.fix) == (role == "nanny")
+
+
+def test_a_principal_without_any_context_is_of_no_use(made):
+    lonely = made / "lonely.yaml"
+    lonely.write_text(
+        "safeser: 1\nname: l\nrevision: 1\nprincipals: {worker: {}, a: {}, b: {}}\n"
+        "contexts:\n  - {name: c, sender: a, recipient: b}\n"
+    )
+    asked = {"roles": {"worker": {"policy": str(lonely)}}}
+    with pytest.raises(ConfigError) as caught:
+        Roles().listening(Server.WORKER, asked)
+    assert caught.value.rule == "config.role-principal"
+
+
+@pytest.mark.parametrize(("key", "rule"), [("client", "role-principal"), ("none", "identity")])
+def test_a_nanny_does_not_start_for_a_worker_that_cannot(made, key, rule):
+    asked = {"roles": {"worker": {"identity": str(made / "keys" / f"{key}.key")}}}
+    with pytest.raises(ConfigError) as caught:
+        Roles().listening(Server.NANNY, asked)
+    assert caught.value.rule == f"config.{rule}"
+
+
+def test_a_nanny_that_does_not_know_its_workers_key_leaves_it_to_the_worker(made):
+    with dask.config.set({"safeser.worker": None}):
+        channel = Roles().listening(Server.NANNY, {})
+    assert channel.identity.principal == "nanny"
+
+
+# --- whom one expects -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("server", [Server.WORKER, Server.NANNY])
+def test_a_server_expects_whom_its_settings_name_at_its_schedulers_address(made, server):
+    roles = Roles()
+    roles.listening(server, {}, scheduler="127.0.0.1:8786")
+    assert roles.expected_at("127.0.0.1:8786", {}) is None
+    with dask.config.set({"safeser.expected-scheduler": "scheduler"}):
+        assert roles.expected_at("127.0.0.1:8786", {}) == "scheduler"
+        assert roles.expected_at("127.0.0.1:1", {}) is None
+    own = {"roles": {server.value: {"expected_scheduler": "another"}}}
+    assert roles.expected_at("127.0.0.1:8786", own) == "another"
+
+
+def test_a_client_expects_it_where_it_was_told(made):
+    given = {"role": "client", "scheduler_at": "127.0.0.1:8786"}
+    with dask.config.set({"safeser.expected-scheduler": "scheduler"}):
+        assert Roles().expected_at("127.0.0.1:8786", given) == "scheduler"
+        assert Roles().expected_at("127.0.0.1:1", given) is None
+        assert Roles().expected_at("127.0.0.1:8786", {"role": "client"}) is None
+
+
+def test_where_the_scheduler_is_comes_from_the_server_that_listens():
+    handler = server("Worker")
+    assert scheduler_of(handler) is None
+    handler.__self__.scheduler = SimpleNamespace(address="safeser://127.0.0.1:8786")
+    assert scheduler_of(handler) == "127.0.0.1:8786"
+    assert scheduler_of(print) is None
+
+
 def test_it_must_be_clear_whose_a_connection_is(made):
     roles = Roles()
     for one in (Server.SCHEDULER, Server.WORKER):
@@ -200,3 +306,43 @@ def test_only_the_stock_commands_end_the_process(made, monkeypatch, capfd):
     Roles().stop_command_line(ConfigError("no key", fix="Make one."))
     assert ended == [2]
     assert capfd.readouterr().err == "safeser: no key [config] Make one.\n"
+
+
+# --- the worker of a nanny ------------------------------------------------------------------
+
+
+class Started:
+    """Stands in for a nanny: what it is told of its worker's end."""
+
+    def __init__(self, status):
+        self.status = SimpleNamespace(name=status)
+        self.told = []
+
+    def handle(self, comm):
+        raise AssertionError
+
+    def _on_worker_exit_sync(self, code):
+        self.told.append(code)
+
+
+@pytest.mark.parametrize("status", ["init", "starting"])
+def test_a_command_ends_as_its_first_worker_could_not_begin(monkeypatch, status):
+    monkeypatch.setattr(os.sys, "argv", ["/bin/dask", "worker"])
+    nanny = Started(status)
+    Roles().follow_worker(nanny.handle)
+    with pytest.raises(SystemExit) as caught:
+        nanny._on_worker_exit_sync(2)
+    assert caught.value.code == 2
+    assert nanny.told == []
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "code"),
+    [("dask", "init", 1), ("dask", "init", -9), ("dask", "running", 2), ("pytest", "init", 2)],
+)
+def test_whatever_else_happens_to_a_worker_is_its_nannys_affair(monkeypatch, command, status, code):
+    monkeypatch.setattr(os.sys, "argv", [f"/bin/{command}"])
+    nanny = Started(status)
+    Roles().follow_worker(nanny.handle)
+    nanny._on_worker_exit_sync(code)
+    assert nanny.told == [code]
