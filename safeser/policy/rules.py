@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, OPERATIONS
-from safeser.values import Kind
+from safeser.values import Allowed, Kind
 
 __all__ = [
     "CODE_OPERATIONS",
@@ -36,7 +36,7 @@ PICKLES = frozenset({"pickle", "cloudpickle"})
 HARMLESS = frozenset({"msgpack", "error", "dask"})
 
 #: Profiles of restricted pickle that a policy may name in this version.
-PROFILES = ("data", "numpy", "pandas", "exceptions", "dask-internal")
+PROFILES = ("data", "numpy", "pandas", "scipy", "exceptions", "dask-internal")
 
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"
@@ -100,6 +100,7 @@ class Rule:
     serializers: tuple[str, ...] = ("msgpack",)
     deserializers: tuple[str, ...] = ("msgpack",)
     profiles: tuple[str, ...] = ("data",)
+    allow: tuple[Allowed, ...] = ()
     submission: str = "none"
     operations: frozenset[str] = frozenset()
 

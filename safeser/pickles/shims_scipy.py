@@ -1,0 +1,283 @@
+"""Reviewed functions for SciPy's sparse matrices and search trees.
+
+The one rule: SciPy's compiled code trusts its indices, so each one is checked against the shape
+here, in arrays that nobody else holds; what cannot be checked (a search tree's nodes) is thrown
+away and built anew from the data.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from safeser.pickles.nodes import GlobalRef
+from safeser.pickles.shims import Draft, Site, bad, plain
+
+__all__ = ["SHIMS", "indexes", "numbers"]
+
+#: Untyped on purpose: SciPy is an extra.
+sparse: Any = importlib.import_module("scipy.sparse")
+spatial: Any = importlib.import_module("scipy.spatial")
+
+_INT63 = 1 << 63
+_MAX_DIMS = 64
+
+
+# -- what every format needs -------------------------------------------------------------------
+
+
+def begin(_: Site, name: str) -> Draft:
+    return Draft(name)
+
+
+def numbers(value: Any, *, ndim: int, kinds: str = "biufc") -> Any:
+    """Return *value* if it is an array of *ndim* dimensions of plain numbers in native order."""
+    dtype = plain(value, np.ndarray).dtype
+    if value.ndim != ndim or dtype.kind not in kinds or not dtype.isnative:
+        raise bad("scipy", "an array is not one of plain numbers of the right dimensions")
+    return value
+
+
+def indexes(site: Site, value: Any, *, below: int, low: int = 0) -> Any:
+    """Return a copy of *value*, a one-dimensional array of indexes in ``[low, below)``.
+
+    A copy, because a pickle may hand the same memory to another array that is written to later.
+    """
+    given = numbers(value, ndim=1, kinds="i")
+    if given.dtype.itemsize not in (4, 8):
+        raise bad("scipy", "indexes must be of 32 or 64 bits")
+    site.charge_bytes(given.nbytes)
+    if given.size and not (given.min() >= low and given.max() < below):
+        raise bad("scipy", "an index is outside of what it points into")
+    return np.array(given, order="C")
+
+
+def _shape(value: Any, *, dims: int = 0) -> tuple[int, ...]:
+    for size in plain(value, tuple):
+        if not 0 <= plain(size, int) < _INT63:
+            raise bad("scipy", "a sparse matrix has an impossible shape")
+    if not 0 < len(value) <= _MAX_DIMS or (dims and len(value) != dims):
+        raise bad("scipy", "a sparse matrix has not the dimensions of its format")
+    return value  # type: ignore[no-any-return]  # plain() proved it a tuple
+
+
+def _fields(draft: Any, state: Any, *names: str) -> dict[str, Any]:
+    """Return the fields of *state*, of which all but flags must be there."""
+    if type(draft) is not Draft:
+        raise bad("build-twice", "an object is built twice")
+    given = plain(state, dict)
+    if not set(names) <= set(given):
+        raise bad("scipy", "a field of an object is missing")
+    if not set(given) <= {*names, *_FLAGS}:
+        raise bad("state", "an object has a field that its class does not")
+    return given  # type: ignore[no-any-return]  # plain() proved it a dict
+
+
+_FLAGS = frozenset(
+    ("maxprint", "has_canonical_format", "_has_canonical_format", "_has_sorted_indices")
+)
+
+
+def _finished(draft: Draft, given: Mapping[str, Any], checked: dict[str, Any]) -> Any:
+    """Return the object with *checked* fields, past any code of its class."""
+    kind = getattr(sparse, draft.kind.partition(":")[2])
+    made = object.__new__(kind)
+    if plain(given.get("maxprint", 50), int) < 0:
+        raise bad("scipy", "a sparse matrix has an impossible field")
+    made.__dict__.update(checked, maxprint=given.get("maxprint", 50))
+    return made
+
+
+def _number_type(value: Any) -> Any:
+    if not isinstance(value, np.dtype) or value.kind not in "biufc" or not value.isnative:
+        raise bad("scipy", "the elements of a sparse matrix are no plain numbers")
+    return value
+
+
+# -- compressed formats: csr, csc, bsr -----------------------------------------------------------
+
+
+def _compressed(site: Site, draft: Any, state: Any) -> Any:
+    given = _fields(draft, state, "_shape", "indptr", "indices", "data")
+    name = draft.kind.partition(":")[2]
+    lines = name == "csr_array"
+    shape = _shape(given["_shape"], dims=0 if lines else 2)
+    if len(shape) > 2:
+        raise bad("scipy", "a sparse matrix has not the dimensions of its format")
+    major, minor = shape if len(shape) == 2 else (1, shape[0])
+    if name.startswith("csc"):
+        major, minor = minor, major
+    data = numbers(given["data"], ndim=3 if name.startswith("bsr") else 1)
+    if data.ndim == 3:
+        _, rows, columns = data.shape
+        if not rows or not columns or major % rows or minor % columns:
+            raise bad("scipy", "blocks do not fill a sparse matrix")
+        major, minor = major // rows, minor // columns
+    indices = indexes(site, given["indices"], below=minor)
+    indptr = indexes(site, given["indptr"], below=len(indices) + 1)
+    if indptr.dtype != indices.dtype or len(indices) != len(data) or len(indptr) != major + 1:
+        raise bad("scipy", "the parts of a sparse matrix are not of one size")
+    if indptr[0] != 0 or (len(indptr) > 1 and (indptr[1:] < indptr[:-1]).any()):
+        raise bad("scipy", "the rows of a sparse matrix overlap")
+    checked = {"_shape": shape, "indptr": indptr, "indices": indices, "data": data}
+    checked |= _order(given, indptr, indices)
+    return _finished(draft, given, checked)
+
+
+def _order(given: Mapping[str, Any], indptr: Any, indices: Any) -> dict[str, Any]:
+    """Return the flags about order, having looked whether those that are set are true."""
+    flags = {
+        flag: plain(given[flag], bool)
+        for flag in ("_has_sorted_indices", "_has_canonical_format")
+        if flag in given
+    }
+    if any(flags.values()):
+        used = indices[: indptr[-1]]
+        starts = np.zeros(len(used) + 1, bool)
+        starts[indptr] = True
+        step = np.diff(used)
+        inside = ~starts[1 : len(used)]
+        if (step[inside] < (1 if flags.get("_has_canonical_format") else 0)).any():
+            raise bad("scipy", "a sparse matrix says that it is in order, and is not")
+    return flags
+
+
+# -- the others ----------------------------------------------------------------------------------
+
+
+def _coordinates(site: Site, draft: Any, state: Any) -> Any:
+    if type(state) is dict and "coords" not in state and {"row", "col"} <= set(state):
+        # SciPy's form before 1.13.
+        rest = {name: part for name, part in state.items() if name not in ("row", "col")}
+        state = {**rest, "coords": (state["row"], state["col"])}
+    given = _fields(draft, state, "_shape", "coords", "data")
+    matrix = draft.kind.endswith("_matrix")
+    shape = _shape(given["_shape"], dims=2 if matrix else 0)
+    data = numbers(given["data"], ndim=1)
+    if len(plain(given["coords"], tuple)) != len(shape):
+        raise bad("scipy", "the parts of a sparse matrix are not of one size")
+    coords = tuple(
+        indexes(site, part, below=size) for part, size in zip(given["coords"], shape, strict=True)
+    )
+    if any(len(part) != len(data) or part.dtype != coords[0].dtype for part in coords):
+        raise bad("scipy", "the parts of a sparse matrix are not of one size")
+    canonical = plain(given.get("has_canonical_format", False), bool)
+    if canonical and len(data) > 1:
+        site.charge(len(data))
+        same = np.ones(len(data) - 1, bool)
+        order = np.lexsort(coords[::-1])
+        for part in coords:
+            same &= np.diff(part[order]) == 0
+        if same.any():
+            raise bad("scipy", "a sparse matrix says that it holds nothing twice, and does")
+    checked = {"_shape": shape, "coords": coords, "data": data, "has_canonical_format": canonical}
+    return _finished(draft, given, checked)
+
+
+def _diagonals(site: Site, draft: Any, state: Any) -> Any:
+    given = _fields(draft, state, "_shape", "data", "offsets")
+    shape = _shape(given["_shape"], dims=2)
+    # SciPy adds offsets to sizes; within these it cannot overflow.
+    offsets = indexes(site, given["offsets"], low=-shape[0], below=shape[1] + 1)
+    data = numbers(given["data"], ndim=2)
+    if len(offsets) != len(data) or len(np.unique(offsets)) != len(offsets):
+        raise bad("scipy", "the parts of a sparse matrix are not of one size")
+    if offsets.dtype.itemsize == 4 and max(*shape, data.shape[1]) >= 1 << 30:
+        raise bad("scipy", "a sparse matrix is larger than its indexes reach")
+    return _finished(draft, given, {"_shape": shape, "data": data, "offsets": offsets})
+
+
+def _number(value: Any) -> Any:
+    if type(value) not in (bool, int, float, complex):
+        _number_type(getattr(plain(value, *_SCALARS), "dtype", None))
+    return value
+
+
+_SCALARS = tuple({np.dtype(code).type for code in "?bhilqpBHILQPefdgFDG"})
+
+
+def _lists(site: Site, draft: Any, state: Any) -> Any:
+    given = _fields(draft, state, "_shape", "dtype", "rows", "data")
+    shape = _shape(given["_shape"], dims=2)
+    made = {"_shape": shape, "dtype": _number_type(given["dtype"])}
+    rows, data = given["rows"], given["data"]
+    for part in (rows, data):
+        if plain(part, np.ndarray).dtype != object or part.shape != shape[:1]:
+            raise bad("scipy", "the parts of a sparse matrix are not of one size")
+    copies = np.empty(len(rows), object), np.empty(len(rows), object)
+    for at, (columns, values) in enumerate(zip(rows, data, strict=True)):
+        site.charge(2 + len(plain(columns, list)))
+        last = -1
+        for column in columns:
+            if not last < plain(column, int) < shape[1]:
+                raise bad("scipy", "an index is outside of what it points into")
+            last = column
+        if len(columns) != len(plain(values, list)):
+            raise bad("scipy", "the parts of a sparse matrix are not of one size")
+        # Lists can grow later in the stream; copies cannot.
+        copies[0][at], copies[1][at] = list(columns), [_number(value) for value in values]
+    return _finished(draft, given, {**made, "rows": copies[0], "data": copies[1]})
+
+
+def begin_keys(_: Site, __: str, kind: Any, base: Any, content: Any) -> Draft:
+    # copyreg._reconstructor(kind, dict, content): SciPy keeps the same content in its state.
+    if type(kind) is not GlobalRef or type(base) is not GlobalRef:
+        raise bad("arguments", "a sparse matrix is begun in another way than SciPy does")
+    plain(content, dict)
+    return Draft(kind.name)
+
+
+def _keys(site: Site, draft: Any, state: Any) -> Any:
+    given = _fields(draft, state, "_shape", "dtype", "_dict")
+    shape = _shape(given["_shape"], dims=2 if draft.kind.endswith("_matrix") else 0)
+    if len(shape) > 2:
+        raise bad("scipy", "a sparse matrix has not the dimensions of its format")
+    content = plain(given["_dict"], dict)
+    site.charge(3 * len(content))
+    for key, value in content.items():
+        parts = (key,) if len(shape) == 1 else plain(key, tuple)
+        for part, size in zip(parts, shape, strict=True):
+            if not 0 <= plain(part, int, np.int32, np.int64) < size:
+                raise bad("scipy", "an index is outside of what it points into")
+        _number(value)
+    kind = getattr(sparse, draft.kind.partition(":")[2])
+    made = kind(shape, dtype=_number_type(given["dtype"]))
+    made._dict.update(content)
+    made.maxprint = plain(given.get("maxprint", 50), int)
+    return made
+
+
+# -- search trees --------------------------------------------------------------------------------
+
+
+def _search_tree(site: Site, draft: Any, state: Any) -> Any:
+    """Build the tree anew from its data: nodes and their ranges are read without any check."""
+    if type(draft) is not Draft:
+        raise bad("build-twice", "an object is built twice")
+    _nodes, data, _n, _m, leafsize, _highest, _lowest, _indices, box, _box = plain(state, tuple)
+    if numbers(data, ndim=2, kinds="f").dtype != np.float64 or not data.shape[1]:
+        raise bad("scipy", "the points of a search tree are no numbers")
+    if not 0 < plain(leafsize, int) < _INT63:
+        raise bad("scipy", "a search tree has an impossible field")
+    if box is not None:
+        numbers(box, ndim=1, kinds="f")
+    # Building sorts the points, some log2(n) times.
+    site.charge_bytes(2 * data.nbytes)
+    site.charge(len(data) * max(1, len(data).bit_length()) >> 2)
+    kind = getattr(spatial, draft.kind.partition(":")[2])
+    return kind(data, leafsize=leafsize, boxsize=box, copy_data=True)
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "begin": begin,
+    "begin_keys": begin_keys,
+    "compressed": _compressed,
+    "coordinates": _coordinates,
+    "diagonals": _diagonals,
+    "keys": _keys,
+    "lists": _lists,
+    "search_tree": _search_tree,
+}
