@@ -8,6 +8,7 @@ from safeser.envelope.claims import CLAIMS_SIZE, Claims
 from safeser.envelope.format import MAX_FRAME, PRELUDE_SIZE, Buffer, Prelude, Sealed
 from safeser.envelope.handshake import PREAMBLE, Handshake
 from safeser.envelope.noise import HandshakeRefused
+from safeser.envelope.parts import check_payload, join, runs, split, too_large
 from safeser.envelope.session import MAX_SECONDS, MAX_SESSION_BYTES, Session, Verified
 
 __all__ = [
@@ -25,4 +26,9 @@ __all__ = [
     "Sealed",
     "Session",
     "Verified",
+    "check_payload",
+    "join",
+    "runs",
+    "split",
+    "too_large",
 ]

@@ -39,7 +39,8 @@ TAG_SIZE = 32
 PRELUDE_SIZE = FIELDS_SIZE + TAG_SIZE
 LENGTH_SIZE = 8
 
-#: One GMAC, and one call of the library, covers at most this. Longer frames are split before.
+#: One GMAC, and one call of the library, covers at most this. Longer frames are split before; see
+#: :mod:`safeser.envelope.parts`.
 MAX_FRAME = 1 << 30
 
 
@@ -129,9 +130,18 @@ def parse_lengths(prelude: Prelude, table: Buffer) -> tuple[int, ...]:
     lengths: tuple[int, ...] = struct.unpack(f"<{prelude.frame_count}Q", table)
     if sum(lengths) != prelude.body_length:
         raise EnvelopeError("frame lengths don't add up to the body", rule="envelope.format")
-    if max(lengths, default=0) > MAX_FRAME:
-        raise _too_large("frame", max(lengths), MAX_FRAME)
+    check_lengths(lengths)
     return lengths
+
+
+def check_lengths(lengths: Sequence[int]) -> None:
+    """Refuse a frame that is longer than the envelope moves in one piece."""
+    if max(lengths, default=0) > MAX_FRAME:
+        raise EnvelopeError(
+            f"a frame of a message is over the limit ({max(lengths)} > {MAX_FRAME})",
+            rule="envelope.limits",
+            fix="Split it; see safeser.envelope.split.",
+        )
 
 
 def flat(frame: Buffer) -> memoryview:

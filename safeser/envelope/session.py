@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from safeser.envelope.claims import Claims
 from safeser.envelope.format import (
-    MAX_FRAME,
     PRELUDE_SIZE,
     Buffer,
     Prelude,
     Sealed,
+    check_lengths,
     check_sizes,
     flat,
     pack_fields,
@@ -197,11 +197,7 @@ class Session(KeepsSecrets):
             frame_count=len(views),
             body_length=body_length,
         )
-        if max(lengths, default=0) > MAX_FRAME:
-            raise EnvelopeError(
-                f"a frame has {max(lengths)} bytes; split it into frames of at most {MAX_FRAME}",
-                rule="envelope.limits",
-            )
+        check_lengths(lengths)
         table = pack_lengths(lengths)
         out = self._sending
         keys = self._start(out, PRELUDE_SIZE + len(header) + len(table) + body_length)

@@ -1,0 +1,87 @@
+"""Values above the largest frame of the envelope through the one door, and counts that lie."""
+
+from __future__ import annotations
+
+import msgpack
+import numpy as np
+import pytest
+
+from safeser.envelope import format as wire
+from safeser.errors import PayloadError
+from safeser.values import Context
+
+POLICY = """
+safeser: 1
+name: small
+revision: 1
+principals: {alice: {}, bob: {}}
+contexts:
+  - name: data
+    sender: [alice, bob]
+    recipient: [alice, bob]
+    kinds: [data]
+    serializers: [dask, msgpack]
+    deserializers: [dask, msgpack]
+limits: {max_bytes: 1MiB, max_array: 512KiB}
+"""
+
+CONTEXT = Context("alice", "bob")
+
+
+@pytest.fixture
+def links(doors, monkeypatch):
+    monkeypatch.setattr(wire, "MAX_FRAME", 1000)
+    return doors.links("alice", "bob", POLICY)
+
+
+@pytest.mark.parametrize("size", [0, 999, 1000, 1001, 2000, 5001])
+def test_a_long_array_arrives_whole(links, size):
+    near, far = links
+    array = np.arange(size, dtype="u1")
+    buffers = near.seal([array, "and more"], CONTEXT)
+    admitted = far.admit_message(far.verify(buffers), CONTEXT)
+    [[got, text]] = far.load(admitted)
+    assert np.array_equal(got, array)
+    assert text == "and more"
+
+
+def test_counts_are_sent_only_where_something_was_cut(links):
+    near, far = links
+    for size, words in ((1000, 3), (1001, 4)):
+        verified = far.verify(near.seal(np.zeros(size, "u1"), CONTEXT))
+        assert len(msgpack.unpackb(verified.header)) == words
+
+
+@pytest.mark.parametrize("counts", [None, [1, 1], [2, 1], [3], [0, 2], "2", [2**63], []])
+def test_counts_that_lie_are_refused_and_recorded(links, counts):
+    near, far = links
+    header = {"serializer": "msgpack"}
+    body = msgpack.packb([header, "data", None, counts])
+    frames = near.session.seal(body, [b"\xc0" * 1000, b"\xc0"])
+    verified = far.verify(frames)
+    with pytest.raises(PayloadError) as caught:
+        far.admit_message(verified, CONTEXT)
+    assert caught.value.rule == "payload.parts"
+    assert far.audit.rules == ["payload.parts"]
+
+
+@pytest.mark.parametrize("words", [[], [{}], [{}, "data"], [{}, 1, None], [[], "data", None], 5])
+def test_a_header_of_another_shape_is_refused(links, words):
+    near, far = links
+    verified = far.verify(near.session.seal(msgpack.packb(words), [b"\xc0"]))
+    with pytest.raises(PayloadError) as caught:
+        far.admit_message(verified, CONTEXT)
+    assert caught.value.rule == "payload.header"
+
+
+@pytest.mark.parametrize(
+    ("size", "rule"), [(600 << 10, "limit.max_array"), (2 << 20, "limit.max_bytes")]
+)
+def test_what_is_too_large_is_refused_at_the_sender(links, size, rule):
+    near, far = links
+    with pytest.raises(PayloadError) as caught:
+        near.seal(np.zeros(size, "u1"), CONTEXT)
+    assert caught.value.rule == rule
+    # Nothing was sent, so the session goes on.
+    [got] = far.load(far.admit_message(far.verify(near.seal(1, CONTEXT)), CONTEXT))
+    assert got == 1

@@ -1,0 +1,182 @@
+"""Long frames: cut in one way only, put together again, and no count of a peer's believed."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.envelope import check_payload, join, runs, split
+from safeser.envelope import format as wire
+from safeser.errors import EnvelopeError, PayloadError
+from safeser.values import Limits
+
+LONGEST = 10
+
+frames_strategy = st.lists(st.integers(0, 45).map(lambda n: bytes(range(n))), max_size=8)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "MAX_FRAME", LONGEST)
+        yield
+
+
+@given(frames_strategy)
+def test_what_is_split_is_joined(frames):
+    parts, counts = split(frames)
+    assert all(len(part) <= LONGEST for part in parts)
+    if not counts:
+        assert parts == frames
+        assert all(len(frame) <= LONGEST for frame in frames)
+        return
+    assert max(counts) > 1
+    assert [bytes(frame) for frame in join(parts, counts)] == frames
+
+
+@given(frames_strategy, st.lists(st.integers(-1, 5), max_size=9))
+def test_there_is_one_encoding(frames, counts):
+    parts, _ = split(frames)
+    try:
+        joined = join(parts, counts)
+    except PayloadError:
+        return
+    again, own = split(joined)
+    assert own == counts
+    assert list(map(bytes, again)) == list(map(bytes, parts))
+
+
+def test_no_other_encoding_of_the_same_bytes_is_joined():
+    # 2 + 1 parts and 1 + 2 parts of the same sizes are told apart by their counts, which are under
+    # the MAC; every other way to cut is refused.
+    parts = [b"a" * 10, b"b" * 10, b"c" * 10]
+    assert list(map(len, join(parts, [2, 1]))) == [20, 10]
+    assert list(map(len, join(parts, [1, 2]))) == [10, 20]
+    for sizes in ([10, 0], [9, 10], [5, 5], [0, 10], [10, 10, 0], [10, 9, 10]):
+        with pytest.raises(PayloadError):
+            join([bytes(size) for size in sizes], [len(sizes)])
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        None,
+        2,
+        "11",
+        b"\2",
+        {},
+        {2: 1},
+        [],
+        [1],
+        [1, 1],
+        [2, 1],
+        [0, 2],
+        [3, -1],
+        [True, 1],
+        [2.0],
+        [2**64],
+        [[2]],
+        [None],
+        ["2"],
+    ],
+)
+def test_counts_that_no_frames_have(counts):
+    with pytest.raises(PayloadError) as caught:
+        join([b"a" * 10, b"b"], counts)
+    assert caught.value.rule == "payload.parts"
+
+
+def test_counts_cost_nothing_before_they_are_checked():
+    tracemalloc.start()
+    try:
+        for counts in ([2**62, 1], [1, 2**31]):
+            with pytest.raises(PayloadError):
+                join([b"a" * 10, b"b"], counts)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 10
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.lists(st.integers(0, LONGEST), max_size=12))
+def test_runs_hold_every_frame_in_order(lengths):
+    groups = runs(lengths)
+    assert [length for group in groups for length in group] == lengths
+    assert all(length == LONGEST for group in groups for length in group[:-1])
+
+
+@given(frames_strategy)
+def test_parts_that_were_read_into_one_buffer_are_not_copied(frames):
+    parts, counts = split(frames)
+    read = []
+    for group in runs([len(part) for part in parts]):
+        buffer = memoryview(bytearray(sum(group)))
+        at = 0
+        for length in group:
+            buffer[at : at + length] = parts[len(read)]
+            read.append(buffer[at : at + length])
+            at += length
+    if counts:
+        at = 0
+        for frame, count in zip(join(read, counts), counts, strict=True):
+            assert frame.obj is read[at].obj
+            assert not frame.readonly
+            at += count
+
+
+def test_parts_of_one_buffer_that_do_not_follow_each_other_are_copied():
+    buffer = bytearray(range(30))
+    view = memoryview(buffer)
+    for parts in ([view[:10], view[20:]], [view[10:20], view[:10]], [view[:10], view[:10]]):
+        [whole] = join(parts, [2])
+        assert bytes(whole) == b"".join(parts)
+        assert whole.obj is not buffer
+
+
+def test_what_may_not_be_written_stays_so():
+    [whole] = join([memoryview(bytes(20))[:10], memoryview(bytes(10))], [2])
+    assert not whole.readonly  # a copy is the reader's own
+    data = memoryview(bytearray(20)).toreadonly()
+    [whole] = join([data[:10], data[10:]], [2])
+    assert whole.readonly
+
+
+@given(frames_strategy)
+def test_long_frames_cross_a_session(world, frames):
+    a, b = world.sessions()
+    parts, counts = split(frames)
+    verified = world.read(b, world.sealed(a, b"", parts))
+    got = join(verified.frames, counts) if counts else verified.frames
+    assert [bytes(frame) for frame in got] == frames
+
+
+def test_a_frame_that_was_not_split_is_not_sealed(world):
+    a, _ = world.sessions()
+    with pytest.raises(EnvelopeError) as caught:
+        a.seal(b"", [b"x" * (LONGEST + 1), b""])
+    assert caught.value.rule == "envelope.limits"
+    assert "split" in str(caught.value)
+    assert a.seal(b"", [])
+
+
+@pytest.mark.parametrize(
+    ("limits", "rule"),
+    [
+        (Limits(max_bytes=29), "limit.max_bytes"),
+        (Limits(max_array=24), "limit.max_array"),
+        (Limits(max_frames=3), "limit.max_frames"),
+        (Limits(max_bytes=30, max_array=25, max_frames=4), ""),
+    ],
+)
+def test_a_payload_over_a_limit_is_named_by_it(limits, rule):
+    frames = [b"x" * 25, b"y" * 5]
+    if not rule:
+        check_payload(frames, limits)
+        check_payload([], limits)
+        return
+    with pytest.raises(PayloadError) as caught:
+        check_payload(frames, limits)
+    assert caught.value.rule == rule
+    assert rule.removeprefix("limit.") in caught.value.fix
