@@ -27,7 +27,14 @@ __all__ = ["DATA_PROFILES", "ROLES", "Entry", "Profile"]
 ROLES = ("callable", "class", "enum", "constant", "reference")
 
 #: Every profile but ``code``, in the order in which they are tried.
-DATA_PROFILES = ("data", "numpy", "pandas", "exceptions", "dask-internal")
+DATA_PROFILES = (
+    "data",
+    "numpy",
+    "pandas",
+    "scipy",
+    "exceptions",
+    "dask-internal",
+)
 
 _FIELDS = {
     "args",
