@@ -6,6 +6,8 @@ write to, and the array that the public constructor makes must have the very dty
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import importlib
 import re
 from collections.abc import Callable
@@ -25,6 +27,11 @@ _MASKED = {"IntegerArray": "iu", "FloatingArray": "f", "BooleanArray": "b"}
 _PERIOD = re.compile(r"period\[(?:[1-9][0-9]{0,2})?[A-Za-z]{1,3}(?:-[A-Z]{3})?\]\Z")
 _TIME = re.compile(r"[<=][mM]8\[(?:s|ms|us|ns)\]\Z")
 _CLOSED = ("left", "right", "both", "neither")
+# What pandas makes of the elements of its arrays.
+_LABELS = (
+    *(pd.Timestamp, pd.Timedelta, pd.Period, pd.Interval, type(pd.NA), type(pd.NaT)),
+    *(datetime.date, datetime.time, decimal.Decimal),
+)
 _INT32 = 1 << 31
 # Walking an offset of business days takes this much longer than adding a number.
 _WALKED = 3
@@ -41,10 +48,10 @@ def draft_of(draft: Any) -> str:
 
 
 def fields_of(state: Any, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the state's fields, which are *names*, *optional* or pandas' cache."""
+    """Return the state's fields, which are *names*, *optional* or what pandas notes itself."""
     fields = dict(plain(state, dict))
     fields.pop("_cache", None)
-    if not set(names) <= fields.keys() <= {*names, *optional}:
+    if not set(names) <= fields.keys() <= {*names, *optional, "_readonly"}:
         raise bad("state", "a state has other fields than it must have")
     return fields
 
@@ -65,10 +72,9 @@ def unique(site: Site, index: Any) -> Any:
     seconds for a megabyte of integers.
     """
     dtype = index.dtype
+    site.hashable.update(_LABELS)
     if isinstance(dtype, np.dtype) and dtype.kind in "biufmM":
         once = np.unique(index.to_numpy()).size == len(index)
-    elif isinstance(index, pd.MultiIndex):
-        once = True
     else:
         once = len(site.frozen(index)) == len(index)
     if not once:
@@ -80,6 +86,13 @@ def unique(site: Site, index: Any) -> Any:
 def _same(made: Any, dtype: Any) -> Any:
     if type(made.dtype) is not type(dtype) or made.dtype != dtype:
         raise bad("dtype", "an array of pandas' is of another type than it says")
+    return made
+
+
+def _kept(made: Any, fields: dict[str, Any]) -> Any:
+    """Return *made*, a view that may not be written to where the sender's was one."""
+    if fields.get("_readonly"):
+        made._readonly = True
     return made
 
 
@@ -211,8 +224,8 @@ def _backed_state(site: Site, draft: Any, state: Any) -> Any:
         # Checked against every element, as pandas does for whoever names a frequency.
         site.charge(len(made) << _WALKED)
         index = pd.DatetimeIndex if kind == "DatetimeArray" else pd.TimedeltaIndex
-        return index(made, freq=offset(more["_freq"])).array
-    return made
+        made = index(made, freq=offset(more["_freq"])).array
+    return _kept(made, more)
 
 
 def _categorical(site: Site, dtype: Any, codes: Any) -> Any:
@@ -272,7 +285,7 @@ def _masked(site: Site, draft: Any, state: Any) -> Any:
     kind = draft_of(draft)
     fields = fields_of(state, "_data", "_mask", optional=("_dtype",))
     values, mask = owned(site, fields["_data"], _MASKED[kind]), owned(site, fields["_mask"], "b")
-    return getattr(pd.arrays, kind)(values, mask)
+    return _kept(getattr(pd.arrays, kind)(values, mask), fields)
 
 
 def _interval_array(site: Site, draft: Any, state: Any) -> Any:
@@ -283,7 +296,8 @@ def _interval_array(site: Site, draft: Any, state: Any) -> Any:
     left, right = (_bounds(site, fields[side]) for side in ("_left", "_right"))
     if type(left) is not type(right) or left.dtype != right.dtype:
         raise bad("arguments", "the bounds of intervals are of two types")
-    return _same(pd.arrays.IntervalArray.from_arrays(left, right, dtype.closed), dtype)
+    made = pd.arrays.IntervalArray.from_arrays(left, right, dtype.closed)
+    return _kept(_same(made, dtype), fields)
 
 
 def _bounds(site: Site, values: Any) -> Any:
@@ -322,7 +336,8 @@ def _sparse(site: Site, draft: Any, state: Any) -> Any:
         raise bad("dtype", "an array of pandas' is of another type than it says")
     if places.length * max(values.dtype.itemsize, 1) > site.limits.max_array:
         raise bad("max-array", "a sparse array is larger than allowed")
-    return _same(pd.arrays.SparseArray(values, places, dtype.fill_value, dtype=dtype), dtype)
+    made = pd.arrays.SparseArray(values, places, dtype.fill_value, dtype=dtype)
+    return _kept(_same(made, dtype), fields)
 
 
 def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
@@ -332,10 +347,10 @@ def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
     if kind.startswith("ArrowString"):
         if str(content.type) not in ("string", "large_string"):
             raise bad("arrow", "an array of strings holds something else")
-        return _same(pd.arrays.ArrowStringArray(content, dtype=dtype), dtype)
+        return _kept(_same(pd.arrays.ArrowStringArray(content, dtype=dtype), dtype), fields)
     if plain(dtype, pd.ArrowDtype).pyarrow_dtype != content.type:
         raise bad("dtype", "an array of pandas' is of another type than it says")
-    return _same(pd.arrays.ArrowExtensionArray(content), dtype)
+    return _kept(_same(pd.arrays.ArrowExtensionArray(content), dtype), fields)
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

@@ -60,6 +60,7 @@ def _of_data(site: Site, given: dict[str, Any]) -> Any:
     name = label(site, given.pop("name", None))
     content = column(given.pop("data"))
     if content.dtype == object:
+        site.hashable.update((type(pd.NA), type(pd.NaT)))
         site.frozen(content)
     return pd.Index(content, dtype=content.dtype, name=name)
 
