@@ -17,6 +17,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.advice import deny
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.build import Builder
+from safeser.pickles.cache import Programs, Unknown, Verdicts, wanted
 from safeser.pickles.failures import (
     ExceptionRecord,
     FrameRecord,
@@ -54,6 +55,8 @@ _DEFAULTS = Limits()
 # One bare global takes a few dozen bytes; dask's type fields are read on every finished task.
 _MAX_NAME_PICKLE = 4096
 _NAME_LIMITS = Limits(max_bytes=_MAX_NAME_PICKLE, max_refs=64)
+_VERDICTS = Verdicts()
+_PROGRAMS = Programs()
 
 
 def loads(
@@ -64,6 +67,7 @@ def loads(
     limits: Limits = _DEFAULTS,
     budget: Budget | None = None,
     persistent_load: Callable[[Any], Any] | None = None,
+    policy: str = "",
 ) -> Any:
     """Return the object that the pickle *data* describes, built through *profile* alone.
 
@@ -72,22 +76,34 @@ def loads(
     :param budget: shared by all pickles of one message; without it this one has all of *limits*.
     :param persistent_load: returns what an id stands for that the writer's ``persistent_id``
         made. It is handed text, or plain values that were judged, of the sender's choice.
+    :param policy: hash of the policy that decides; verdicts are remembered for each one apart.
     :raises PolicyDenied: a global is used that the profile does not list for that use.
     :raises PayloadError: the pickle is malformed, over budget, or its values are unsound.
     """
-    listed = Profile.of(profile)
-    given = list(buffers)
+    listed, given, whole = Profile.of(profile), list(buffers), _whole(data, limits)
+    scope = (listed, limits, policy)
+    verdict = None if persistent_load else _VERDICTS.find(whole, scope)
+    if verdict is not None:
+        try:
+            return verdict.load(given, limits, budget)
+        except Unknown as unknown:
+            if unknown.spoilt:
+                _VERDICTS.spoil(whole, scope)
     budget = Budget(limits) if budget is None else budget
     persistent = persistent_load is not None
-    program = _judged(data, len(given), listed, limits, budget=budget, persistent=persistent)
-    return Builder(
+    program = _judged(whole, len(given), listed, limits, budget=budget, persistent=persistent)
+    builder = Builder(
         program,
         listed,
         buffers=given,
         limits=limits,
         budget=budget,
         persistent_load=persistent_load,
-    ).build()
+    )
+    made = builder.build()
+    if not persistent:
+        _VERDICTS.note(whole, scope, program, builder=builder, buffers=given)
+    return made
 
 
 def check(
@@ -97,37 +113,55 @@ def check(
     profile: str | Sequence[str] | Profile = "data",
     limits: Limits = _DEFAULTS,
     budget: Budget | None = None,
+    policy: str = "",
 ) -> None:
     """Refuse what :func:`loads` would refuse before it builds anything; build nothing.
 
     :param buffers: how many out-of-band buffers come with it.
     :param budget: shared by all pickles of one message.
+    :param policy: as for :func:`loads`.
     :raises PolicyDenied: a global is used that the profile does not list for that use.
     :raises PayloadError: the pickle is malformed or over budget.
     """
-    _judged(data, buffers, Profile.of(profile), limits, budget=budget)
+    listed, whole = Profile.of(profile), _whole(data, limits)
+    verdict = _VERDICTS.find(whole, (listed, limits, policy))
+    if verdict is not None and verdict.wanted <= buffers:
+        if budget is not None:
+            budget.spend(refs=verdict.refs, calls=verdict.calls)
+        return
+    program = _judged(whole, buffers, listed, limits, budget=budget, again=True)
+    _VERDICTS.note(whole, (listed, limits, policy), program)
 
 
 def _judged(
-    data: bytes | bytearray | memoryview,
+    data: bytes,
     buffers: int,
     listed: Profile,
     limits: Limits,
     *,
     budget: Budget | None = None,
     persistent: bool = False,
+    again: bool = False,
 ) -> Program:
-    program = read(
-        _whole(data, limits),
-        buffers=buffers,
-        limits=limits,
-        budget=budget,
-        persistent=persistent,
+    """Return what *data* says, if *listed* allows it.
+
+    :param again: it will be asked for again soon.
+    """
+    known = None if persistent else _PROGRAMS.find(data, limits, last=not again)
+    if known is not None and wanted(known) > buffers:
+        known = None
+    if known is not None and budget is not None:
+        budget.spend(refs=known.refs, calls=known.calls)
+    program = known or read(
+        data, buffers=buffers, limits=limits, budget=budget, persistent=persistent
     )
     for use in judge(program, listed, persistent=persistent):
         if use.problem:
             raise deny(use, listed)
-    check_shape(program, limits)
+    if known is None:
+        check_shape(program, limits)
+        if again:
+            _PROGRAMS.keep(data, limits, program)
     return program
 
 
@@ -162,10 +196,15 @@ def family_of(
 
     Derived from the content and never from what a header claims.
     """
-    program = read(_whole(data, limits), buffers=None, limits=limits)
-    if any(use.problem for use in judge(program, Profile.of(profiles))):
+    listed, whole = Profile.of(profiles), _whole(data, limits)
+    if _VERDICTS.find(whole, (listed, limits, "")) is not None:
+        return "pickle"
+    program = read(whole, buffers=None, limits=limits)
+    if any(use.problem for use in judge(program, listed)):
         return "cloudpickle"
     check_shape(program, limits)
+    _PROGRAMS.keep(whole, limits, program)
+    _VERDICTS.note(whole, (listed, limits, ""), program)
     return "pickle"
 
 

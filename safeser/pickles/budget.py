@@ -37,6 +37,14 @@ class Budget:
         self.visits = limits.max_refs * _VISITS
         self.copies = min(limits.max_bytes, _COPIES_FREE)
 
+    def left(self) -> tuple[int, int, int, int]:
+        """Return what is left now, for :meth:`reset`."""
+        return self.refs, self.calls, self.visits, self.copies
+
+    def reset(self, left: tuple[int, int, int, int]) -> None:
+        """Take back what was charged since :meth:`left`, for work that is done over."""
+        self.refs, self.calls, self.visits, self.copies = left
+
     def spend(self, *, refs: int, calls: int) -> None:
         """Charge for a pickle that was read, or refuse it."""
         self.refs -= refs

@@ -1,0 +1,239 @@
+"""Verdicts that are remembered, so that the same pickle is not judged over and over again.
+
+The one rule: a verdict is found again only by everything that it depended on. That is the whole
+content, the sizes of the buffers, the profile, the limits and the policy that decides; versions of
+Python, safeser and the libraries are the process's own, and nothing here outlives the process.
+Refusals are not remembered, nor what was seen only once: who sends a million different pickles
+pushes out nobody's verdicts, and who sends each of them twice makes others slower, never wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+from safeser.pickles.budget import Budget
+from safeser.pickles.build import Builder
+from safeser.pickles.canonical import Canonical
+from safeser.pickles.emitting import emit
+from safeser.pickles.nodes import Buffer, Program
+from safeser.pickles.profiles import Profile
+from safeser.values import Limits
+
+__all__ = ["Programs", "Scope", "Unknown", "Verdict", "Verdicts", "wanted"]
+
+# Hashing these and comparing them whole takes less time than a SHA-256, and says more.
+_SHORT = 4096
+# What has few elements for its bytes is judged anew in less time than it takes to hash it.
+_BYTES_PER_REF = 512
+_MAX_ENTRIES = 4096
+_MAX_SIZE = 32 << 20
+_MAX_SEEN = 8192
+# An element takes some 200 bytes while it is judged, so this is 20 MB at the most.
+_MAX_REFS = 100_000
+
+#: Whose verdict it is: profile (by identity), limits, and the policy's name for itself.
+Scope = tuple[Profile, Limits, str]
+Key = tuple[bytes | tuple[int, bytes], Scope]
+
+
+class Unknown(Exception):
+    """No verdict covers this load; *spoilt* if one seemed to."""
+
+    def __init__(self, *, spoilt: bool) -> None:
+        super().__init__()
+        self.spoilt = spoilt
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One pickle that was judged and accepted.
+
+    :param wanted: how many out-of-band buffers it takes.
+    :param refs: elements that it is charged; *calls* likewise.
+    :param sizes: of the buffers that it was loaded with; None where it was only judged.
+    :param canonical: what is loaded instead of it; None where that cannot be written.
+    """
+
+    wanted: int
+    refs: int
+    calls: int
+    sizes: tuple[int, ...] | None = None
+    canonical: Canonical | None = None
+
+    def load(self, buffers: Sequence[Any], limits: Limits, budget: Budget | None) -> Any:
+        """Return the object, or raise :class:`Unknown`: then the pickle is to be judged anew."""
+        if self.canonical is None or self.sizes != _sizes(buffers):
+            raise Unknown(spoilt=False)
+        before = None if budget is None else budget.left()
+        try:
+            return self.canonical.load(buffers, limits, budget)
+        # Whatever it was, judging and building say it in full, and from where in the stream.
+        except Exception:
+            if budget is not None and before is not None:
+                budget.reset(before)
+            raise Unknown(spoilt=True) from None
+
+
+class Verdicts:
+    """Verdicts by what they depended on; those that nobody asked for longest go first."""
+
+    def __init__(self, *, entries: int = _MAX_ENTRIES, size: int = _MAX_SIZE) -> None:
+        self._entries = entries
+        self._size = size
+        self._room = size
+        self._kept: OrderedDict[Key, Verdict] = OrderedDict()
+        self._lengths = Counter[int]()
+        self._seen: set[int] = set()
+        self._seen_before: set[int] = set()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, data: bytes, scope: Scope) -> Verdict | None:
+        """Return the verdict on *data* in *scope*, if there is one."""
+        if len(data) > _SHORT and not self._lengths[len(data)]:
+            return None
+        key = _key(data, scope)
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+        return found
+
+    def note(
+        self,
+        data: bytes,
+        scope: Scope,
+        program: Program,
+        *,
+        builder: Builder | None = None,
+        buffers: Sequence[Any] = (),
+    ) -> None:
+        """Remember that *program*, which *data* says, was accepted, if it comes often enough.
+
+        :param builder: what has loaded it with *buffers*, if it was loaded.
+        """
+        if len(data) > max(_SHORT, program.refs * _BYTES_PER_REF) or len(data) > self._size >> 3:
+            return
+        key = _key(data, scope)
+        if not self._comes_again(hash((key, builder is None))):
+            return
+        sizes = None if builder is None else _sizes(buffers)
+        with self._lock:
+            known = self._kept.get(key)
+        if known is not None and (builder is None or known.sizes == sizes):
+            # It is known to have no canonical form, or to need none.
+            return
+        canonical = None if builder is None else emit(builder)
+        verdict = Verdict(wanted(program), program.refs, program.calls, sizes, canonical)
+        with self._lock:
+            self._keep(key, verdict)
+
+    def spoil(self, data: bytes, scope: Scope) -> None:
+        """Never again use the canonical form of *data*, which failed."""
+        key = _key(data, scope)
+        with self._lock:
+            known = self._kept.get(key)
+            if known is not None:
+                self._keep(key, replace(known, canonical=None))
+
+    def clear(self) -> None:
+        with self._lock:
+            for key in list(self._kept):
+                self._forget(key)
+            self._seen, self._seen_before = set(), set()
+
+    def _comes_again(self, mark: int) -> bool:
+        with self._lock:
+            if mark in self._seen or mark in self._seen_before:
+                return True
+            if len(self._seen) >= _MAX_SEEN:
+                self._seen_before, self._seen = self._seen, set()
+            self._seen.add(mark)
+            return False
+
+    def _keep(self, key: Key, verdict: Verdict) -> None:
+        self._forget(key)
+        self._kept[key] = verdict
+        self._room -= _cost(key, verdict)
+        self._lengths[_length(key)] += 1
+        while self._room < 0 or len(self._kept) > self._entries:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, key: Key) -> None:
+        found = self._kept.pop(key, None)
+        if found is None:
+            return
+        self._room += _cost(key, found)
+        length = _length(key)
+        self._lengths[length] -= 1
+        if not self._lengths[length]:
+            del self._lengths[length]
+
+
+def wanted(program: Program) -> int:
+    """Return how many out-of-band buffers *program* takes."""
+    return max((node.number + 1 for node in program.nodes if type(node) is Buffer), default=0)
+
+
+def _sizes(buffers: Sequence[Any]) -> tuple[int, ...]:
+    return tuple([memoryview(buffer).nbytes for buffer in buffers]) if buffers else ()
+
+
+def _key(data: bytes, scope: Scope) -> Key:
+    if len(data) <= _SHORT:
+        return data, scope
+    return (len(data), hashlib.sha256(data).digest()), scope
+
+
+def _length(key: Key) -> int:
+    return len(key[0]) if isinstance(key[0], bytes) else key[0][0]
+
+
+def _cost(key: Key, verdict: Verdict) -> int:
+    content = len(key[0]) if isinstance(key[0], bytes) else 0
+    return content + 512 + (verdict.canonical.cost if verdict.canonical else 0)
+
+
+class Programs:
+    """The last few programs that were read and accepted, until they are loaded.
+
+    A message's pickles are read to find their family, then to judge them by the grant, then to
+    load them. What is kept here was read from the very same bytes under the same limits.
+    """
+
+    def __init__(self, *, refs: int = _MAX_REFS) -> None:
+        self._room = refs
+        self._kept: deque[tuple[bytes, Limits, Program]] = deque()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, data: bytes, limits: Limits, program: Program) -> None:
+        if program.refs > self._room:
+            return
+        with self._lock:
+            self._kept.append((data, limits, program))
+            while sum(kept.refs for _, _, kept in self._kept) > self._room or len(self._kept) > 16:
+                self._kept.popleft()
+
+    def find(self, data: bytes, limits: Limits, *, last: bool) -> Program | None:
+        """Return what *data* says, if it was read lately.
+
+        :param last: it will not be asked for again.
+        """
+        for kept in tuple(self._kept):
+            if kept[0] == data and kept[1] == limits:
+                if last:
+                    with self._lock:
+                        if kept in self._kept:
+                            self._kept.remove(kept)
+                return kept[2]
+        return None
