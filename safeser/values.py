@@ -148,6 +148,10 @@ class Limits:
 ALLOWED_ROLES = ("class", "callable", "enum", "constant", "reference")
 
 
+# Methods of an allowed class that a load runs only where somebody says so, by what says it.
+_TRUSTED = {"__hash__": "hashable", "__setstate__": "setstate"}
+
+
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """One global that family ``pickle`` may use beyond its profiles, and what for.
@@ -209,23 +213,32 @@ class Allowed:
     def of(cls, name: str, spec: str | Mapping[str, Any] | Allowed) -> Allowed:
         """Return what ``name: role`` or ``name: {role: ..., fields: [...]}`` spells.
 
+        ``trust: [__hash__, __setstate__]`` stands for ``hashable`` and ``setstate``: the policy
+        language has no booleans.
+
         :raises ConfigError: if it is not a name, or has a role or field that means nothing here.
         """
         if isinstance(spec, Allowed):
             return spec
-        spelled: dict[str, Any] = {"role": spec} if isinstance(spec, str) else dict(spec)
-        known = cls.__slots__[1:]
-        if not spelled.keys() <= set(known) or "role" not in spelled:
+        if not isinstance(spec, Mapping):
+            spec = {"role": spec}
+        spelled: dict[str, Any] = dict(spec)
+        known = ("role", "fields", "kwargs", "grows", "returns", "trust")
+        if not spelled.keys() <= {*known, "hashable", "setstate"} or "role" not in spelled:
             raise ConfigError(
                 f"what is allowed is a role, or a mapping of {', '.join(known)}",
                 rule="config.allow",
             )
-        for field_name in ("fields", "kwargs"):
+        for field_name in ("fields", "kwargs", "trust"):
             value = spelled.get(field_name, ())
             if not isinstance(value, list | tuple | set | frozenset):
                 raise ConfigError(f"{field_name!r} must be a list of names", rule="config.allow")
             if field_name in spelled:
                 spelled[field_name] = tuple(value)
+        for method in spelled.pop("trust", ()):
+            if not isinstance(method, str) or method not in _TRUSTED:
+                raise ConfigError(f"'trust' may list {' and '.join(_TRUSTED)}", rule="config.allow")
+            spelled[_TRUSTED[method]] = True
         return cls(name, **spelled)
 
 

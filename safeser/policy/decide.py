@@ -238,6 +238,7 @@ def _bound(rule: Rule, key: tuple[str, str, Kind, bool]) -> Grant:
         context=rule.name,
         families=families,
         profiles=rule.profiles if "pickle" in families else (),
+        allow=rule.allow if "pickle" in families else (),
         submission=rule.submission,
         operations=rule.operations,
     )

@@ -36,7 +36,6 @@ _MAX_REVISION = 2**63 - 1  # what a handshake can carry
 _LATER = frozenset(
     {
         "acknowledge",
-        "allow",
         "audit",
         "authors",
         "dashboard",
@@ -115,9 +114,15 @@ class PrincipalModel(_Strict):
 
 
 class PickleModel(_Strict):
-    """``pickle: {profile: [data, numpy]}``: what bounds the family ``pickle`` in a context."""
+    """``pickle: {profile: [data, numpy]}``: what bounds the family ``pickle`` in a context.
 
-    profile: _OneOrMore
+    ``allow: {"my.lib:Point": class}`` adds single globals, each with a role, or with a mapping that
+    says more; see :class:`values.Allowed`.
+    """
+
+    profile: _OneOrMore = ("data",)
+    # Each is compared, and resolved, by itself; nobody reviews more by hand.
+    allow: Annotated[dict[str, Any], Field(max_length=1_000)] = {}
 
 
 class OperationsModel(_Strict):
@@ -152,6 +157,10 @@ class LimitsModel(_Strict):
     max_array: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 10, le=1 << 40)] | None = None
     # A frame costs a length and a GMAC before its bytes.
     max_frames: Annotated[int, Field(ge=16, le=10_000_000)] | None = None
+    max_string: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 10, le=1 << 40)] | None = None
+    # Printing an integer of 1 MiB takes a minute.
+    max_int: Annotated[int, BeforeValidator(_sized), Field(ge=16, le=1 << 20)] | None = None
+    max_calls: Annotated[int, Field(ge=100, le=100_000_000)] | None = None
 
 
 class PolicyModel(_Strict):

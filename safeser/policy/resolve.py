@@ -26,7 +26,7 @@ from safeser.policy.rules import (
     Principal,
     Rule,
 )
-from safeser.values import ANY_AUTHOR, FAMILIES, UNKNOWN, Kind
+from safeser.values import ANY_AUTHOR, FAMILIES, UNKNOWN, Allowed, Kind
 
 __all__ = ["resolve"]
 
@@ -152,6 +152,7 @@ class _Reader:
             serializers=self._families("serializers", self.context.serializers),
             deserializers=self._families("deserializers", self.context.deserializers),
             profiles=self._profiles(),
+            allow=self._allow(),
             submission=self._submission(),
             operations=self._operations(),
         )
@@ -238,6 +239,16 @@ class _Reader:
             )
         self._known(self.context.pickle.profile, PROFILES, "profile", "pickle", "profile")
         return self.context.pickle.profile
+
+    def _allow(self) -> tuple[Allowed, ...]:
+        listed = self.context.pickle.allow if self.context.pickle else {}
+        allowed = []
+        for name, spec in listed.items():
+            try:
+                allowed.append(Allowed.of(name, spec))
+            except ConfigError as error:
+                self.refuse(error.message, "pickle", "allow", name, rule=error.rule, fix=error.fix)
+        return tuple(allowed)
 
     def _submission(self) -> str:
         submission = self.context.submission

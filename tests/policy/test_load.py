@@ -156,10 +156,6 @@ def test_the_same_in_a_context(field: str) -> None:
     ("contexts", "rule"),
     [
         (one("submission: approved"), "config.not-supported"),
-        (
-            one("deserializers: [msgpack, pickle], pickle: {profile: data, allow: {}}"),
-            "config.not-supported",
-        ),
         (one("operations: {grant: [basic], deny: [run]}"), "config.not-supported"),
     ],
 )
