@@ -15,6 +15,7 @@ from safeser.errors import PayloadError
 from safeser.families.arrays import Owned, aligned, array_child
 from safeser.families.pandas_scalars import (
     UNITS,
+    build_zone,
     check_freq,
     check_zone,
     describe_freq,
@@ -98,14 +99,15 @@ def _check_dates(node: Node) -> None:
     _, unit, zone = node.expect("kind", "unit", "zone", children=1)
     if type(unit) is not str or unit not in UNITS:
         node.refuse("its unit is unknown", "families.header")
-    if check_zone(node, zone) is None:
+    check_zone(node, zone)
+    if zone is None:
         node.refuse("it has no time zone", "families.time-zone")
     if array_child(node, 0, ndim=1).dtype != np.dtype(f"M8[{unit}]"):
         node.refuse("its instants have another dtype", "families.child-type")
 
 
 def _decode_dates(node: Node, values: list[Any]) -> Any:
-    zone = check_zone(node, node.meta["zone"])
+    zone = build_zone(node.meta["zone"])
     return pd.DatetimeIndex(values[0]).tz_localize("UTC").tz_convert(zone).array
 
 

@@ -17,7 +17,15 @@ from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.values import Limits
 
-__all__ = ["UNITS", "check_zone", "describe_freq", "describe_zone", "offset", "register"]
+__all__ = [
+    "UNITS",
+    "build_zone",
+    "check_zone",
+    "describe_freq",
+    "describe_zone",
+    "offset",
+    "register",
+]
 
 #: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
 pd: Any = importlib.import_module("pandas")
@@ -58,16 +66,23 @@ def describe_zone(zone: Any) -> Any:
     return None if described is None else list(described)
 
 
-def check_zone(node: Node, described: Any) -> Any:
-    """Return the zone that a header describes, or refuse *node*."""
-    if described is None:
-        return None
-    if not isinstance(described, (list, tuple)):
+def check_zone(node: Node, described: Any) -> None:
+    """Refuse *node* unless a header describes a zone or none; looks nothing up."""
+    if not isinstance(described, list | tuple | None):
         node.refuse("its time zone is not described", "families.time-zone")
     try:
-        return zones.build(tuple(described))
+        zones.check(_as_tuple(described))
     except (ValueError, TypeError, OverflowError):
         node.refuse("its time zone is not described", "families.time-zone")
+
+
+def build_zone(described: Any) -> Any:
+    """Return the zone that a checked header describes, or None."""
+    return zones.build(_as_tuple(described))
+
+
+def _as_tuple(described: Any) -> Any:
+    return None if described is None else tuple(described)
 
 
 def _count(node: Node, value: Any) -> None:
@@ -97,7 +112,7 @@ def _check_timestamp(node: Node, limits: Limits) -> None:
 def _decode_timestamp(node: Node, values: list[Any]) -> Any:
     meta = node.meta
     stamp = pd.Timestamp(np.datetime64(meta["value"], meta["unit"]))
-    zone = check_zone(node, meta["zone"])
+    zone = build_zone(meta["zone"])
     if zone is not None:
         stamp = stamp.tz_localize("UTC").tz_convert(zone)
     if stamp.fold != meta["fold"]:

@@ -16,7 +16,7 @@ import re
 import struct
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from safeser.families import plain, zones
 from safeser.families.plain import Unencodable
@@ -44,6 +44,10 @@ _FACTORIES: dict[str, type | None] = {
 }
 
 
+#: Returns the time zone that a description names.
+_Zone: TypeAlias = Callable[[Any], dt.tzinfo | None]
+
+
 def _require(right: object) -> None:
     """Raise what receiving turns into a refusal that names the type."""
     if not right:
@@ -58,20 +62,45 @@ def _scalar(
 ) -> None:
     """Register *cls* with its description as one plain value; building it is checking it."""
 
-    def encode(x: Any, limits: Limits) -> Parts:
-        return Parts({"value": plain.encode(describe(x), limits=limits)})
+    def check(node: Node, limits: Limits) -> None:
+        node.value = _described(node, build, limits)[1]
+
+    registry.register(
+        Typed(name, (cls,), _writer(describe), check, lambda node, _: node.value),
+    )
+
+
+def _zoned(
+    name: str,
+    cls: type,
+    describe: Callable[[Any], object],
+    build: Callable[[Any, _Zone], Any],
+) -> None:
+    """Register *cls* like :func:`_scalar`; checked with a stand-in for its time zone."""
 
     def check(node: Node, limits: Limits) -> None:
-        (value,) = node.expect("value")
-        if type(value) is not bytes:
-            node.refuse("its value is not bytes", "families.header")
-        described = plain.decode(value, limits=limits)
-        try:
-            node.value = build(described)
-        except (ValueError, TypeError, ArithmeticError, LookupError):
-            node.refuse("its value does not describe such an object", "families.value")
+        node.value, _ = _described(node, lambda value: build(value, zones.check), limits)
 
-    registry.register(Typed(name, (cls,), encode, check, lambda node, _: node.value))
+    def decode(node: Node, values: list[Any]) -> Any:
+        return build(node.value, zones.build)
+
+    registry.register(Typed(name, (cls,), _writer(describe), check, decode))
+
+
+def _writer(describe: Callable[[Any], object]) -> Callable[[Any, Limits], Parts]:
+    return lambda x, limits: Parts({"value": plain.encode(describe(x), limits=limits)})
+
+
+def _described(node: Node, build: Callable[[Any], Any], limits: Limits) -> tuple[Any, Any]:
+    """Return the description in *node* and what *build* makes of it, or refuse the node."""
+    (value,) = node.expect("value")
+    if type(value) is not bytes:
+        node.refuse("its value is not bytes", "families.header")
+    described = plain.decode(value, limits=limits)
+    try:
+        return described, build(described)
+    except (ValueError, TypeError, ArithmeticError, LookupError):
+        node.refuse("its value does not describe such an object", "families.value")
 
 
 def _ints(value: Any, count: int) -> tuple[int, ...]:
@@ -96,22 +125,22 @@ def _timedelta(value: Any) -> dt.timedelta:
     return dt.timedelta(days, seconds, microseconds)
 
 
-def _datetime(value: Any) -> dt.datetime:
+def _datetime(value: Any, zone_of: _Zone) -> dt.datetime:
     _require(type(value) is tuple and len(value) == 9)
     fields = _ints(value[:7], 7)
     fold, zone = value[7:]
     _require(type(fold) is int)
     year, month, day, hour, minute, second, microsecond = fields
     return dt.datetime(
-        year, month, day, hour, minute, second, microsecond, zones.build(zone), fold=fold
+        year, month, day, hour, minute, second, microsecond, zone_of(zone), fold=fold
     )
 
 
-def _time(value: Any) -> dt.time:
+def _time(value: Any, zone_of: _Zone) -> dt.time:
     _require(type(value) is tuple and len(value) == 6)
     hour, minute, second, microsecond = _ints(value[:4], 4)
     _require(type(value[4]) is int)
-    return dt.time(hour, minute, second, microsecond, zones.build(value[5]), fold=value[4])
+    return dt.time(hour, minute, second, microsecond, zone_of(value[5]), fold=value[4])
 
 
 def _describe_datetime(x: dt.datetime) -> tuple[object, ...]:
@@ -123,8 +152,8 @@ def _describe_time(x: dt.time) -> tuple[object, ...]:
     return (x.hour, x.minute, x.second, x.microsecond, x.fold, zones.describe(x.tzinfo))
 
 
-def _zone(value: Any) -> dt.tzinfo:
-    zone = zones.build(value)
+def _zone(value: Any, zone_of: _Zone) -> dt.tzinfo:
+    zone = zone_of(value)
     _require(zone is not None)
     assert zone is not None
     return zone
@@ -314,16 +343,16 @@ def register() -> None:
         lambda x: (x.year, x.month, x.day),
         lambda v: dt.date(*_ints(v, 3)),
     )
-    _scalar("datetime:datetime", dt.datetime, _describe_datetime, _datetime)
-    _scalar("datetime:time", dt.time, _describe_time, _time)
+    _zoned("datetime:datetime", dt.datetime, _describe_datetime, _datetime)
+    _zoned("datetime:time", dt.time, _describe_time, _time)
     _scalar(
         "datetime:timedelta",
         dt.timedelta,
         lambda x: (x.days, x.seconds, x.microseconds),
         _timedelta,
     )
-    _scalar("datetime:timezone", dt.timezone, zones.describe, _zone)
-    _scalar("zoneinfo:ZoneInfo", zones.ZoneInfo, zones.describe, _zone)
+    _zoned("datetime:timezone", dt.timezone, zones.describe, _zone)
+    _zoned("zoneinfo:ZoneInfo", zones.ZoneInfo, zones.describe, _zone)
     _scalar("decimal:Decimal", decimal.Decimal, _describe_decimal, _decimal)
     _scalar("fractions:Fraction", fractions.Fraction, _describe_fraction, _fraction)
     _scalar("uuid:UUID", uuid.UUID, lambda x: (x.bytes, x.is_safe.value), _uuid)

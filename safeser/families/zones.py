@@ -1,23 +1,29 @@
 """Time zones as plain descriptions: fixed offsets, and keys of the installed zone database.
 
-The one rule: a key is looked up in the list of installed zones before anything opens a file for it.
+The one rule: a key is looked up in the list of installed zones before anything opens a file for it,
+and only when its payload is loaded: the database may be a package, whose parts are then imported.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
+import re
 import zoneinfo
+from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from safeser.errors import PayloadError
 from safeser.families.plain import Unencodable
 
-__all__ = ["ZoneInfo", "build", "describe"]
+__all__ = ["ZoneInfo", "build", "check", "describe"]
 
 #: The longest name that a fixed offset may carry.
 _MAX_NAME = 100
+
+#: What a key looks like; the list of installed zones has the last word.
+_KEY = re.compile(r"(?=.{1,100}\Z)[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*\Z", re.ASCII)
 
 
 def describe(zone: dt.tzinfo | None) -> tuple[object, ...] | None:
@@ -40,12 +46,24 @@ def describe(zone: dt.tzinfo | None) -> tuple[object, ...] | None:
 
 def build(value: Any) -> dt.tzinfo | None:
     """Return the zone that *value* describes; ValueError or TypeError if it describes none."""
+    return _zone(value, _installed)
+
+
+def check(value: Any) -> dt.tzinfo | None:
+    """Return what can stand in for the zone that *value* describes; looks nothing up.
+
+    :raises ValueError: or TypeError, if it describes none, whatever is installed.
+    """
+    return _zone(value, _stand_in)
+
+
+def _zone(value: Any, named: Callable[[object], dt.tzinfo]) -> dt.tzinfo | None:
     if value is None:
         return None
     if type(value) is not tuple:
         raise ValueError
     if len(value) == 1:
-        return _installed(value[0])
+        return named(value[0])
     days, seconds, microseconds, name = value
     if not all(type(number) is int for number in value[:3]):
         raise ValueError
@@ -60,6 +78,12 @@ def build(value: Any) -> dt.tzinfo | None:
 @functools.cache
 def _keys() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
+
+
+def _stand_in(key: object) -> dt.tzinfo:
+    if type(key) is not str or not _KEY.match(key):
+        raise ValueError
+    return dt.UTC
 
 
 def _installed(key: object) -> ZoneInfo:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError
-from safeser.families import plain
+from safeser.families import plain, zones
 
 VALUES = [
     1 - 2j,
@@ -203,6 +203,29 @@ def test_descriptions_that_lie(name, value):
     with pytest.raises(PayloadError) as caught:
         families.check(described(name, value), [])
     assert caught.value.rule in ("families.value", "families.time-zone")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("datetime:datetime", (2020, 1, 1, 0, 0, 0, 0, 0)),
+        ("datetime:time", (1, 2, 3, 4, 0)),
+        ("zoneinfo:ZoneInfo", None),
+    ],
+)
+def test_a_zone_is_looked_up_only_when_it_is_loaded(name, value, monkeypatch):
+    looked = []
+    monkeypatch.setattr(zones, "_keys", lambda: looked.append(1) or frozenset({"UTC"}))
+    made = {}
+    for key in ("UTC", "Mars/Olympus"):
+        made[key] = described(name, (key,) if value is None else (*value, (key,)))
+        families.check(made[key], [])
+    assert not looked
+    families.deserialize(made["UTC"], [], GRANT)
+    assert looked
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(made["Mars/Olympus"], [], GRANT)
+    assert caught.value.rule == "families.time-zone"
 
 
 def test_counts_that_lie():
