@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from safeser.audit import AuditKey, AuditLog
+from safeser.audit import AuditKey, AuditLog, Record, Report, read, verify
 from safeser.errors import AuditError
 
 SECRET = bytes(range(32))
@@ -56,3 +57,73 @@ def make(place: Path, key: AuditKey, clock: Clock):
         # Tests remove and replace files under a log on purpose.
         with contextlib.suppress(AuditError, OSError):
             log.close()
+
+
+@pytest.fixture
+def records() -> Callable[..., list[Record]]:
+    """Return what gives a log's own records of one type."""
+
+    def written(log: AuditLog, kind: str = "event") -> list[Record]:
+        return [record for record in read(log.path) if record.type == kind]
+
+    return written
+
+
+@pytest.fixture
+def clean() -> Callable[[Path, AuditKey], Report]:
+    """Return what verifies a directory that must have no problem."""
+
+    def verified(place: Path, key: AuditKey) -> Report:
+        report = verify(place, key=key)
+        assert report.ok, str(report)
+        return report
+
+    return verified
+
+
+@pytest.fixture
+def found() -> Callable[[Report], list[tuple[str, int, int, str]]]:
+    """Return what names the place and kind of each problem."""
+
+    def places(report: Report) -> list[tuple[str, int, int, str]]:
+        return [(each.file, each.line, each.sequence, each.kind) for each in report.problems]
+
+    return places
+
+
+@pytest.fixture
+def logs(make, place: Path) -> tuple[Path, Path, Path]:
+    """Three files: one closed, one killed, one of a process that still runs."""
+
+    def written(principal: str, *, close: bool = False) -> Path:
+        log = make(principal)
+        for n in range(6):
+            log.record(
+                {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": n}
+            )
+        if close:
+            log.close()
+        return Path(log.path)
+
+    return written("alice", close=True), written("bob"), written("carol")
+
+
+@pytest.fixture
+def edit() -> Callable[[Path, Callable[[list[bytes]], list[bytes]]], None]:
+    """Return what rewrites the lines of a file."""
+
+    def edited(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(change(lines)))
+
+    return edited
+
+
+@pytest.fixture
+def count() -> Callable[..., None]:
+    """Return what counts one administrative decision."""
+
+    def counted(log: AuditLog, operation: str = "heartbeat", *, permitted: bool = True) -> None:
+        log.count("worker", "scheduler", operation, "permit", permitted)
+
+    return counted

@@ -1,0 +1,227 @@
+"""Disks that fail or fill, and somebody at the files of a running process."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from safeser.audit import log as log_module
+from safeser.audit import verify
+from safeser.errors import AuditError
+
+ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
+REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def test_partial_writes_are_finished(make, place, key, monkeypatch, records, clean):
+    log = make()
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:7]))
+    log.record(ADMIT)
+    monkeypatch.undo()
+    assert len(records(log)) == 1
+    clean(place, key)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_full_disk_refuses_and_leaves_whole_records_only(
+    make, place, key, monkeypatch, after, records, clean
+):
+    log = make()
+    write = os.write
+    calls = []
+
+    def full(handle, data):
+        calls.append(data)
+        if len(calls) > after:
+            raise OSError(errno.ENOSPC, "full")
+        return write(handle, data[:20])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(AuditError, match="No space left"):
+        log.record(ADMIT)
+    monkeypatch.undo()
+    clean(place, key)
+    log.record(ADMIT)
+    assert len(records(log)) == 1
+    clean(place, key)
+
+
+def test_a_write_of_nothing_is_a_full_disk(make, monkeypatch):
+    log = make()
+    monkeypatch.setattr(os, "write", lambda handle, data: 0)
+    with pytest.raises(AuditError, match="No space left"):
+        log.record(ADMIT)
+
+
+def test_a_torn_record_that_cannot_be_taken_back_ends_the_log(make, place, key, monkeypatch, clean):
+    log = make()
+    log.record(ADMIT)
+    write = os.write
+    calls = []
+
+    def full(handle, data):
+        calls.append(data)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "full")
+        return write(handle, data[:20])
+
+    def refused(*_):
+        raise OSError(errno.EPERM, "append only")
+
+    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "ftruncate", refused)
+    with pytest.raises(AuditError):
+        log.record(ADMIT)
+    monkeypatch.undo()
+    for call in (lambda: log.record(ADMIT), log.close):
+        with pytest.raises(AuditError, match="taken back"):
+            call()
+    report = clean(place, key)
+    assert any("torn" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_a_head_that_cannot_be_written_refuses_the_record(
+    make, place, key, monkeypatch, short, records, clean
+):
+    log = make()
+
+    def failing(handle, data, offset):
+        if short:
+            return 5
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "pwrite", failing)
+    with pytest.raises(AuditError, match="head"):
+        log.record(ADMIT)
+    monkeypatch.undo()
+    clean(place, key)
+    log.record(ADMIT)
+    assert len(records(log)) == 2  # the first was not acted on; the chain still has it
+    clean(place, key)
+
+
+def test_a_failed_sync_ends_the_log(make, place, key, monkeypatch, clean):
+    log = make(durability="fsync")
+    log.record(ADMIT)
+    log.flush()
+
+    def broken(handle):
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "fdatasync", broken)
+    with pytest.raises(AuditError, match="Input/output"):
+        log.record(ADMIT)
+    monkeypatch.undo()
+    with pytest.raises(AuditError, match="did not take"):
+        log.record(ADMIT)
+    clean(place, key)
+
+
+def test_counts_that_cannot_be_written_are_kept(make, clock, monkeypatch, records, count):
+    log = make()
+    count(log)
+    clock.tick(1)
+
+    def full(handle, data):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(AuditError):
+        count(log)
+    monkeypatch.undo()
+    log.flush()
+    (record,) = records(log, "counts")
+    assert record.fields["counts"][0][-1] == 2  # type: ignore[index]
+
+
+def test_opening_on_a_full_disk_is_refused_and_the_next_one_works(make, place, key, monkeypatch):
+    make().close()
+    write = os.write
+    for fails_at in (1, 2):
+        calls = []
+
+        def full(handle, data, calls=calls, fails_at=fails_at):
+            calls.append(data)
+            if len(calls) == fails_at:
+                raise OSError(errno.ENOSPC, "full")
+            return write(handle, data)
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(AuditError, match="No space left"):
+            make()
+        monkeypatch.undo()
+    make().record(ADMIT)
+    report = verify(place, key=key)
+    # An empty file without a record, and one that has its genesis only: nothing was decided there.
+    assert report.ok, str(report)
+    assert len(report.notes) == 2
+
+
+def test_opening_without_descriptors_is_refused(make, monkeypatch):
+    make().close()
+    real = os.open
+
+    def limited(path, flags, *args, **options):
+        if str(path).endswith(".head") and str(path) != "index.head":
+            raise OSError(errno.EMFILE, "too many")
+        return real(path, flags, *args, **options)
+
+    monkeypatch.setattr(os, "open", limited)
+    with pytest.raises(AuditError, match="Too many open files"):
+        make()
+
+
+def test_a_directory_that_cannot_be_synced_is_refused(make, monkeypatch):
+    def broken(handle):
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(AuditError, match="cannot be synced"):
+        make()
+
+
+def test_a_directory_removed_while_opening(make, monkeypatch, place):
+    monkeypatch.setattr(log_module.Directory, "open", lambda self, name, **_: None)
+    with pytest.raises(AuditError, match="gone"):
+        make()
+
+
+# --- somebody at the files of a running process ---------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["log", "head"])
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_taken_away_stops_the_process(make, clock, which, how):
+    log = make()
+    target = Path(log.path).with_suffix(f".{which}")
+    content = target.read_bytes()
+    target.rename(target.with_suffix(".away"))
+    if how == "replaced":
+        target.write_bytes(content)
+    clock.tick(1)
+    with pytest.raises(AuditError, match=how) as caught:
+        log.record(ADMIT)
+    assert caught.value.rule == "audit.replaced"
+    with pytest.raises(AuditError, match=how):
+        log.record(ADMIT)
+
+
+def test_a_cut_file_stops_the_process_within_64_records(make):
+    log = make()
+    log.record(ADMIT)
+    os.truncate(log.path, 100)
+
+    def go_on():
+        for _ in range(64):
+            log.record(ADMIT)
+
+    with pytest.raises(AuditError, match="another size"):
+        go_on()

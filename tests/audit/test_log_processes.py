@@ -1,0 +1,222 @@
+"""Threads, forks, kills and the end of processes: each writes a chain of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from safeser.audit import read
+
+ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
+REFUSE = {"event": "refuse", "sender": "bob", "rule": "policy.family", "permitted": False}
+
+
+# --- threads, forks, kills ------------------------------------------------------------------------
+
+
+def test_threads_make_one_chain(make, place, key, records, clean, count):
+    log = make()
+    barrier = threading.Barrier(6)
+
+    def work(n: int):
+        barrier.wait()
+        for _ in range(200):
+            log.record({**ADMIT, "sender": f"s{n}"})
+            count(log)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+    clean(place, key)
+    assert len(records(log)) == 1_200
+    total = sum(entry[-1] for each in records(log, "counts") for entry in each.fields["counts"])  # type: ignore[attr-defined]
+    assert total == 1_200
+
+
+def test_threads_open_logs_at_once(make, place, key, clean):
+    barrier = threading.Barrier(4)
+
+    def work():
+        barrier.wait()
+        log = make()
+        log.record(ADMIT)
+        log.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert clean(place, key).files == 4
+
+
+SCRIPT = """
+import os, sys, time
+from safeser.audit import AuditLog
+log = AuditLog.open(sys.argv[1], key=bytes(range(32)), principal="alice")
+EVENT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True}
+"""
+
+
+def run(code: str, place: Path, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT + code, str(place)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_a_forked_child_writes_a_file_of_its_own(place, key, clean):
+    done = run(
+        """
+log.record(EVENT)
+log.count("a", "b", "c", "d", True)
+child = os.fork()
+if child == 0:
+    log.record(EVENT)
+    log.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+idle = os.fork()
+if idle == 0:
+    sys.exit(0)  # never used: the end of the process leaves the parent's file alone
+os.waitpid(idle, 0)
+log.record(EVENT)
+log.close()
+""",
+        place,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert clean(place, key).files == 2
+    by_parent = {
+        each.text("parent"): list(read(path))
+        for path in sorted(place.glob("*.log"))
+        for each in read(path)
+        if each.type == "genesis"
+    }
+    parent = by_parent.pop("")
+    ((named, child),) = by_parent.items()
+    assert named == parent[0].text("file")
+    assert [each.type for each in parent] == ["genesis", "event", "event", "counts", "close"]
+    assert [each.type for each in child] == ["genesis", "event"]  # the counts are the parent's
+
+
+def test_a_child_forked_without_python_knowing_gets_a_file_too(
+    make, place, key, monkeypatch, clean
+):
+    log = make()
+    first = log.path
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    log.record(ADMIT)
+    assert log.path != first
+    clean(place, key)
+
+
+def test_a_fork_while_another_thread_holds_the_log_does_not_hang(place, key, clean):
+    done = run(
+        """
+import threading
+held, let_go = threading.Event(), threading.Event()
+def hold():
+    with log._lock:
+        held.set()
+        let_go.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    log.record(EVENT)
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+let_go.set()
+thread.join()
+sys.exit(status)
+""",
+        place,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert clean(place, key).files == 2
+
+
+def test_a_kill_in_the_middle_leaves_a_log_that_verifies_and_goes_on(make, place, key, clean):
+    for round_ in range(3):
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                SCRIPT + "print(flush=True)\nwhile True:\n    log.record(EVENT)",
+                str(place),
+            ],
+            stdout=subprocess.PIPE,
+        )
+        with process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.send_signal(signal.SIGKILL)
+            process.wait(timeout=30)
+        assert clean(place, key).files == round_ + 1
+    log = make()
+    log.record(ADMIT)
+    log.close()
+    assert clean(place, key).files == 4
+
+
+def test_verifying_while_processes_write(place, key, clean):
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            SCRIPT + "print(flush=True)\nwhile True:\n    log.record(EVENT)",
+            str(place),
+        ],
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            for _ in range(10):
+                clean(place, key)
+        finally:
+            process.kill()
+
+
+def test_the_end_of_a_real_process_closes_its_file(place, key, clean):
+    done = run("log.record(EVENT)", place)
+    assert (done.returncode, done.stderr) == (0, "")
+    (path,) = place.glob("*.log")
+    assert [each.type for each in read(path)] == ["genesis", "event", "close"]
+    clean(place, key)
+
+
+def test_a_real_file_size_limit(place, key, clean):
+    done = run(
+        """
+import resource
+from safeser.errors import AuditError
+size = os.stat(log.path).st_size + 2_000
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+for _ in range(100):
+    try:
+        log.record(EVENT)
+    except AuditError as error:
+        print(error)
+        break
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.record(EVENT)
+""",
+        place,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "File too large" in done.stdout
+    clean(place, key)
