@@ -71,12 +71,15 @@ def read_file(path: Path) -> bytes:
             where=_named(path),
             fix="Use a copy of your own, or change the owner.",
         )
-    if status.st_mode & stat.S_IWOTH:
+    # A checkout under umask 002 is its group's to write, and so is the code that would refuse it.
+    forbidden = stat.S_IWOTH if path.parent == _SHIPPED else stat.S_IWOTH | stat.S_IWGRP
+    if status.st_mode & forbidden:
         raise ConfigError(
-            "every user of this machine may change this policy",
+            "other users of this machine may change this policy"
+            f" (mode {stat.S_IMODE(status.st_mode):04o})",
             rule="config.file-mode",
             where=_named(path),
-            fix="Run 'chmod o-w' on it.",
+            fix="Run 'chmod go-w' on it.",
         )
     return data
 

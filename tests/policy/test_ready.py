@@ -224,3 +224,30 @@ def test_a_policy_of_another_user_is_refused(
     assert Policy.load("default").name == "default"
     status[4] = 0
     assert Policy.load(path).name == "default"
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o660, 0o622])
+def test_a_policy_that_others_may_change_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(locate("default").read_bytes())
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match="other users") as refused:
+        Policy.load(path)
+    assert refused.value.rule == "config.file-mode"
+    assert f"{mode:04o}" in refused.value.message
+    path.chmod(mode & ~0o022)
+    assert Policy.load(path).name == "default"
+
+
+def test_a_ready_policy_is_as_trusted_as_the_code_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A checkout under umask 002 is its group's to write, and its code is, too.
+    status = list(os.stat(locate("default")))
+    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(status))
+    status[0] = 0o100664
+    assert Policy.load("default").name == "default"
+    status[0] = 0o100666
+    with pytest.raises(ConfigError) as refused:
+        Policy.load("default")
+    assert refused.value.rule == "config.file-mode"
