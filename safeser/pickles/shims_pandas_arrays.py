@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import importlib
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,7 @@ _MASKED = {"IntegerArray": "iu", "FloatingArray": "f", "BooleanArray": "b"}
 _PERIOD = re.compile(r"period\[(?:[1-9][0-9]{0,2})?[A-Za-z]{1,3}(?:-[A-Z]{3})?\]\Z")
 _TIME = re.compile(r"[<=][mM]8\[(?:s|ms|us|ns)\]\Z")
 _CLOSED = ("left", "right", "both", "neither")
+_INDEXES = {"DatetimeArray": pd.DatetimeIndex, "TimedeltaArray": pd.TimedeltaIndex}
 # What pandas makes of the elements of its arrays.
 _LABELS = (
     *(pd.Timestamp, pd.Timedelta, pd.Period, pd.Interval, type(pd.NA), type(pd.NaT)),
@@ -116,7 +118,10 @@ def _plain_dtype_state(_: Site, made: Any, state: Any) -> Any:
 
 
 def _string_dtype(_: Site, __: str, storage: Any = None, missing: Any = pd.NA) -> Any:
-    if storage not in ("pyarrow", "python", "pyarrow_numpy"):
+    if storage == "pyarrow_numpy":
+        # What pandas 2 called Arrow's text with NaN for what is missing.
+        storage, missing = "pyarrow", math.nan
+    if storage not in ("pyarrow", "python"):
         raise bad("arguments", "a StringDtype is not one of pandas'")
     if missing is pd.NA:
         return pd.StringDtype(storage)
@@ -220,11 +225,12 @@ def _backed_state(site: Site, draft: Any, state: Any) -> Any:
     if len(rest) > 1:
         raise bad("state", "an array of pandas' has further state")
     made = _BACKED[kind](site, dtype, plain(values, np.ndarray))
-    if more.get("_freq") is not None:
+    if more.get("_freq") is not None and kind in _INDEXES:
         # Checked against every element, as pandas does for whoever names a frequency.
         site.charge(len(made) << _WALKED)
-        index = pd.DatetimeIndex if kind == "DatetimeArray" else pd.TimedeltaIndex
-        made = index(made, freq=offset(more["_freq"])).array
+        made = _INDEXES[kind](made, freq=offset(more["_freq"])).array
+        # Since pandas 3 an index keeps it; whoever makes one of this array looks here.
+        made._freq = more["_freq"]
     return _kept(made, more)
 
 

@@ -104,6 +104,7 @@ def _moments(site: Site, given: dict[str, Any]) -> Any:
     else:
         plain(data, pd.arrays.TimedeltaArray)
         kind = pd.TimedeltaIndex
+    freq = getattr(data, "_freq", None) if freq is None else freq
     if freq is None:
         return kind(data, name=name)
     # Checked against every element, as pandas does for whoever names a frequency.
