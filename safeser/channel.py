@@ -7,10 +7,9 @@ is decided before any of them is loaded (DESIGN, invariants 2, 5 and 9).
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -40,7 +39,7 @@ from safeser.errors import (
 )
 from safeser.keys import Identity, Roster
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Allowed, Context, Grant, Kind, Payload
+from safeser.values import UNKNOWN, Context, Grant, Kind, Payload
 
 __all__ = ["Admitted", "AuditSink", "Channel", "Link", "Received"]
 
@@ -71,7 +70,10 @@ _MADE_BY_PAYLOAD = object()
 _MADE_BY_ADMIT = object()
 
 #: The header of bytes that are one pickle, where nothing says so.
-_BARE_PICKLE = {"serializer": "pickle", "writeable": []}
+_BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
+
+#: What may pass where no context matches.
+_NOTHING = Grant(context="", families=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,13 +183,13 @@ class Link:
         :raises PayloadError: if its shape is not one that a payload has.
         """
         own = dict(header)
-        code = self._grants_code(context)
+        bound = self._bound(context)
         family = serialization.derive(
             own,
             frames,
             limits=self.policy.limits,
-            code=code,
-            allow=() if code else self._allowed_beyond(context),
+            code="cloudpickle" in bound.families,
+            allow=bound.allow,
         )
         return Received(
             where,
@@ -215,18 +217,12 @@ class Link:
             _proof=_MADE_BY_PAYLOAD,
         )
 
-    def _grants_code(self, context: Context) -> bool:
+    def _bound(self, context: Context) -> Grant:
+        """Return the most that may pass in *context*, which may be nothing; refuses nothing yet."""
         try:
-            return "cloudpickle" in self.policy.grant(context).families
+            return self.policy.grant(context)
         except PolicyDenied:
-            return False
-
-    def _allowed_beyond(self, context: Context) -> tuple[Allowed, ...]:
-        """Return the globals that *context* lets family ``pickle`` use beyond its profiles."""
-        try:
-            return self.policy.grant(context).allow
-        except PolicyDenied:
-            return ()
+            return _NOTHING
 
     def admit(
         self,
@@ -282,8 +278,9 @@ class Link:
             )
         if verified.session_id != self.session.id:
             self.refuse(context, "context.session", "another session verified the message")
-        if any(payload.verified is not verified for payload in payloads):
-            raise TypeError("a payload of another message")
+        for payload in payloads:
+            if payload.verified is not verified:
+                raise TypeError("a payload of another message")
 
     def _decide(self, context: Context, payload: Received, willing: Sequence[str] | None) -> None:
         self.narrow(context, payload, willing)
@@ -303,7 +300,7 @@ class Link:
         for payload in payloads:
             if not payload.wraps:
                 continue
-            with self._recorded(context, payload):
+            try:
                 data = serialization.bytes_in(payload.header, payload.frames, limits=limits)
                 if data is not None:
                     found[id(payload)] = self.payload(
@@ -314,30 +311,32 @@ class Link:
                         [data],
                         author=payload.author,
                     )
+            except SafeserError as error:
+                self._note_failure("refuse", context, payload, error)
+                raise
         return found
 
     def _check(self, context: Context, payload: Received, budget: serialization.Budget) -> None:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
         limits = self.policy.limits
-        with self._recorded(context, payload):
-            header, frames = payload.header, payload.frames
-            serialization.check(header, frames, limits=limits, budget=budget)
+        header, frames = payload.header, payload.frames
+        try:
+            if header["serializer"] not in _PICKLES:  # the shape of those was read already
+                serialization.check(header, frames, limits=limits, budget=budget)
             if payload.family == "pickle":
                 grant = self.policy.grant(context)
                 serialization.judge(header, frames, grant, limits=limits, budget=budget)
-
-    @contextlib.contextmanager
-    def _recorded(
-        self, context: Context, payload: Payload, event: str = "refuse"
-    ) -> Iterator[None]:
-        """Record what is raised inside as a refusal of *payload*."""
-        try:
-            yield
         except SafeserError as error:
-            error.where = error.where or payload.where
-            self.audit.record(_event(event, context, payload, error.rule, False))
-            error.recorded = True
+            self._note_failure("refuse", context, payload, error)
             raise
+
+    def _note_failure(
+        self, event: str, context: Context, payload: Payload, error: SafeserError
+    ) -> None:
+        """Record what refuses *payload* alone; whoever calls raises it."""
+        error.where = error.where or payload.where
+        self.audit.record(_event(event, context, payload, error.rule, False))
+        error.recorded = True
 
     def permit_inner(self, context: Context) -> None:
         """Refuse an operation that a relay would carry for a sender who may not ask for it."""
@@ -372,7 +371,7 @@ class Link:
         """Rebuild one of the admitted payloads; a relay opens some and passes on the others."""
         if not admitted.has(payload):
             raise TypeError("that payload was not admitted")
-        with self._recorded(admitted.context, payload, "load"):
+        try:
             return serialization.deserialize(
                 payload.header,
                 payload.frames,
@@ -380,6 +379,9 @@ class Link:
                 limits=self.policy.limits,
                 budget=admitted.budget,
             )
+        except SafeserError as error:
+            self._note_failure("load", admitted.context, payload, error)
+            raise
 
     def refuse(
         self,
