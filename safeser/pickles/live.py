@@ -28,11 +28,13 @@ _METHODS = (
     "__eq__",
     "__reduce_ex__",
     "__mro__",
-    "__class__.__call__",
 )
 # ... and these, some classes: one that appears later is as telling as one that changes.
 _OPTIONAL = ("__setstate__", "__getattr__", "__del__", "__getinitargs__")
 _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
+
+# Set in the flags of classes that code can change.
+_HEAP_TYPE = 1 << 9
 
 _Reader = Callable[[Any], Any]
 
@@ -43,7 +45,17 @@ class Live:
     :param name: exact ``module:qualname``; importing its module is the only import of a load.
     """
 
-    __slots__ = ("_absent", "_marks", "_parts", "_reader", "_stable", "found", "module", "name")
+    __slots__ = (
+        "_absent",
+        "_marks",
+        "_names",
+        "_parts",
+        "_reader",
+        "_stable",
+        "found",
+        "module",
+        "name",
+    )
 
     def __init__(self, name: str) -> None:
         module, _, qualname = name.partition(":")
@@ -62,6 +74,9 @@ class Live:
         # A module may make a new object at each look (PEP 562); then there is nothing to compare.
         self._stable = _same(self._walk(), self.found)
         self._absent, self._reader = _marks_of(self.found)
+        # Views of the names that its classes have by then; a failing look at a class is slow.
+        bases = self.found.__mro__ if self._absent else ()
+        self._names = [vars(base).keys() for base in bases if base.__flags__ & _HEAP_TYPE]
         self._marks = self._reader(self.found) if self._reader else None
 
     def _walk(self) -> Any:
@@ -83,8 +98,8 @@ class Live:
                 raise _changed(self.name)
         except (AttributeError, KeyError):
             raise _changed(self.name) from None
-        for attribute in self._absent:
-            if hasattr(found, attribute):
+        for names in self._names:
+            if not names.isdisjoint(self._absent):
                 raise _changed(self.name)
 
 
@@ -123,7 +138,7 @@ def _same(one: Any, other: Any) -> bool:
 def _marks_of(found: Any) -> tuple[tuple[str, ...], _Reader | None]:
     """Return which attributes *found* must not get, and what reads those it must keep."""
     if isinstance(found, type):
-        names = list(_METHODS)
+        names = [*_METHODS, *(() if type(found) is type else ("__class__.__call__",))]
         absent = tuple(name for name in _OPTIONAL if not hasattr(found, name))
         names += [name for name in _OPTIONAL if name not in absent]
         names += [

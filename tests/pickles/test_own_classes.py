@@ -9,6 +9,7 @@ import pickle
 import sys
 import types
 import weakref
+from typing import ClassVar
 
 import pytest
 
@@ -104,7 +105,7 @@ class Kept:
 
 
 class Weak:
-    seen = weakref.WeakValueDictionary()
+    seen: ClassVar = weakref.WeakValueDictionary()
 
     def __new__(cls):
         found = cls.seen.get("only")
@@ -144,7 +145,7 @@ class Table(dict):
 class Colour(enum.Enum):
     RED = 1
     BLUE = (2, "b")
-    LIST = [3]
+    LIST = [3]  # noqa: RUF012 - a value that cannot be looked up by its hash
 
     @classmethod
     def _missing_(cls, value):

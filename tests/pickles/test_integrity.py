@@ -1,0 +1,201 @@
+"""Listed globals are resolved once and kept; what stands in their place later is noticed."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import sys
+import types
+
+import pytest
+
+from safeser.errors import PolicyDenied
+from safeser.pickles import Profile, loads
+from safeser.pickles import shims_plain as plain
+from safeser.pickles.live import Live, Witness
+
+SOURCE = """
+class Meta(type):
+    pass
+
+class Base(metaclass=Meta):
+    def __init__(self, *args):
+        self.args = args
+
+class Order(Base):
+    pass
+
+class Other:
+    pass
+
+class Outer:
+    class Inner:
+        pass
+
+    @classmethod
+    def make(cls):
+        raise AssertionError
+
+def helper(x, y=1):
+    raise AssertionError
+
+constant = 5
+"""
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    module = types.ModuleType("safeser_live")
+    exec(SOURCE, vars(module))
+    monkeypatch.setitem(sys.modules, "safeser_live", module)
+    return module
+
+
+ROLES = {
+    "safeser_live:Order": "class",
+    "safeser_live:Outer.Inner": "class",
+    "safeser_live:Outer.make": "reference",
+    "safeser_live:helper": "reference",
+    "safeser_live:constant": "constant",
+}
+
+
+@pytest.fixture
+def profile(shop):
+    return Profile.named("data").allowing(ROLES)
+
+
+def use(asm, profile, name):
+    body = asm.name(name) if ROLES[name] in ("reference", "constant") else asm.call(name)
+    return loads(asm.pickle(body), profile=profile)
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_what_stays_as_it_is_loads_again(asm, shop, profile, name):
+    for _ in range(3):
+        use(asm, profile, name)
+
+
+def _change(shop, what):
+    fake = types.FunctionType((lambda *args: None).__code__, {})
+    if what == "class":
+        shop.Order = shop.Other
+    elif what == "gone":
+        del shop.Order
+    elif what == "module":
+        sys.modules["safeser_live"] = types.ModuleType("safeser_live")
+    elif what == "no module":
+        del sys.modules["safeser_live"]
+    elif what == "bases":
+        shop.Order.__bases__ = (type(shop.Base)("Base", (shop.Base,), {}),)
+    elif what == "code":
+        shop.Base.__init__.__code__ = fake.__code__
+    elif what == "metaclass":
+        type(shop.Order).__call__ = fake
+    elif what in ("__init__", "__new__", "__setattr__", "__eq__"):
+        setattr(shop.Order, what, fake)
+    elif what == "inherited":
+        shop.Base.__init__ = fake
+    else:
+        setattr(shop.Base, what, fake)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "class",
+        "gone",
+        "module",
+        "no module",
+        "bases",
+        "code",
+        "metaclass",
+        "__init__",
+        "__new__",
+        "__setattr__",
+        "__eq__",
+        "inherited",
+        "__reduce_ex__",
+        "__setstate__",
+        "__del__",
+        "__getattr__",
+        "__getinitargs__",
+        "__hash__",
+    ],
+)
+def test_a_class_that_changes_is_refused(asm, shop, profile, what):
+    use(asm, profile, "safeser_live:Order")
+    _change(shop, what)
+    with pytest.raises(PolicyDenied) as caught:
+        use(asm, profile, "safeser_live:Order")
+    assert caught.value.rule == "pickle.integrity"
+    assert "safeser_live:Order" in caught.value.message
+    # Whoever makes a profile anew says that this is what is meant now.
+    if "module" not in what and what != "gone":
+        Profile.named("data").allowing(ROLES).live(profile.get("safeser_live:Order")).check()
+
+
+@pytest.mark.parametrize("attribute", ["__code__", "__defaults__", "__kwdefaults__"])
+def test_a_function_that_changes_is_refused(asm, shop, profile, attribute):
+    def other(x, y=2, *, z=3): ...
+
+    use(asm, profile, "safeser_live:helper")
+    setattr(shop.helper, attribute, getattr(other, attribute))
+    with pytest.raises(PolicyDenied):
+        use(asm, profile, "safeser_live:helper")
+
+
+def test_a_method_that_changes_is_refused(asm, shop, profile):
+    use(asm, profile, "safeser_live:Outer.make")
+    shop.Outer.make = classmethod(lambda cls: None)
+    with pytest.raises(PolicyDenied):
+        use(asm, profile, "safeser_live:Outer.make")
+
+
+def test_whatever_holds_it_is_looked_at_too(asm, shop, profile):
+    use(asm, profile, "safeser_live:Outer.Inner")
+    shop.Outer = type("Outer", (), {"Inner": shop.Other})
+    with pytest.raises(PolicyDenied):
+        use(asm, profile, "safeser_live:Outer.Inner")
+
+
+def test_a_constant_that_changes_is_refused(asm, shop, profile):
+    use(asm, profile, "safeser_live:constant")
+    shop.constant = "six"
+    with pytest.raises(PolicyDenied):
+        use(asm, profile, "safeser_live:constant")
+
+
+def test_a_module_that_makes_its_names_is_taken_as_it_is(asm, shop, profile):
+    module = sys.modules["safeser_live"]
+    del shop.Order
+    made = [type("Order", (), {}), type("Order", (), {})]
+    module.__getattr__ = lambda name: made[0] if len(made) == 1 else made.pop()
+    live = Live("safeser_live:Order")
+    assert live.found is not None
+    live.check()
+
+
+def test_reviewed_functions_and_what_they_stand_for(monkeypatch):
+    profile = Profile("mine", Profile.named("data").entries.values())
+    data = pickle.dumps(datetime.timedelta(1))
+    loads(data, profile=profile)
+    monkeypatch.setattr(datetime, "timedelta", type("timedelta", (), {}))
+    with pytest.raises(PolicyDenied) as caught:
+        loads(data, profile=profile)
+    assert caught.value.rule == "pickle.integrity"
+
+
+def test_a_reviewed_function_whose_code_is_replaced():
+    def shim(site, name): ...
+
+    def other(site, name): ...
+
+    witness = Witness("safeser_gone:thing", shim)
+    witness.check()
+    shim.__code__ = other.__code__
+    with pytest.raises(PolicyDenied):
+        witness.check()
+    # What nobody imported is not imported to be looked at.
+    assert "safeser_gone" not in sys.modules
+    Witness("builtins:complex", plain.SHIMS["complex"]).check()
