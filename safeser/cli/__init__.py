@@ -13,7 +13,11 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
-    from safeser.cli.app import app
     from safeser.cli.ending import run
 
-    raise SystemExit(run(app))
+    def command() -> None:
+        from safeser.cli.app import app
+
+        app()
+
+    raise SystemExit(run(command))

@@ -5,8 +5,6 @@ The one rule: it prints the one line that connects to it, with paths of keys and
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +22,9 @@ __all__ = ["up"]
 def up(
     directory: Annotated[
         Path | None,
-        typer.Argument(help="Empty folder for keys and logs. [default: a new temporary one]"),
+        typer.Argument(
+            help="Empty folder for keys and logs. [default: a temporary one, deleted at the end]"
+        ),
     ] = None,
     policy: Annotated[str, typer.Option(help="A file, or a ready policy.")] = "default",
     workers: Annotated[
@@ -38,13 +38,13 @@ def up(
     require_distributed()
     from safeser.dask import local
 
-    base = directory or Path(tempfile.mkdtemp(prefix="safeser-"))
-
     def announce(cluster: LocalCluster) -> None:
-        keys, logs = base.absolute() / "keys", base.absolute() / "audit"
+        base = cluster.directory.absolute()
+        keys, logs = base / "keys", base / "audit"
         say(f"Running at {cluster.scheduler_address} under policy {policy}. Ctrl-C ends it.")
-        line(f"Keys  {keys}")
-        line(f"Logs  {logs}")
+        line(f"Keys       {keys}")
+        line(f"Logs       {logs}")
+        line(f"Dashboard  {cluster.dashboard_link}")
         line("Connect from Python with:")
         line()
         line("import safeser")
@@ -55,12 +55,18 @@ def up(
         )
 
     try:
-        local.up(directory=base, policy=policy, n_workers=workers, port=port, announce=announce)
+        local.up(
+            directory=directory, policy=policy, n_workers=workers, port=port, announce=announce
+        )
     except (OSError, RuntimeError, SafeserError) as error:
-        if directory is None:
-            shutil.rmtree(base, ignore_errors=True)
         raise _cause(error) from None
-    line(f"Ended. Logs are in {base.absolute() / 'audit'}")
+    if directory is None:
+        say(
+            "Ended. Keys and logs were temporary and are deleted; 'safeser up DIR' keeps them.",
+            hang=0,
+        )
+    else:
+        line(f"Ended. Keys and logs are in {directory.absolute()}")
 
 
 def _cause(error: BaseException) -> SafeserError:

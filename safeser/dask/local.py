@@ -7,18 +7,23 @@ recorded as on a cluster of many hosts.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from distributed import LocalCluster as _DaskLocalCluster
+from distributed.utils import LoopRunner
+from tornado.ioloop import IOLoop
 
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
@@ -79,14 +84,15 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
                 roles={role: {"identity": str(key_path(keys, role))} for role in _PRINCIPALS},
                 expected_scheduler="scheduler",
             )
-            super().__init__(
-                host=host,
-                protocol="safeser://",
-                processes=True,
-                security=security,
-                dashboard_address=dashboard_address,
-                **kwargs,
-            )
+            with _one_error():
+                super().__init__(
+                    host=host,
+                    protocol="safeser://",
+                    processes=True,
+                    security=security,
+                    dashboard_address=dashboard_address,
+                    **kwargs,
+                )
         except BaseException:
             _clean_up(base, temporary)
             raise
@@ -110,6 +116,21 @@ def require_processes(processes: bool) -> None:
         )
 
 
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """Keep Dask from warning that a cluster did not start: the error that is raised says why."""
+    logger = logging.getLogger("distributed.deploy.spec")
+
+    def not_started(record: logging.LogRecord) -> bool:
+        return record.msg != "Cluster closed without starting up"
+
+    logger.addFilter(not_started)
+    try:
+        yield
+    finally:
+        logger.removeFilter(not_started)
+
+
 def _clean_up(base: Path, temporary: bool) -> None:
     close_channels_in(base)
     if temporary:
@@ -118,14 +139,15 @@ def _clean_up(base: Path, temporary: bool) -> None:
 
 def up(
     *,
-    directory: Path,
+    directory: Path | None,
     policy: str = "default",
     n_workers: int | None = None,
     port: int = 8786,
     announce: Callable[[LocalCluster], None],
 ) -> None:
-    """Run a local cluster until the process is told to stop: ``safeser up``.
+    """Run a local cluster until the process is told to stop: ``safeser up``, which ends with it.
 
+    :param directory: where keys and logs go; None for a temporary folder, removed at the end.
     :param announce: called once with the running cluster, to print how to connect to it.
     """
     stop = threading.Event()
@@ -134,18 +156,48 @@ def up(
         del number, frame
         stop.set()
 
-    previous = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
+    for number in _ENDING:
+        signal.signal(number, on_signal)
     try:
-        with LocalCluster(
-            policy=policy,
-            directory=directory,
-            n_workers=n_workers,
-            scheduler_port=port,
-            preload=["safeser.dask.uninterrupted"],
-        ) as cluster:
-            announce(cluster)
+        with (
+            _uninterrupted_loop() as loop,
+            LocalCluster(
+                policy=policy,
+                directory=directory,
+                n_workers=n_workers,
+                scheduler_port=port,
+                loop=loop,
+            ) as cluster,
+        ):
+            if not stop.is_set():
+                announce(cluster)
             while not stop.wait(0.5):
                 pass
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        # It ends now. One more Ctrl-C could only print a traceback in the place of its last line.
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def _uninterrupted_loop() -> Iterator[IOLoop]:
+    """Run an event loop in a thread that Ctrl-C does not reach, nor what is started from there.
+
+    The terminal sends it to every process of the cluster at once. Workers inherit what this thread
+    blocks, so they are left alone from their first instruction until their nannies end them.
+    """
+    # Started later, from that thread, the tracker would let the signal through to it.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        runner = LoopRunner(asynchronous=False)
+        runner.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield runner.loop
+    finally:
+        runner.stop()

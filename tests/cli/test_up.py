@@ -9,34 +9,26 @@ from types import SimpleNamespace
 import pytest
 
 from safeser import PolicyDenied
-from safeser.cli import up as module
 from safeser.dask import local
 
 
 @pytest.fixture
-def started(monkeypatch):
+def started(monkeypatch, tmp_path):
     """Stand in for the cluster; what was asked for is kept."""
     asked = {}
 
     def up(*, announce, **options):
         asked.update(options)
-        announce(SimpleNamespace(scheduler_address="safeser://127.0.0.1:4321"))
+        announce(
+            SimpleNamespace(
+                scheduler_address="safeser://127.0.0.1:4321",
+                dashboard_link="http://127.0.0.1:5432/status",
+                directory=options["directory"] or tmp_path / "temporary",
+            )
+        )
 
     monkeypatch.setattr(local, "up", up)
     return asked
-
-
-def failing(monkeypatch, tmp_path, error):
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-
-    def up(**_):
-        (folder / "half").write_text("x")
-        raise error
-
-    monkeypatch.setattr(local, "up", up)
-    monkeypatch.setattr(module.tempfile, "mkdtemp", lambda prefix: str(folder))
-    return folder
 
 
 def test_it_prints_a_line_that_connects(safeser, started, tmp_path, monkeypatch):
@@ -60,11 +52,20 @@ def test_it_prints_a_line_that_connects(safeser, started, tmp_path, monkeypatch)
     assert given["security"]["identity"] == str(tmp_path / "here" / "keys" / "client.key")
 
 
-def test_without_a_folder_it_takes_a_new_one_of_its_own(safeser, started):
-    assert safeser("up").code == 0
-    folder = started["directory"]
-    assert folder.stat().st_mode & 0o077 == 0
-    folder.rmdir()
+def test_without_a_folder_it_says_that_nothing_is_kept(safeser, started, tmp_path):
+    ended = safeser("up")
+    assert ended.code == 0
+    assert started["directory"] is None
+    assert str(tmp_path / "temporary" / "audit") in ended.out
+    assert ended.out.splitlines()[-1] == (
+        "Ended. Keys and logs were temporary and are deleted; 'safeser up DIR' keeps them."
+    )
+
+
+def test_it_says_where_the_dashboard_and_what_is_kept_are(safeser, started, tmp_path):
+    lines = safeser("up", tmp_path / "here").out.splitlines()
+    assert "Dashboard  http://127.0.0.1:5432/status" in lines
+    assert lines[-1] == f"Ended. Keys and logs are in {tmp_path / 'here'}"
 
 
 def wrapped(cause):
@@ -83,21 +84,15 @@ def wrapped(cause):
         (RuntimeError("no reason\nat all"), 2, "could not be started: no reason at all"),
     ],
 )
-def test_a_cluster_that_does_not_start_is_one_line(
-    safeser, monkeypatch, tmp_path, error, code, says
-):
-    folder = failing(monkeypatch, tmp_path, error)
+def test_a_cluster_that_does_not_start_is_one_line(safeser, monkeypatch, error, code, says):
+    def up(**_):
+        raise error
+
+    monkeypatch.setattr(local, "up", up)
     ended = safeser("up")
     assert ended.code == code
     assert ended.err.count("\n") == 1
     assert says in ended.err
-    assert not folder.exists()
-
-
-def test_a_folder_that_was_named_is_left_as_it_is(safeser, monkeypatch, tmp_path):
-    folder = failing(monkeypatch, tmp_path, RuntimeError("x"))
-    assert safeser("up", folder).code == 2
-    assert (folder / "half").exists()
 
 
 @pytest.mark.parametrize("arguments", [("--workers", "0"), ("--port", "65536"), ("--port=-1",)])

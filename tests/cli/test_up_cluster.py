@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
@@ -49,9 +50,9 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
             running.send_signal(ending)
             rest = running.stdout.read()
             assert running.wait(timeout=DEADLINE) == 0, (tmp_path / "stderr").read_text()
-            assert f"Ended. Logs are in {folder / 'audit'}" in rest
+            assert f"Ended. Keys and logs are in {folder}\n" in rest
             assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
-            assert in_session(running.pid) == []
+            nothing_is_left_of(running.pid)
         finally:
             if running.poll() is None:
                 os.killpg(running.pid, signal.SIGKILL)
@@ -77,12 +78,52 @@ def test_a_policy_that_no_cluster_can_work_under_is_said_and_nothing_is_left_run
         start_new_session=True,
     ) as running:
         out, err = running.communicate(timeout=DEADLINE)
-    assert running.returncode == 1
+    assert running.returncode == 2
     assert out == ""
-    assert err.splitlines()[-1].startswith("safeser: ")
-    assert "context.none" in err
-    assert "Traceback" not in err
-    assert in_session(running.pid) == []
+    assert err.startswith("safeser: policy 'closed' lets nobody register")
+    assert err.count("\n") == 1
+    nothing_is_left_of(running.pid)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("early", ["keys", "audit"])
+def test_interrupts_at_any_time_end_it_quietly_and_delete_what_was_temporary(tmp_path, early):
+    """As a terminal sends them: to every process of the group, more than once."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        (*COMMAND, "--port=0", "--workers=2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    ) as running:
+        try:
+            # It has begun and no worker is there yet.
+            until("its folder", lambda: list(tmp_path.glob(f"safeser-*/{early}")))
+            for _ in range(5):
+                os.killpg(running.pid, signal.SIGINT)
+                time.sleep(0.3)
+            out, err = running.communicate(timeout=DEADLINE)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+    assert (running.returncode, err) == (0, "")
+    assert out.splitlines()[-1].startswith("Ended. ")
+    nothing_is_left_of(running.pid)
+    assert list(tmp_path.glob("safeser-*")) == []
+
+
+def until(what, probe):
+    deadline = time.monotonic() + DEADLINE
+    while not probe():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def nothing_is_left_of(leader):
+    # multiprocessing's tracker ends when it sees that nobody holds its pipe any more.
+    until("the end of every process", lambda: not in_session(leader))
 
 
 def in_session(leader):

@@ -442,7 +442,7 @@ def test_a_policy_that_anybody_may_change_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f"{HEAD}{PRINCIPALS}contexts:\n{CONTEXT}")
     path.chmod(0o666)
-    with pytest.raises(ConfigError, match="chmod o-w"):
+    with pytest.raises(ConfigError, match="chmod go-w"):
         Policy.load(path)
 
 
