@@ -23,11 +23,17 @@ __all__ = ["SHIMS"]
 _CODE = re.compile(
     r"(?:b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SUV][0-9]{1,9}|O8?|[Mm]8)\Z"
 )
+# No code of NumPy's, so none that a peer can write.
+_RECORD = "V record"
 _ORDERS = ("<", ">", "|", "=")
 _UNIT = re.compile(rb"(?:generic|Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\Z")
 _MAX_FIELDS = 10_000
 _MAX_DIMS = 64
+# Kinds whose elements NumPy trusts, or that may hold such.
+_LOOKED_AT = "bUV"
 _MAX_CODE_POINT = 0x10FFFF
+# 80 bits of Intel's in 16 bytes, the leading one written out.
+_X87 = np.finfo(np.longdouble).nmant == 63 and np.dtype("g").itemsize == 16
 _INT32 = 1 << 31
 _INT63 = 1 << 63
 
@@ -36,8 +42,15 @@ _INT63 = 1 << 63
 
 
 def _dtype(_: Site, __: str, code: Any, align: Any, copy: Any) -> Draft:
+    # A record's dtype names the class of its elements where others have a code.
+    if type(code) is GlobalRef:
+        code = _RECORD
     # copy=True everywhere: without it the state would be set on the dtype all arrays share.
-    if align is not False or copy is not True or not _CODE.match(plain(code, str)):
+    if (
+        align is not False
+        or copy is not True
+        or not (code == _RECORD or _CODE.match(plain(code, str)))
+    ):
         raise bad("dtype", "a dtype is not one that NumPy pickles")
     return Draft("dtype", code)
 
@@ -48,6 +61,7 @@ def _dtype_state(site: Site, draft: Any, state: Any) -> np.dtype[Any]:
     (code,) = draft.parts
     if len(plain(state, tuple)) not in (8, 9):
         raise bad("dtype", "the state of a dtype has another form")
+    metadata, state = _metadata(site, code, state)
     made = _dtype_from(site, code, state)
     if made.itemsize > site.limits.max_array:
         raise bad("max-array", "an element is larger than allowed")
@@ -55,7 +69,30 @@ def _dtype_state(site: Site, draft: Any, state: Any) -> np.dtype[Any]:
     # Byte order, sizes, alignment, flags, offsets: all of it is either ours or not accepted.
     if not _same(made.__reduce__()[2], state):
         raise bad("dtype", "the state of a dtype contradicts itself")
+    if metadata:
+        make: Any = np.dtype  # typeshed does not know the argument
+        return make(made, metadata=metadata)  # type: ignore[no-any-return]  # it makes a dtype
     return made
+
+
+def _metadata(
+    site: Site, code: str, state: tuple[Any, ...]
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Return a copy of what its user attached to a dtype, and the state as it is without it."""
+    if len(state) < 9:
+        return {}, state
+    times = code in ("M8", "m8")
+    attached = state[8][0] if times else state[8]
+    if not attached and times:
+        return {}, state
+    site.charge(len(plain(attached, dict)))
+    for key in attached:
+        plain(key, str)
+    if state[0] != 4 or not attached:
+        raise bad("dtype", "the state of a dtype has another form")
+    rest: tuple[Any, ...] = (({}, state[8][1]),) if times else ()
+    # Only that, and a unit, make it the fourth version.
+    return dict(attached), (4 if times else 3, *state[1:8], *rest)
 
 
 def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
@@ -64,6 +101,8 @@ def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
         raise bad("dtype", "the byte order of a dtype is none")
     if (subarray, names) != (None, None) and not code.startswith("V"):
         raise bad("dtype", "a dtype has fields or a shape and is a number too")
+    if code == _RECORD and (subarray is not None or names is None):
+        raise bad("dtype", "a record has no fields")
     if subarray is not None:
         base, shape = plain(subarray, tuple)
         if not _count(site, _shape(shape), _sound_dtype(base).itemsize) * base.itemsize:
@@ -71,7 +110,8 @@ def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
             raise bad("dtype", "a sub-array of a dtype has no bytes")
         return np.dtype((base, shape))
     if names is not None:
-        return _structured(site, state, plain(names, tuple), plain(fields, dict))
+        made = _structured(site, state, plain(names, tuple), plain(fields, dict))
+        return np.dtype((np.record, made)) if code == _RECORD else made
     if code in ("M8", "m8"):
         metadata, (unit, *numbers) = state[8]
         one, two, three = (plain(number, int) for number in numbers)
@@ -150,6 +190,8 @@ def _check_leaves(site: Site, dtype: np.dtype[Any]) -> None:
         seen += 1
         if seen > _MAX_FIELDS:
             raise bad("dtype", "a dtype has too many fields")
+        if part.kind == "T":
+            raise bad("dtype", "texts of any length are no part of another dtype")
         base = part.subdtype
         if base is not None:
             pending.append(base[0])
@@ -193,7 +235,7 @@ def _from_bytes(
     if not view.nbytes:
         return np.empty(shape, dtype, order)
     made = np.frombuffer(view.cast("B"), dtype=dtype)
-    if dtype.kind in "bUV":
+    if dtype.kind in _LOOKED_AT or dtype.char in "gG":
         # The values are looked at, and the same bytes may be handed over again and again.
         site.charge_bytes(view.nbytes)
         _check_values(made)
@@ -201,7 +243,7 @@ def _from_bytes(
 
 
 def _check_values(made: np.ndarray[Any, Any]) -> None:
-    """Refuse elements that NumPy trusts to be sound: booleans but 0 and 1, code points too high."""
+    """Refuse elements that are trusted to be sound: booleans but 0 and 1, code points too high."""
     pending = [made]
     while pending:
         part = pending.pop()
@@ -214,12 +256,23 @@ def _check_values(made: np.ndarray[Any, Any]) -> None:
             points = np.ascontiguousarray(part).reshape(-1).view(dtype.byteorder + "u4")
             if points.max() > _MAX_CODE_POINT:
                 raise bad("values", "a text array holds what is no character")
+        elif dtype.char in "gG" and part.size and _X87:
+            _check_long(part)
+
+
+def _check_long(part: np.ndarray[Any, Any]) -> None:
+    """Refuse long doubles that no arithmetic makes: C libraries have crashed when printing them."""
+    words = np.ascontiguousarray(part).reshape(-1)
+    words = (words if part.dtype.isnative else words.byteswap()).view("u8")
+    normal, leading = words[1::2] & 0x7FFF != 0, words[::2] >> 63 != 0
+    if (normal != leading).any():
+        raise bad("values", "an array holds a long double that is no number")
 
 
 def _frombuffer(  # noqa: PLR0917 - the arguments are those of the pickle
     site: Site, _: str, raw: Any, dtype: Any, shape: Any, order: Any, axes: Any = None
 ) -> np.ndarray[Any, Any]:
-    if _sound_dtype(dtype).kind in "bU" or dtype.names is not None:
+    if _sound_dtype(dtype).kind in _LOOKED_AT or dtype.char in "gG":
         raw = settled(site, raw)
     if order == "K" and axes is not None:
         # A transposed array: laid out in C order along its own axes, then turned.
@@ -241,17 +294,45 @@ def _scalar(site: Site, _: str, dtype: Any, raw: Any) -> Any:
 def _reconstruct(_: Site, __: str, kind: Any, shape: Any, code: Any) -> Draft:
     if type(kind) is not GlobalRef or shape != (0,) or code not in (b"b", "b"):
         raise bad("shape", "an array is begun in another way than NumPy does")
-    return Draft("array")
+    return Draft("array", kind.name)
 
 
 def _array_state(site: Site, draft: Any, state: Any) -> np.ndarray[Any, Any]:
     if type(draft) is not Draft:
         raise bad("build-twice", "an array is built twice")
+    made = _plain_array(site, state)
+    (kind,) = draft.parts
+    return _as_subclass(made, kind.partition(":")[2])  # type: ignore[no-any-return]  # an ndarray
+
+
+def _as_subclass(made: Any, kind: str) -> Any:
+    """Return *made* as one of NumPy's own subclasses, none of which trusts its elements more."""
+    if kind == "ndarray":
+        return made
+    if kind == "matrix" and made.ndim != 2:
+        raise bad("shape", "a matrix has two dimensions")
+    if kind == "chararray" and made.dtype.kind not in "SU":
+        raise bad("dtype", "a chararray holds texts")
+    # A memmap comes without its file: it is an array in memory that only says so.
+    return made.view(_SUBCLASSES[kind])
+
+
+_SUBCLASSES: dict[str, Any] = {
+    "chararray": np.char.chararray,
+    "matrix": np.matrix,
+    "memmap": np.memmap,
+    "recarray": np.recarray,
+}
+
+
+def _plain_array(site: Site, state: Any) -> np.ndarray[Any, Any]:
     version, shape, dtype, fortran, content = plain(state, tuple)
     if version != 1 or plain(fortran, bool, int) not in (0, 1):
         raise bad("shape", "the state of an array has another form")
     order: Any = "F" if fortran else "C"
-    if _sound_dtype(dtype).hasobject:
+    if _sound_dtype(dtype).kind == "T":
+        return _text_array(site, _shape(shape), dtype, content, order)
+    if dtype.hasobject:
         return _object_array(site, _shape(shape), dtype, content, order)
     site.charge_bytes(len(plain(content, bytes)))
     # Over a copy of the bytes and not by copying elements, which would leave padding unset and so
@@ -279,6 +360,22 @@ def _object_array(
     return np.asarray(flat.reshape(shape), order=order)
 
 
+def _text_array(
+    site: Site, shape: tuple[int, ...], dtype: Any, content: Any, order: Any
+) -> np.ndarray[Any, Any]:
+    """Make an array of texts of any length; the bytes of such arrays are pointers."""
+    if len(plain(content, list)) != _count(site, shape, dtype.itemsize):
+        raise bad("shape", "an array has not as many texts as its shape says")
+    missing = getattr(dtype, "na_object", "")
+    for text in content:
+        nan = type(text) is type(missing) is float and math.isnan(text)
+        if type(text) is not str and text is not missing and not nan:
+            raise bad("values", "an array of texts holds something else")
+        site.charge_bytes(len(text) if type(text) is str else 0)
+    site.charge(len(content))
+    return np.asarray(np.array(content, dtype).reshape(shape), order=order)
+
+
 def _masked(_: Site, __: str, kind: Any, base: Any, shape: Any, code: Any) -> Draft:
     if type(kind) is not GlobalRef or type(base) is not GlobalRef:
         raise bad("shape", "a masked array is begun in another way than NumPy does")
@@ -291,13 +388,14 @@ def _masked_state(site: Site, draft: Any, state: Any) -> Any:
     if type(draft) is not Draft:
         raise bad("build-twice", "an array is built twice")
     version, shape, dtype, fortran, content, mask, fill = plain(state, tuple)
-    if _sound_dtype(dtype).names is not None or dtype.hasobject:
-        raise bad("dtype", "masked arrays of structures or objects are not accepted")
+    if _sound_dtype(dtype).kind == "T":
+        raise bad("dtype", "masked arrays of texts of any length are not accepted")
     if not (fill is None or isinstance(fill, np.generic | int | float | complex | str | bytes)):
         fill = plain(fill, np.ndarray)[()]
-    begun = Draft("array")
-    values = _array_state(site, begun, (version, shape, dtype, fortran, content))
-    hidden = _array_state(site, begun, (version, shape, np.dtype(bool), fortran, mask))
+    values = _plain_array(site, (version, shape, dtype, fortran, content))
+    # One flag for each element, or for each field of it.
+    flags: Any = np.ma.make_mask_descr(dtype)
+    hidden = _plain_array(site, (version, shape, flags, fortran, mask))
     return np.ma.MaskedArray(values, mask=hidden, fill_value=fill)
 
 

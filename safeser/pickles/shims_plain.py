@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import array
 import builtins
+import codecs
 import datetime
 import decimal
 import fractions
 import ipaddress
 import pathlib
 import re
+import sys
 import uuid
+import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -30,8 +33,7 @@ _MAX_EXPONENT = 6144
 _MAX_PARTS = 256
 _MAX_PART = 4096
 _INT64 = 1 << 63
-# Typecode "u" is left out: raw bytes can be code points that no string may hold.
-_ARRAYS = frozenset("bBhHiIlLqQfd")
+_ARRAYS = frozenset("bBhHiIlLqQfdu")
 
 _DECIMAL = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:E[+-]?[0-9]{1,6})?|Infinity|s?NaN[0-9]*)\Z",
@@ -141,7 +143,7 @@ def _date(_: Site, __: str, raw: Any) -> datetime.date:
 
 
 def _zone(value: Any) -> Any:
-    return None if value is None else plain(value, datetime.timezone)
+    return None if value is None else plain(value, datetime.timezone, zoneinfo.ZoneInfo)
 
 
 def _time(_: Site, __: str, raw: Any, zone: Any = None) -> datetime.time:
@@ -238,6 +240,11 @@ def _array(site: Site, _: str, kind: Any, code: Any, form: Any, raw: Any) -> arr
     if made.__reduce_ex__(3)[1][2] != plain(form, int):
         raise bad("arguments", "an array comes from a machine of another layout")
     site.charge_bytes(len(plain(raw, bytes)))
+    if code == "u":
+        # Raw bytes can be code points that no string may hold; decoding refuses them.
+        little = sys.byteorder == "little"
+        decode = codecs.utf_32_le_decode if little else codecs.utf_32_be_decode
+        return array.array(code, decode(raw, "surrogatepass", True)[0])
     made.frombytes(raw)
     return made
 

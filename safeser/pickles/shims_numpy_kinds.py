@@ -1,0 +1,85 @@
+"""Reviewed functions for what NumPy has beside arrays: polynomials, dtypes of texts, ``masked``.
+
+The one rule: everything goes through the public constructor, from arrays that were checked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import Chebyshev, Hermite, HermiteE, Laguerre, Legendre, Polynomial
+
+from safeser.pickles.shims import Draft, Site, bad, plain
+
+__all__ = ["SHIMS"]
+
+_MAX_SYMBOL = 64
+_SERIES: dict[str, Any] = {
+    "numpy.polynomial.chebyshev:Chebyshev": Chebyshev,
+    "numpy.polynomial.hermite:Hermite": Hermite,
+    "numpy.polynomial.hermite_e:HermiteE": HermiteE,
+    "numpy.polynomial.laguerre:Laguerre": Laguerre,
+    "numpy.polynomial.legendre:Legendre": Legendre,
+    "numpy.polynomial.polynomial:Polynomial": Polynomial,
+}
+
+
+def _masked_constant(_: Site, __: str) -> Any:
+    return np.ma.masked
+
+
+def _string_dtype(_: Site, __: str, coerce: Any, *missing: Any) -> Any:
+    kind: Any = np.dtypes.StringDType
+    if not missing:
+        return kind(coerce=bool(plain(coerce, int, bool)))
+    (only,) = missing
+    if type(plain(only, type(None), float, str)) is float and not math.isnan(only):
+        raise bad("arguments", "what is missing in an array of texts is None, NaN or a text")
+    return kind(coerce=bool(plain(coerce, int, bool)), na_object=only)
+
+
+def _polynomial(_: Site, name: str) -> Draft:
+    return Draft(name)
+
+
+def _numbers(value: Any) -> Any:
+    if plain(value, np.ndarray).ndim != 1 or value.dtype.kind not in "biufc":
+        raise bad("values", "a polynomial's coefficients are a row of numbers")
+    return value
+
+
+def _symbol(value: Any) -> str:
+    if not plain(value, str).isidentifier() or len(value) > _MAX_SYMBOL:
+        raise bad("values", "a polynomial's variable is no name")
+    return value  # type: ignore[no-any-return]  # plain() proved it a str
+
+
+def _poly1d(_: Site, draft: Any, state: Any) -> np.poly1d:
+    if type(draft) is not Draft or plain(state, dict).keys() != {"coeffs", "_variable"}:
+        raise bad("state", "a polynomial does not have the fields of its class")
+    return np.poly1d(_numbers(state["coeffs"]), variable=_symbol(state["_variable"]))
+
+
+def _series(site: Site, draft: Any, state: Any) -> Any:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "a polynomial is built twice")
+    fields = dict(plain(state, dict))
+    coefficients, domain, window = (_numbers(fields.pop(f)) for f in ("coef", "domain", "window"))
+    # Written twice, the second time for the property of that name.
+    symbols = {_symbol(symbol) for symbol in fields.values()}
+    if not fields.keys() <= {"symbol", "_symbol"} or len(symbols) > 1:
+        raise bad("state", "a polynomial does not have the fields of its class")
+    site.charge_bytes(coefficients.nbytes)
+    return _SERIES[draft.kind](coefficients, domain, window, *symbols)
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "masked_constant": _masked_constant,
+    "poly1d": _poly1d,
+    "polynomial": _polynomial,
+    "series": _series,
+    "string_dtype": _string_dtype,
+}

@@ -1,0 +1,290 @@
+"""Reviewed functions for the standard library's tuples with named parts, and for its small states.
+
+The one rule: every part has exactly the plain type that its name promises, within bounds; C code
+that is handed such a tuple (``time.strftime``) finds nothing there that it does not expect.
+"""
+
+from __future__ import annotations
+
+import decimal
+import io
+import itertools
+import os
+import random
+import re
+import time
+import urllib.parse
+import zoneinfo
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from safeser.pickles.shims import Draft, Site, bad, plain
+
+__all__ = ["SHIMS"]
+
+_INT32 = 1 << 31
+_INT63 = 1 << 63
+_MAX_NAME = 256
+
+
+def _within(value: Any, bound: int, *, least: int | None = None) -> int:
+    if not (-bound if least is None else least) <= plain(value, int) < bound:
+        raise bad("arguments", "an integer is out of range")
+    return value  # type: ignore[no-any-return]  # plain() proved it an int
+
+
+def _short(value: Any) -> str | None:
+    if value is not None and len(plain(value, str)) > _MAX_NAME:
+        raise bad("arguments", "a text is longer than any honest one")
+    return value  # type: ignore[no-any-return]  # None, or plain() proved it a str
+
+
+# -- tuples ------------------------------------------------------------------------------------
+
+
+def _struct_time(_: Site, __: str, parts: Any, more: Any = None) -> time.struct_time:
+    if len(plain(parts, tuple)) != 9:
+        raise bad("arguments", "a struct_time has nine parts")
+    for part in parts:
+        _within(part, _INT32)
+    extra = {} if more is None else plain(more, dict)
+    if not extra.keys() <= {"tm_zone", "tm_gmtoff"}:
+        raise bad("arguments", "a struct_time has no such part")
+    _short(extra.get("tm_zone"))
+    if extra.get("tm_gmtoff") is not None:
+        _within(extra["tm_gmtoff"], _INT32)
+    make: Any = time.struct_time
+    return make(parts, extra)  # type: ignore[no-any-return]  # typeshed does not know the dict
+
+
+def _numbers(_: Site, name: str, parts: Any, more: Any = None) -> Any:
+    kind: Any = {"os:stat_result": os.stat_result, "os:terminal_size": os.terminal_size}[name]
+    for part in plain(parts, tuple):
+        _within(part, 2 * _INT63)
+    extra = {} if more is None else plain(more, dict)
+    for part, value in extra.items():
+        # In nanoseconds, a signed 64-bit number of seconds stays below this.
+        if not plain(part, str).startswith("st_") or abs(plain(value, int, float)) > 1e30:
+            raise bad("arguments", f"{name} has no such part")
+    return kind(parts, extra)
+
+
+_TUPLES: dict[str, tuple[Any, tuple[type, ...]]] = {
+    "urllib.parse:DefragResult": (urllib.parse.DefragResult, (str,) * 2),
+    "urllib.parse:DefragResultBytes": (urllib.parse.DefragResultBytes, (bytes,) * 2),
+    "urllib.parse:ParseResult": (urllib.parse.ParseResult, (str,) * 6),
+    "urllib.parse:ParseResultBytes": (urllib.parse.ParseResultBytes, (bytes,) * 6),
+    "urllib.parse:SplitResult": (urllib.parse.SplitResult, (str,) * 5),
+    "urllib.parse:SplitResultBytes": (urllib.parse.SplitResultBytes, (bytes,) * 5),
+}
+
+
+def _named_tuple(_: Site, name: str, *parts: Any) -> Any:
+    kind, types = _TUPLES[name]
+    if len(parts) != len(types):
+        raise bad("arguments", f"{name} has another number of parts")
+    return kind(*(plain(part, wanted) for part, wanted in zip(parts, types, strict=True)))
+
+
+def _decimal_tuple(site: Site, _: str, sign: Any, digits: Any, exponent: Any) -> Any:
+    site.charge(len(plain(digits, tuple)))
+    for digit in digits:
+        _within(digit, 10, least=0)
+    if exponent not in ("F", "n", "N"):
+        _within(exponent, _INT63)
+    return decimal.DecimalTuple(_within(sign, 2, least=0), digits, exponent)
+
+
+# -- decimal contexts --------------------------------------------------------------------------
+
+# Each operation in it may take that many digits; honest ones have some dozens.
+_MAX_PRECISION = 10_000
+_SIGNALS = frozenset(decimal.Context().flags)
+
+
+def _signals(value: Any) -> list[Any]:
+    if any(signal not in _SIGNALS for signal in plain(value, list)):
+        raise bad("arguments", "a decimal context has a signal that is none")
+    return value  # type: ignore[no-any-return]  # plain() proved it a list
+
+
+def _context(  # noqa: PLR0917 - the arguments are those of the pickle
+    _: Site,
+    __: str,
+    precision: Any,
+    rounding: Any,
+    lowest: Any,
+    highest: Any,
+    capitals: Any,
+    clamp: Any,
+    flags: Any,
+    traps: Any,
+) -> decimal.Context:
+    for number in (lowest, highest, capitals, clamp):
+        plain(number, int)
+    return decimal.Context(
+        _within(precision, _MAX_PRECISION + 1, least=1),
+        plain(rounding, str),
+        lowest,
+        highest,
+        capitals,
+        clamp,
+        _signals(flags),
+        _signals(traps),
+    )
+
+
+# -- streams in memory -------------------------------------------------------------------------
+
+
+def _begin(_: Site, name: str) -> Draft:
+    return Draft(name)
+
+
+def _stream_state(draft: Any, state: Any, count: int) -> tuple[Any, ...]:
+    if type(draft) is not Draft or len(plain(state, tuple)) != count or state[-1] is not None:
+        raise bad("state", "the state of a stream has another form")
+    return state  # type: ignore[no-any-return]  # plain() proved it a tuple
+
+
+def _bytes_io(site: Site, draft: Any, state: Any) -> io.BytesIO:
+    content, position, _ = _stream_state(draft, state, 3)
+    site.charge_bytes(len(plain(content, bytes, bytearray)))
+    made = io.BytesIO(content)
+    # Writing far behind the end would take all the memory in between.
+    made.seek(_within(position, len(content) + 1, least=0))
+    return made
+
+
+def _string_io(site: Site, draft: Any, state: Any) -> io.StringIO:
+    text, newline, position, _ = _stream_state(draft, state, 4)
+    site.charge_bytes(4 * len(plain(text, str)))
+    if newline not in (None, "", "\n", "\r", "\r\n"):
+        raise bad("arguments", "a stream has line ends of its own")
+    # The text is what writing made of it; writing it again must not change it once more.
+    given = text.replace("\r\n", "\n") if newline == "\r\n" else text
+    made = io.StringIO(given, newline)
+    if made.getvalue() != text:
+        raise bad("values", "a stream holds line ends that it would not have written")
+    made.seek(_within(position, len(text) + 1, least=0))
+    return made
+
+
+# -- random numbers ----------------------------------------------------------------------------
+
+_TWISTER = 624
+
+
+def _random(_: Site, __: str) -> Draft:
+    return Draft("random")
+
+
+def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "a generator of random numbers is built twice")
+    version, words, spare = plain(state, tuple)
+    if version != 3 or len(plain(words, tuple)) != _TWISTER + 1:
+        raise bad("state", "the state of a generator has another form")
+    site.charge(len(words))
+    for word in words:
+        _within(word, 1 << 32, least=0)
+    # The last one is the position: behind the end, drawing reads foreign memory.
+    _within(words[-1], _TWISTER + 1, least=0)
+    plain(spare, float, type(None))
+    made = random.Random(0)  # noqa: S311 - it is the kind that was sent
+    made.setstate((version, words, spare))
+    return made
+
+
+# -- iterators ---------------------------------------------------------------------------------
+
+
+def _count(_: Site, __: str, start: Any, step: Any = 1) -> Any:
+    # As endless as a range of 2**63: iterating it is the receiver's doing.
+    return itertools.count(plain(start, int, float), plain(step, int, float))
+
+
+def _repeat(_: Site, __: str, value: Any, times: Any) -> Any:
+    return itertools.repeat(value, _within(times, _INT63, least=0))
+
+
+def _iterator(_: Site, __: str, over: Any) -> Any:
+    return iter(plain(over, list, tuple, str, range, bytes, bytearray))
+
+
+def _iterator_at(_: Site, made: Any, position: Any) -> Any:
+    # Each of them cuts the position to what it has.
+    made.__setstate__(_within(position, _INT63, least=0))
+    return made
+
+
+# -- regular expressions -----------------------------------------------------------------------
+
+_MAX_PATTERN = 1000
+_MAX_CLASSES = 32
+# Compiling is pure Python, some dozens of microseconds for each character.
+_COMPILE_COST = 256
+_FLAGS = int(re.A | re.I | re.L | re.M | re.S | re.X | re.U)
+
+
+def _pattern(site: Site, _: str, text: Any, flags: Any) -> re.Pattern[Any]:
+    """Compile a bounded pattern. Matching it is the receiver's doing, and may take for ever.
+
+    Without regard to case, a class of all characters is walked one by one: [\\0-\\U0010ffff] takes
+    a second.
+    """
+    if len(plain(text, str, bytes)) > _MAX_PATTERN or plain(flags, int) & ~_FLAGS:
+        raise bad("arguments", "a regular expression is too long or has unknown flags")
+    source = text if type(text) is str else text.decode("latin-1")
+    folds = flags & re.I or "(?" in source
+    if source.count("[") > _MAX_CLASSES or (folds and not _narrow(source)):
+        raise bad("arguments", "a regular expression is too costly to compile")
+    site.charge(len(source) * _COMPILE_COST)
+    return re.compile(text, flags)
+
+
+def _narrow(source: str) -> bool:
+    """Tell that no class spans more than ASCII: there is nothing to write such a range with."""
+    return source.isascii() and not re.search(r"\\[xuUN0-7]", source) if "[" in source else True
+
+
+# -- time zones --------------------------------------------------------------------------------
+
+_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,3}\Z")
+_ZONE_COST = 2000
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _zone(site: Site, _: str, key: Any, cached: Any) -> zoneinfo.ZoneInfo:
+    """Return a zone of the time zone database: the key is a path, and opens what it names."""
+    if not _ZONE.match(plain(key, str)) or key not in _zones():
+        raise bad("arguments", "a time zone is not one of this machine's database")
+    if plain(cached, int, bool) not in (0, 1):
+        raise bad("arguments", "a time zone has another form")
+    site.charge(_ZONE_COST)
+    return zoneinfo.ZoneInfo(key) if cached else zoneinfo.ZoneInfo.no_cache(key)
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "begin": _begin,
+    "bytes_io": _bytes_io,
+    "context": _context,
+    "count": _count,
+    "decimal_tuple": _decimal_tuple,
+    "iterator": _iterator,
+    "iterator_at": _iterator_at,
+    "named_tuple": _named_tuple,
+    "numbers": _numbers,
+    "pattern": _pattern,
+    "random": _random,
+    "random_state": _random_state,
+    "repeat": _repeat,
+    "string_io": _string_io,
+    "struct_time": _struct_time,
+    "zone": _zone,
+}
