@@ -47,23 +47,36 @@ def _restored(site: Site, parts: Any) -> Any:
         if not 0 <= plain(size, int) < _MAX_LENGTH:
             raise bad("arrow", "an Arrow array has an impossible size")
     site.charge(1 + len(plain(buffers, list)) + len(plain(children, list)))
-    if isinstance(sound_type(kind), pa.BaseExtensionType):
-        storage = (kind.storage_type, length, _nulls, offset, buffers, children, dictionary)
-        return pa.ExtensionArray.from_storage(kind, _restored(site, storage))
+    whole = _whole(site, sound_type(kind), offset + length, buffers, children, dictionary)
+    if not offset:
+        return whole
+    # Arrow validates none of what lies before the offset, and yet reads it when it counts bytes.
+    whole.validate(full=True)
+    return whole.slice(offset, length)
+
+
+def _whole(  # noqa: PLR0917 - what an array consists of
+    site: Site, kind: Any, length: int, buffers: list[Any], children: list[Any], dictionary: Any
+) -> Any:
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = _whole(site, kind.storage_type, length, buffers, children, dictionary)
+        return pa.ExtensionArray.from_storage(kind, storage)
     if _is.is_dictionary(kind):
-        indexes = _flat(site, kind.index_type, length, offset, buffers, children)
+        indexes = _flat(site, kind.index_type, length, buffers, children)
         values = _restored(site, dictionary)
         _check_type(values, kind.value_type)
         # It refuses indexes out of range, before anybody follows one.
         return pa.DictionaryArray.from_arrays(indexes, values, ordered=kind.ordered)
     if dictionary is not None:
         raise bad("arrow", "an Arrow array that is no dictionary has one")
-    return _flat(site, kind, length, offset, buffers, children)
+    return _flat(site, kind, length, buffers, children)
 
 
-def _flat(  # noqa: PLR0917 - what an array consists of
-    site: Site, kind: Any, length: int, offset: int, buffers: list[Any], children: list[Any]
-) -> Any:
+def _flat(site: Site, kind: Any, length: int, buffers: list[Any], children: list[Any]) -> Any:
+    if not length:
+        # Arrow looks at no offset of an empty array when it validates, and follows the first one
+        # when it joins or flattens.
+        return pa.nulls(0, kind)
     below = [_restored(site, child) for child in children]
     expected = parts_of(kind)
     if len(below) != len(expected):
@@ -71,17 +84,47 @@ def _flat(  # noqa: PLR0917 - what an array consists of
     for child, part in zip(below, expected, strict=True):
         # Arrow asserts it, and a failed assertion ends the process.
         _check_type(child, part)
+    _check_children(kind, length, below, children)
     for buffer in buffers:
         # Validation reads the content, and the same buffer may be named again and again.
         site.charge_bytes(0 if buffer is None else plain(buffer, pa.Buffer).size)
-    if length + offset:
-        _check_backed(site, kind, length + offset, buffers)
-    return pa.Array.from_buffers(kind, length, buffers, -1, offset, below)
+    _check_backed(site, kind, length, buffers)
+    if buffers and buffers[0] is not None and _is_view(kind):
+        # Arrow validates no view of a null, and follows it when it casts.
+        bare = pa.Array.from_buffers(kind, length, [None, *buffers[1:]], -1, 0, below)
+        bare.validate(full=True)
+    return pa.Array.from_buffers(kind, length, buffers, -1, 0, below)
+
+
+def _is_view(kind: Any) -> bool:
+    texts = _is.is_string_view(kind) or _is.is_binary_view(kind)
+    return bool(texts or _is.is_list_view(kind) or _is.is_large_list_view(kind))
 
 
 def _check_type(array: Any, expected: Any) -> None:
     if not array.type.equals(expected):
         raise bad("arrow", "a part of an Arrow array is of another type than declared")
+
+
+def _check_children(kind: Any, length: int, below: list[Any], children: list[Any]) -> None:
+    """Refuse children that are too short for *length* elements, or that no map may have.
+
+    Arrow asserts the one when it makes a map and the other when it shows a list of fixed size.
+    """
+    each = kind.list_size if _is.is_fixed_size_list(kind) else 1
+    aligned = _is.is_fixed_size_list(kind) or _is.is_struct(kind) or _is.is_union(kind)
+    aligned = aligned and getattr(kind, "mode", "sparse") == "sparse"
+    if aligned and any(len(child) < length * each for child in below):
+        raise bad("arrow", "a part of an Arrow array is shorter than the array")
+    if _is.is_map(kind):
+        (pairs,), (state,) = below, children
+        if (
+            state[3]
+            or pairs.null_count
+            or pairs.field(0).null_count
+            or len(pairs) != state[5][0][1]
+        ):
+            raise bad("arrow", "the keys of a map are missing, or are not where they must be")
 
 
 def _check_backed(site: Site, kind: Any, length: int, buffers: list[Any]) -> None:
