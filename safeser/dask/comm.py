@@ -10,7 +10,7 @@ import asyncio
 import logging
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from distributed.comm.addressing import parse_host_port, unparse_host_port
@@ -33,7 +33,7 @@ from safeser.channel import Channel, Link
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.registrations import ClientIds
 from safeser.dask.roles import Roles, scheduler_of, served_by
-from safeser.envelope import PRELUDE_SIZE, Handshake, HandshakeRefused, Sealed, Verified
+from safeser.envelope import PRELUDE_SIZE, Handshake, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuditError, AuthenticationError, ConfigError, EnvelopeError, SafeserError
 from safeser.operations import Server
 
@@ -112,6 +112,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             except SafeserError:
                 if not self.conversation.greeted:
                     self.abort()  # Dask forgets a connection whose handshake failed
+                for answer in self.conversation.take_answers():
+                    await self._send(answer)
                 raise
             answers = self.conversation.take_answers()
             for answer in answers:
@@ -154,17 +156,13 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             if prelude.body_length <= _ONE_READ:
                 data = await read_bytes_rw(stream, start + prelude.body_length)
                 header, table, body = _cut(memoryview(data).cast("B"), prelude.header_length, start)
-                lengths = session.lengths(prelude, table)
-                frames, at = [], 0
-                for length in lengths:
-                    frames.append(body[at : at + length])
-                    at += length
+                frames = _cut_at(body, session.lengths(prelude, table))
             else:
                 data = await stream.read_bytes(start)
                 header, table, _ = _cut(memoryview(data), prelude.header_length, start)
-                frames = [
-                    await _read_frame(stream, length) for length in session.lengths(prelude, table)
-                ]
+                frames = []
+                for lengths in runs(session.lengths(prelude, table)):
+                    frames += _cut_at(await _read_frame(stream, sum(lengths)), lengths)
             return session.verify(Sealed(prelude, header, tuple(frames)))
         except StreamClosedError as error:
             self.stream = None
@@ -200,6 +198,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if self.stream is None:
             raise CommClosedError("the connection is closed")
         frames = await self._encode(msg, serializers)
+        if not frames:  # the conversation has said it already
+            return 0
         if self.conversation.is_overfull(msg, frames):
             middle = len(msg) // 2
             sent = await self.write(msg[:middle], serializers)
@@ -275,6 +275,14 @@ async def _read_frame(stream: IOStream, length: int) -> memoryview:
 
 def _cut(data: memoryview, header: int, start: int) -> tuple[memoryview, memoryview, memoryview]:
     return data[:header], data[header:start], data[start:]
+
+
+def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:
+    frames, at = [], 0
+    for length in lengths:
+        frames.append(data[at : at + length])
+        at += length
+    return frames
 
 
 async def _shake_hands(stream: IOStream, handshake: Handshake) -> None:

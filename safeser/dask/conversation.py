@@ -28,8 +28,10 @@ from safeser.dask.incoming import (
     unknown_operation,
 )
 from safeser.dask.registrations import ClientIds
+from safeser.dask.translate import Relayed
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.families import errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.values import Context, Kind
 
@@ -99,6 +101,7 @@ class Conversation:
         self._writes: Server | None = None  # table of outgoing stream elements
         self._answers: list[list[Any]] = []
         self._refusals = 0  # in the message that is being received
+        self._said = False  # the last word of the exchange need not be said any more
 
     @property
     def greeted(self) -> bool:
@@ -121,14 +124,11 @@ class Conversation:
     def is_overfull(self, message: Any, frames: Sequence[Any]) -> bool:
         """Tell whether *frames* of a batch might hold more than the peer's limits for one message.
 
-        A byte of msgpack stands for at most two elements: one container, as itself and in another.
+        Then its halves have to be sent one after the other.
         """
         if self._writes is None or not isinstance(message, list | tuple) or len(message) < 2:
             return False
-        limits = self.link.policy.limits
-        if len(frames) > limits.max_frames:
-            return True
-        return any(2 * len(part) > limits.max_refs for part in frames[:2])
+        return outgoing.is_overfull(frames, self.link.policy.limits)
 
     def may_be_large(self, message: Any) -> bool:
         size = safe_sizeof(message, default_size=-1)
@@ -269,13 +269,40 @@ class Conversation:
             reply = build(judged, opens=self._opens)
         except SafeserError as error:
             self._note(error)
-            raise
+            return self._without_values(error)
         reply = translate.incoming_reply(fields, reply, note=self._note)
-        if self._stream and isinstance(reply, dict) and reply.get("status") == "uncaught-error":
+        if not isinstance(reply, dict) or reply.get("status") != "uncaught-error":
+            return reply
+        if self._asked["op"] == "get_data" and _is_ours(reply.get("exception")):
+            self._said = True  # the peer waits for no word after an error
+            return self._failed_values(reply["exception"].as_failed())
+        if self._stream:
             # Dask looks for a refusal here in no way that its user would understand.
             refusal = reply.get("exception")
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
         return reply
+
+    def _without_values(self, error: SafeserError) -> Any:
+        """Return what stands in place of a refused reply, or raise *error*."""
+        name = self._asked.get("op")
+        if name == "get_data" and not self._opens:
+            header, frames = translate.serialize_failure(translate.failure_of(error))
+            return self._failed_values(Relayed(header, frames, author=self.link.local, failed=True))
+        if name in _ACKNOWLEDGED:
+            # The peer's handler waits for a word that Dask says only when it understood the reply;
+            # it would take the next request on this connection for it.
+            self._answers.append(self._plain(["OK"]))
+        raise error
+
+    def _failed_values(self, value: Relayed) -> dict[str, Any]:
+        """Return a reply in which each value that this relay asked for is *value*, a failure.
+
+        To a client that waits for them it says why. Without it Dask's client asks again for ever
+        for what its scheduler could not gather.
+        """
+        keys = self._asked.get("keys")
+        keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
+        return {"status": "OK", "data": dict.fromkeys(keys, value)}
 
     def _reply_fields(self) -> Mapping[str, Encoding]:
         """Return where the answer to the last request may hold payloads.
@@ -361,14 +388,7 @@ class Conversation:
 
     def _answer(self, error: SafeserError) -> None:
         """Put an error reply in line for the peer."""
-        reply = {
-            "status": "uncaught-error",
-            "exception": error,
-            "traceback": None,
-            "exception_text": str(error),
-            "traceback_text": "",
-        }
-        self._answers.append(outgoing.encode_plain([reply]))
+        self._answers.append(self._plain([_error_reply(error)]))
 
     def _instead(self, element: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
         """Return what Dask handles in place of a refused element, or None to leave it out."""
@@ -398,32 +418,41 @@ class Conversation:
             rest = {"keys": plain[_NOTED:], "reason": "refused", "msg": str(error)}
             elements.append({"op": "cancelled-keys", **rest})
         if elements:
-            self._answers.append(outgoing.encode_plain(elements, listed=True))
+            self._answers.append(self._plain(elements, listed=True))
 
     # --- sending -------------------------------------------------------------------------------
 
     def send(self, message: Any, serializers: Sequence[str] | None = None) -> list[Any]:
-        """Turn what Dask writes into frames to seal.
+        """Turn what Dask writes into frames to seal; none where nothing is to be said.
 
         :raises PolicyDenied: if a request may not leave. In replies and on streams a value that
             may not leave is replaced by the reason.
         """
         if not self._greeting_sent:
             self._greeting_sent = True
-            return outgoing.encode_plain([message])
+            return self._plain([message])
         listed = isinstance(message, list | tuple)
         if self._writes is not None and (listed or _names_operation(message)):
             elements = message if listed else [message]
             return outgoing.encode_elements(self.link, self._writes, elements, listed=listed)
         if self.server is None:
             return self._send_request(message, serializers)
-        return outgoing.encode_message(
-            self.link, message, None, serializers=serializers, fails=True
-        )
+        try:
+            return outgoing.encode_message(
+                self.link, message, None, serializers=serializers, fails=True
+            )
+        except SafeserError as error:
+            if self._current is not None and self._current.name in _ACKNOWLEDGED:
+                raise  # its handler writes by itself: Dask answers with what it raises
+            logger.warning("Not answered to %s: %s", self.link.peer, error)
+            return self._plain([_error_reply(error)])
 
     def _send_request(self, message: Any, serializers: Sequence[str] | None) -> list[Any]:
         if not _names_operation(message):  # the last word of an exchange, such as "OK"
-            return outgoing.encode_plain([message])
+            if self._said:
+                self._said = False
+                return []
+            return self._plain([message])
         row = self._row_for(message["op"])
         if row is None:
             raise unknown_operation(message["op"])
@@ -435,6 +464,9 @@ class Conversation:
         self._begin_stream(row, message, reading=1)
         self._opening = bool(self._stream)
         return frames
+
+    def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
+        return outgoing.encode_plain(elements, self.link.policy.limits, listed=listed)
 
     def _row_for(self, name: Any) -> Operation | None:
         """Return the row of a request; the peer's word about its role only picks the table."""
@@ -451,6 +483,26 @@ def _check_registration(row: Operation, body: dict[str, Any]) -> None:
     field = _REGISTERED_AS.get(row.becomes or "")
     if field is not None and not isinstance(body.get(field), str):
         raise PayloadError("who registers must be named", rule="stream.identity", where=field)
+
+
+def _is_ours(value: Any) -> bool:
+    """Tell whether a relayed failure is an error of safeser's, not one of the network or of Dask.
+
+    It is only looked at: whoever wrote it may say so of any failure, and gains nothing by it.
+    """
+    if not isinstance(value, Relayed) or value.sealed_header.get("serializer") != "error":
+        return False
+    return errors.decode(value.frames[0]).type.startswith("safeser.errors:")
+
+
+def _error_reply(error: SafeserError) -> dict[str, Any]:
+    return {
+        "status": "uncaught-error",
+        "exception": error,
+        "traceback": None,
+        "exception_text": str(error),
+        "traceback_text": "",
+    }
 
 
 def _rows(name: Any) -> list[Operation]:

@@ -238,13 +238,17 @@ def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
     # Shards of a shuffle are opened here, in place of a handler that would unpickle them.
     value = judged.link.load_one(admitted, admitted.inside(payload) or payload)
     if row.failed:
-        text = "".join(c if c.isprintable() else " " for c in _said(value)[:_EXPLANATION])
-        raise PayloadError(
-            f"{payload.author} could not send this value: {text}",
-            rule="peer.unsent",
-            where=payload.where,
-        )
+        raise _unsent(payload, value)
     return value
+
+
+def _unsent(payload: Received, reason: Any) -> PayloadError:
+    text = "".join(c if c.isprintable() else " " for c in _said(reason)[:_EXPLANATION])
+    return PayloadError(
+        f"{payload.author} could not send this value: {text}",
+        rule="peer.unsent",
+        where=payload.where,
+    )
 
 
 def _said(value: Any) -> str:
@@ -263,6 +267,8 @@ def _is_graph(judged: Judged, payload: Received) -> bool:
 
 def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
     if _is_graph(judged, payload):
+        if row.failed and payload.family == "error":
+            raise _unsent(payload, judged.link.load_one(judged.admitted, payload))
         # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
         # code, handed on byte for byte.
         if payload.family != "cloudpickle" or row.failed:

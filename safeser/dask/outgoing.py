@@ -1,7 +1,8 @@
 """Turning what Dask writes into frames: each value by a family that policy lets leave.
 
-The one rule: a value that may not leave is never sent by another family than those allowed. A
-request that holds one is refused here; in a reply or stream element the reason travels instead.
+The one rule: a value that may not leave is never sent by another family than those allowed, and
+nothing leaves that the other side's limits refuse: it would only be asked for again. A request that
+holds such a value is refused here; in a reply or stream element the reason travels instead.
 """
 
 from __future__ import annotations
@@ -16,24 +17,33 @@ from safeser import families
 from safeser.channel import Link
 from safeser.dask import translate
 from safeser.dask.codec import Encoder, PayloadRow
+from safeser.dask.reader import check_header, check_readable
 from safeser.dask.translate import Failure, Relayed
+from safeser.envelope import check_payload, too_large
+from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
-from safeser.values import Grant, Kind, Payload
+from safeser.values import Grant, Kind, Limits, Payload
 
-__all__ = ["encode_elements", "encode_message", "encode_plain"]
+__all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull"]
 
 logger = logging.getLogger("safeser.dask")
 
 #: A stray leaf of an otherwise plain message, such as a NumPy integer in a key, may be this.
 _STRAY = ("msgpack", "dask")
 
+#: What the rows of the payload table may grow by where values are replaced.
+_SLACK = 1 << 12
+
 _Leaf = Callable[[Any], tuple[PayloadRow, bool]]
 
 
-def encode_plain(elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
+def encode_plain(elements: Sequence[Any], limits: Limits, *, listed: bool = False) -> list[Any]:
     """Return the frames of messages that hold plain data and failures, nothing else."""
-    return _encode([(element, _failures_only) for element in elements], listed=listed)
+    encoder = Encoder(limits)
+    for element in elements:
+        encoder.add(translate.outgoing(element), _failures_only)
+    return _checked(encoder.frames(listed=listed), limits)
 
 
 def encode_message(
@@ -49,41 +59,106 @@ def encode_message(
     :param serializers: families that Dask or its user asked for; narrows what policy allows.
     :param fails: send the reason in place of a value that may not leave, instead of raising.
     """
-    return _encode([(message, _Values(link, row, serializers, fails=fails))], listed=False)
+    limits = link.policy.limits
+    encoder = Encoder(limits)
+    encoder.add(translate.outgoing(message), _Values(link, row, serializers, fails=fails))
+    if fails:
+        _shed(encoder, link, listed=False)
+    return _checked(encoder.frames(listed=False), limits)
 
 
 def encode_elements(
     link: Link, server: Server, elements: Sequence[Any], *, listed: bool
 ) -> list[Any]:
-    """Return the frames of stream elements for *server*'s table; unknown ones are left out."""
-    known = []
+    """Return the frames of stream elements for *server*'s table; unknown ones are left out.
+
+    Several elements may be more than one message can hold, see :func:`is_overfull`; one is not.
+    """
+    limits = link.policy.limits
+    encoder = Encoder(limits)
+    sent = 0
     for element in elements:
         name = element.get("op") if isinstance(element, dict) else None
         row = lookup(server, Channel.STREAM, name) if isinstance(name, str) else None
         if row is None:
             logger.error("Not sent to %s: operation %r is not known", link.peer, name)
             continue
-        known.append((element, _Values(link, row, None, fails=True)))
-    return _encode_apart(known, listed=listed)
-
-
-def _encode(elements: Sequence[tuple[Any, _Leaf]], *, listed: bool) -> list[Any]:
-    encoder = Encoder()
-    for element, leaf in elements:
-        encoder.add(translate.outgoing(element), leaf)
-    return encoder.frames(listed=listed)
-
-
-def _encode_apart(elements: Sequence[tuple[Any, _Leaf]], *, listed: bool) -> list[Any]:
-    """Encode a batch; an element that cannot be sent is left out, or its error would end the
-    stream that carries everybody's."""
-    encoder = Encoder()
-    for element, leaf in elements:
+        # An element that cannot be sent is left out, or its error would end the stream that
+        # carries everybody's.
         try:
-            encoder.add(translate.outgoing(element), leaf)
+            encoder.add(translate.outgoing(element), _Values(link, row, None, fails=True))
+            sent += 1
         except SafeserError as error:
-            logger.error("Not sent: %r: %s", element.get("op"), error)  # noqa: TRY400 - one line
-    return encoder.frames(listed=listed)
+            logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
+    if sent > 1:
+        return encoder.frames(listed=True)
+    if not sent:
+        return Encoder().frames(listed=True)
+    _shed(encoder, link, listed=listed)
+    try:
+        return _checked(encoder.frames(listed=listed), limits)
+    except SafeserError as error:
+        logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
+        return Encoder().frames(listed=True)
+
+
+def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
+    """Tell whether *frames* of a batch might hold more than one message may.
+
+    A byte of msgpack stands for at most two elements: one container, as itself and in another.
+    """
+    if len(frames) > limits.max_frames or _size(frames) > limits.max_bytes:
+        return True
+    return any(2 * len(part) > limits.max_refs or len(part) > wire.MAX_FRAME for part in frames[:2])
+
+
+def _checked(frames: list[Any], limits: Limits) -> list[Any]:
+    """Return *frames*, if they are a message that the other side takes.
+
+    :raises PayloadError: by the rule of the limit.
+    """
+    if _size(frames) > limits.max_bytes:
+        raise too_large("a message", "max_bytes", _size(frames), limits)
+    if len(frames) > limits.max_frames:
+        raise too_large("the number of a message's frames", "max_frames", len(frames), limits)
+    if any(len(part) > wire.MAX_FRAME for part in frames[:2]):
+        raise PayloadError(
+            f"what a message says beside its values is over {wire.MAX_FRAME} bytes",
+            rule="limit.frame",
+            fix="Send large data as a value: scatter it, or wrap it in to_serialize.",
+        )
+    if len(frames) > 1 and 2 * len(frames[1]) > limits.max_refs:
+        check_readable(frames[1], limits)
+    return frames
+
+
+def _size(frames: Sequence[Any]) -> int:
+    return sum(memoryview(frame).nbytes for frame in frames)
+
+
+def _shed(encoder: Encoder, link: Link, *, listed: bool) -> None:
+    """Replace values by the reason, the largest first, until the rest fits into one message."""
+    limits = link.policy.limits
+    frames = encoder.frames(listed=listed)
+    weighs: list[tuple[str, int, Callable[[PayloadRow], int]]] = [
+        ("max_bytes", _size(frames), lambda row: _size(row.frames)),
+        ("max_frames", len(frames), lambda row: len(row.frames)),
+    ]
+    for limit, total, weigh in weighs:
+        over = total - getattr(limits, limit)
+        if over <= 0:
+            continue
+        over += _SLACK if limit == "max_bytes" else 0
+        error = too_large("the message with this value", limit, total, limits)
+        logger.warning("Not all sent to %s: %s", link.peer, error)
+        instead = _failure_row(translate.failure_of(error), failed=True)
+        weights = [weigh(row) for row in encoder.rows]
+        for index in sorted(range(len(weights)), key=weights.__getitem__, reverse=True):
+            gain = weights[index] - weigh(instead)
+            if over <= 0 or gain <= 0:
+                break
+            encoder.rows[index] = instead
+            over -= gain
 
 
 def _failures_only(leaf: Any) -> tuple[PayloadRow, bool]:
@@ -145,6 +220,9 @@ class _Values:
             family = "cloudpickle"  # the most that it can be; reading it would change nothing
         payload = Payload("", family, header, tuple(frames), author or self._link.local)
         self._link.permit_sending(self._context, payload)
+        limits = self._link.policy.limits
+        check_payload(payload.frames, limits)
+        check_header(header, limits)
         return PayloadRow(header, payload.frames, author, failed)
 
     @property

@@ -69,6 +69,10 @@ class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types
         self.author = author
         self.failed = failed
 
+    def as_failed(self) -> Relayed:
+        """Return this failure as what stands in place of a value that could not be sent."""
+        return Relayed(self.sealed_header, self.frames, author=self.author, failed=True)
+
     def __repr__(self) -> str:
         return f"<Relayed: {self.sealed_header.get('serializer')} by {self.author}>"
 

@@ -140,7 +140,7 @@ class _Local:
 
 
 def test_a_callers_deserializers_narrow_what_is_opened(talk):
-    t = talk("scheduler", "worker")
+    t = talk("worker", "worker")
     for narrow in (["msgpack"], ["dask", "msgpack"]):
         t.request({"op": "get_data", "keys": ["x"], "reply": True})
         row = t.Row({"serializer": "pickle", "writeable": []}, (pickle.dumps(1),))

@@ -1,0 +1,236 @@
+"""Reading one packed value, and telling whether its reader will: what it costs is counted.
+
+The one rule: what a value claims to hold is bounded before memory is taken for it, and no hook does
+more than make a plain value or a reference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import msgpack
+
+from safeser.errors import PayloadError
+from safeser.values import Limits
+
+__all__ = [
+    "EXT_EAGER",
+    "EXT_OPAQUE",
+    "EXT_SET",
+    "LEAVES",
+    "Reader",
+    "Reference",
+    "check_element",
+    "check_header",
+    "check_readable",
+]
+
+EXT_OPAQUE = 1  # a payload that a relay passes on unopened, as Dask's Serialized
+EXT_EAGER = 2  # a payload that every recipient opens, as Dask's ToPickle
+EXT_SET = 3
+
+#: Keys by which Dask's own codec smuggles instructions into plain dictionaries.
+_MARKERS = {
+    "__Pickled__": "marker.pickled",
+    "__Serialized__": "marker.serialized",
+    "__Enum__": "marker.enum",
+    "__Set__": "marker.set",
+}
+
+
+#: Keys that share one hash. Tuples and numbers hash without a secret, so that a peer can make a
+#: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
+_MAX_SAME_HASH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Stands in a parsed message where a payload will be."""
+
+    index: int
+    eager: bool
+
+
+#: The bytes with which msgpack does not begin a container or an extension.
+_NO_CONTAINER = bytes(
+    byte
+    for byte in range(256)
+    if not (
+        0x80 <= byte <= 0x9F or 0xC7 <= byte <= 0xC9 or 0xD4 <= byte <= 0xD8 or 0xDC <= byte <= 0xDF
+    )
+)
+
+
+@lru_cache(maxsize=16)
+def _inside(limits: Limits, levels: int) -> Limits:
+    """Return what is left of *limits* for one value that stands *levels* deep in a message."""
+    return replace(
+        limits,
+        max_depth=max(1, limits.max_depth - levels),
+        max_refs=max(1, limits.max_refs - 2 * levels),
+    )
+
+
+def check_element(packed: bytes, limits: Limits) -> None:
+    """Refuse a packed message that a reader would refuse by itself or as one of a batch."""
+    check_readable(packed, _inside(limits, 1))
+
+
+def check_header(header: dict[str, Any], limits: Limits) -> None:
+    """Refuse a family's header that a reader would refuse as part of the payload table."""
+    if "sub-headers" in header:  # others hold nothing whose depth or number a value sets
+        check_readable(msgpack.packb(header, use_bin_type=True), _inside(limits, 2))
+
+
+def check_readable(packed: bytes, limits: Limits) -> None:
+    """Refuse one packed value that a reader under *limits* would refuse for its size or depth.
+
+    Most are small enough for that to be plain without reading them: a byte is two elements at most,
+    as a container and as one of another's, and each level begins with a byte of its own.
+
+    :raises PayloadError: the reader's own.
+    """
+    if (
+        2 * len(packed) > limits.max_refs
+        or len(packed.translate(None, _NO_CONTAINER)) > limits.max_depth
+    ):
+        Reader(limits).read(packed)
+
+
+class Reader:
+    """Reads one msgpack value, counting what it costs."""
+
+    def __init__(self, limits: Limits, left: int | None = None) -> None:
+        self._limits = limits
+        self.left = limits.max_refs if left is None else left
+        self._in_set = False
+        self.references: list[int] = []
+
+    def read(self, data: Any) -> Any:
+        try:
+            value = self._unpack(data)
+        except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:
+            if isinstance(error, PayloadError):
+                raise
+            if "max_array_len" in str(error) or "max_map_len" in str(error):
+                raise self._too_many() from None
+            raise PayloadError(
+                "the message is not well-formed msgpack", rule="payload.msgpack"
+            ) from None
+        _check_depth(value, self._limits.max_depth)
+        return value
+
+    def _unpack(self, data: Any) -> Any:
+        return msgpack.unpackb(
+            data,
+            use_list=False,
+            raw=False,
+            strict_map_key=False,
+            # Before memory is taken for what a container claims to hold.
+            max_array_len=self._limits.max_refs,
+            max_map_len=self._limits.max_refs,
+            object_pairs_hook=self._pairs,
+            list_hook=self._list,
+            ext_hook=self._ext,
+        )
+
+    def _charge(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise self._too_many()
+
+    def _too_many(self) -> PayloadError:
+        return PayloadError(
+            f"the message has more than {self._limits.max_refs} elements",
+            rule="limit.max_refs",
+            fix="Raise limits.max_refs in the policy, or send less at once.",
+        )
+
+    def _list(self, items: Any) -> Any:
+        self._charge(1 + len(items))
+        return items
+
+    def _pairs(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        self._charge(1 + 2 * len(pairs))
+        value: dict[Any, Any] = {}
+        checked = False
+        for key, item in pairs:
+            if key.__class__ is not str:
+                if not checked:
+                    _check_hashes("a dictionary's key", [key for key, _ in pairs])
+                    checked = True
+            elif key in _MARKERS:
+                raise PayloadError(
+                    f"{key} is an instruction to Dask's own decoder, not data",
+                    rule=_MARKERS[key],
+                    fix="No honest peer sends it; rename the key if it is your own data.",
+                )
+            value[key] = item
+        if len(value) != len(pairs):
+            raise PayloadError("a dictionary repeats a key", rule="payload.duplicate-key")
+        return value
+
+    def _ext(self, code: int, data: Any) -> Any:
+        if code in (EXT_OPAQUE, EXT_EAGER):
+            if len(data) != 4:
+                raise PayloadError("a payload reference is malformed", rule="payload.table")
+            index = int.from_bytes(data, "big")
+            self.references.append(index)
+            return Reference(index, code == EXT_EAGER)
+        if code == EXT_SET:
+            items = self._set_items(data)
+            if not isinstance(items, tuple):
+                raise PayloadError("a set is malformed", rule="payload.msgpack")
+            _check_hashes("a set's member", items)
+            return set(items)
+        raise PayloadError(f"msgpack extension {code} is not known here", rule="payload.ext")
+
+    def _set_items(self, data: Any) -> Any:
+        # Each unpacker takes 40 KiB of the C stack: a few hundred sets inside each other would end
+        # the process. No set can be a member of another, as none is hashable.
+        if self._in_set:
+            raise PayloadError("a set's member is not hashable", rule="payload.key")
+        self._in_set = True
+        items = self._unpack(data)
+        self._in_set = False
+        return items
+
+
+def _check_hashes(what: str, keys: Iterable[Any]) -> None:
+    """Refuse keys that are not hashable or were made to collide, before any dict has them."""
+    try:
+        shared = Counter(map(hash, keys))
+    except TypeError:
+        raise PayloadError(f"{what} is not hashable", rule="payload.key") from None
+    if shared and max(shared.values()) > _MAX_SAME_HASH:
+        raise PayloadError("too many keys were made to share one hash", rule="payload.hash-flood")
+
+
+def _check_depth(value: Any, limit: int) -> None:
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [item for container in level for item in _children(container)]
+        if not level:
+            return
+    raise PayloadError(
+        f"the message is nested more than {limit} deep",
+        rule="limit.max_depth",
+        fix="Raise limits.max_depth in the policy, or send flatter data.",
+    )
+
+
+LEAVES = frozenset({str, bytes, int, float, bool, type(None)})
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if value.__class__ in LEAVES:
+        return ()
+    if isinstance(value, dict):
+        return [item for pair in value.items() for item in pair if item.__class__ not in LEAVES]
+    if isinstance(value, tuple | set):
+        return [item for item in value if item.__class__ not in LEAVES]
+    return ()
