@@ -29,7 +29,7 @@ from safeser.pickles.judge import Use, check_shape, judge
 from safeser.pickles.machine import read
 from safeser.pickles.nodes import Call, GlobalRef, Program
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
-from safeser.pickles.stock import dumps
+from safeser.pickles.writing import dumps
 from safeser.values import Limits
 
 __all__ = [

@@ -23,6 +23,7 @@ from safeser.pickles.nodes import (
     GlobalRef,
     ListOf,
     Node,
+    Persistent,
     Program,
     SetOf,
     TupleOf,
@@ -32,6 +33,10 @@ __all__ = ["Inspection"]
 
 _MAX_LINES = 2000
 _MAX_ITEMS = 100
+# Of the tree as JSON, whose readers are recursive; and of the list of globals.
+_MAX_NODES = 5000
+_MAX_DEPTH = 60
+_MAX_USES = 5000
 _MAX_INDENT = 40
 _MAX_TEXT = 60
 
@@ -64,7 +69,11 @@ class Inspection:
         return "\n".join(islice(_lines(self.tree), _MAX_LINES))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the tree's nodes as values that JSON can carry."""
+        """Return everything as values that JSON can carry, however large or cyclic the pickle is.
+
+        ``tree`` is nested: each part has a ``kind``. Containers and calls have an ``id``, by which
+        ``{"kind": "same"}`` refers to them, and their ``size``, of which at most 100 are shown.
+        """
         return {
             "protocol": self.program.protocol,
             "bytes": self.program.size,
@@ -78,9 +87,10 @@ class Inspection:
                     "offset": use.offset,
                     "problem": use.problem,
                 }
-                for use in self.globals
+                for use in self.globals[:_MAX_USES]
             ],
-            "tree": self.text().splitlines(),
+            "uses": len(self.globals),
+            "tree": _as_json(self.tree),
         }
 
 
@@ -119,15 +129,86 @@ def _head(node: Node) -> str:
         return f"bytearray of {len(node.data)}"
     if isinstance(node, Call):
         callee = shown(node.callee.name) if isinstance(node.callee, GlobalRef) else "(a result)"
-        return f"{'new' if node.new else 'call'} {callee}"
+        return f"{_verb(node)} {callee}"
     names = {ListOf: "list", TupleOf: "tuple", SetOf: "set", FrozenSetOf: "frozenset"}
     items: list[Any] = getattr(node, "items", [])
     if isinstance(node, DictOf):
         return f"dict of {len(items) // 2}"
-    return f"{names[type(node)]} of {len(items)}"
+    name = names.get(type(node))
+    return f"{name} of {len(items)}" if name else "persistent id"
+
+
+def _verb(call: Call) -> str:
+    if call.old:
+        return "old instance of"
+    return "new" if call.new else "call"
+
+
+def _as_json(root: Any) -> Any:
+    """Return the tree of *root*, level by level, so that what is bounded is the depths of it."""
+    made = {"root": root}
+    level: list[tuple[Any, Any]] = [(made, "root")]
+    seen: set[int] = set()
+    room = _MAX_NODES
+    for depth in range(_MAX_DEPTH):
+        below: list[tuple[Any, Any]] = []
+        for holder, key in level:
+            node = holder[key]
+            room -= 1
+            if not isinstance(node, Node):
+                holder[key] = {"kind": type(node).__name__, "value": _leaf(node)}
+            elif node.index in seen:
+                holder[key] = {"kind": "same", "id": node.index}
+            elif depth == _MAX_DEPTH - 1 or room < 0:
+                holder[key] = {"kind": "more", "id": node.index}
+            else:
+                seen.add(node.index)
+                holder[key] = described = _described(node)
+                for inner in described.values():
+                    if isinstance(inner, list):
+                        below.extend((inner, at) for at in range(len(inner)))
+        level = below
+    return made["root"]
+
+
+def _described(node: Node) -> dict[str, Any]:
+    """Return what is shown of *node*; what it holds stands in lists, still as nodes."""
+    described: dict[str, Any] = {
+        "kind": type(node).__name__.removesuffix("Of").lower(),
+        "id": node.index,
+        "offset": node.offset,
+    }
+    if isinstance(node, Call):
+        described["kind"] = _verb(node)
+        if isinstance(node.callee, GlobalRef):
+            described["global"] = shown(node.callee.name)
+        else:
+            described["callee"] = [node.callee]
+        described["arguments"] = node.args.items[:_MAX_ITEMS]
+        described["keywords"] = [] if node.kwargs is None else [node.kwargs]
+        described["items"], described["size"] = node.items[:_MAX_ITEMS], len(node.items)
+        described["pairs"] = node.pairs[: 2 * _MAX_ITEMS]
+        described["state"] = [] if node.state is ABSENT else [node.state]
+    elif isinstance(node, DictOf):
+        # Flat: key, value, key, value.
+        described["pairs"], described["size"] = node.items[: 2 * _MAX_ITEMS], len(node.items) // 2
+    elif isinstance(node, GlobalRef):
+        described |= {"kind": "global", "global": shown(node.name)}
+    elif isinstance(node, Buffer):
+        described |= {"number": node.number, "readonly": node.readonly}
+    elif isinstance(node, ByteArray):
+        described["size"] = len(node.data)
+    elif isinstance(node, Persistent):
+        described["items"] = [node.pid]
+    else:
+        items: list[Any] = getattr(node, "items", [])
+        described["items"], described["size"] = items[:_MAX_ITEMS], len(items)
+    return {key: value for key, value in described.items() if value != []}
 
 
 def _parts(node: Node) -> list[tuple[str, Any]]:
+    if isinstance(node, Persistent):
+        return [("", node.pid)]
     if isinstance(node, Call):
         parts = [] if isinstance(node.callee, GlobalRef) else [("callee ", node.callee)]
         parts += [("", argument) for argument in node.args.items[:_MAX_ITEMS]]

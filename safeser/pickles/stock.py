@@ -7,6 +7,7 @@ of a sender who is granted code may come here.
 from __future__ import annotations
 
 import inspect
+import io
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ def dumps(
     *,
     buffer_callback: Callable[[Any], object] | None = None,
     code: bool = False,
+    persistent_id: Callable[[Any], Any] | None = None,
 ) -> bytes:
     """Return *obj* as a pickle of protocol 5, or raise :class:`PayloadError`.
 
@@ -33,10 +35,13 @@ def dumps(
     :param code: fall back to cloudpickle, which writes functions and classes by value, for what
         plain pickle can't write and what it could only name inside ``__main__`` or a module that
         is registered for pickling by value. Only a receiver who grants this sender code loads it.
+    :param persistent_id: returns an id for what the receiver knows already, else None.
     """
     buffers: list[Any] = []
+    out_of_band = buffer_callback is not None
+    plain, by_value_too = _writers(persistent_id)
     try:
-        written = _dump(pickle.dumps, obj, buffers, out_of_band=buffer_callback is not None)
+        written = _dump(plain, obj, buffers, out_of_band=out_of_band)
         by_value = code and (b"__main__" in written or _registered_by_value(obj))
     except Exception as error:  # reducers are the object's own code and may raise anything
         if not code:
@@ -48,9 +53,7 @@ def dumps(
         by_value = True
     if by_value:
         try:
-            written = _dump(
-                cloudpickle.dumps, obj, buffers, out_of_band=buffer_callback is not None
-            )
+            written = _dump(by_value_too, obj, buffers, out_of_band=out_of_band)
         except Exception as error:  # as above
             raise PayloadError(
                 f"an object of type {type(obj).__qualname__} cannot be pickled",
@@ -60,6 +63,29 @@ def dumps(
         for buffer in buffers:
             buffer_callback(buffer)
     return written
+
+
+def _writers(
+    persistent_id: Callable[[Any], Any] | None,
+) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
+    """Return what writes plain pickles, and what writes code by value too."""
+    if persistent_id is None:
+        return pickle.dumps, cloudpickle.dumps
+    named = persistent_id
+
+    def writer(base: Any) -> Callable[..., bytes]:
+        class Pickler(base):  # type: ignore[misc]  # either of two classes
+            def persistent_id(self, obj: Any) -> Any:
+                return named(obj)
+
+        def dump(obj: Any, **options: Any) -> bytes:
+            file = io.BytesIO()
+            Pickler(file, **options).dump(obj)
+            return file.getvalue()
+
+        return dump
+
+    return writer(pickle.Pickler), writer(cloudpickle.Pickler)
 
 
 def _dump(dump: Callable[..., bytes], obj: Any, buffers: list[Any], *, out_of_band: bool) -> bytes:

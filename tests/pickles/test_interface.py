@@ -164,6 +164,39 @@ class TestInspection:
         assert set(document["verdicts"]) == {"data+numpy", *DATA_PROFILES}
         assert "os:system is referenced" in document["verdicts"]["data"]
 
+    def test_the_tree_is_json(self, asm):
+        loop = {"n": 1, (1, 2): {3}, "l": [bytearray(b"x")]}
+        loop["self"] = loop
+        tree = json.loads(json.dumps(inspect(pickle.dumps(loop)).as_dict()))["tree"]
+        assert (tree["kind"], tree["size"]) == ("dict", 4)
+        assert tree["pairs"][0] == {"kind": "str", "value": "'n'"}
+        assert tree["pairs"][7] == {"kind": "same", "id": tree["id"]}
+        body = asm.tuple(
+            asm.build(asm.call("os:system", b"\x97"), asm.dict(b"N", b"N")),
+            asm.name("m:C") + b")}\x92",
+            b"(im\nC\n",
+            b"Pan id\n",
+            b"\x97\x98",
+            asm.call("m:C") + b")R",
+        )
+        tree = inspect(asm.pickle(body, 5)).as_dict()["tree"]
+        call, new, old, persistent, buffer, result = tree["items"]
+        assert (call["kind"], call["global"], len(call["state"])) == ("call", "os:system", 1)
+        assert (new["kind"], len(new["keywords"])) == ("new", 1)
+        assert old["kind"] == "old instance of"
+        assert persistent["items"] == [{"kind": "str", "value": "'an id'"}]
+        assert (buffer["number"], buffer["readonly"]) == (1, True)
+        assert result["callee"][0]["global"] == "m:C"
+
+    def test_the_tree_is_bounded(self):
+        for data in (
+            b"(" * 5000 + b"t" * 5000 + b".",
+            pickle.dumps([[n] for n in range(50_000)]),
+            pickle.dumps([[[n, 1, 2] for n in range(90)] for _ in range(90)]),
+            pickle.dumps(dict.fromkeys(range(50_000), "x" * 1000)),
+        ):
+            assert len(json.dumps(inspect(data).as_dict())) < 2_000_000
+
     def test_a_permitted_one(self):
         inspection = inspect(pickle.dumps(decimal.Decimal(1)))
         assert inspection.permitted

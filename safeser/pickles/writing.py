@@ -1,0 +1,170 @@
+"""Writing pickles, and saying before they leave whether the other side's profile takes them.
+
+The one rule: the answer comes from the reader and the builder that the other side runs, over the
+very bytes that would be sent. A second opinion on objects would differ somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.pickles import stock
+from safeser.pickles.advice import deny
+from safeser.pickles.build import Builder
+from safeser.pickles.judge import check_shape, judge
+from safeser.pickles.machine import read
+from safeser.pickles.names import shown
+from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, Node, Persistent, Program
+from safeser.pickles.profiles import Profile
+from safeser.values import Limits
+
+__all__ = ["dumps", "place_of"]
+
+_DEFAULTS = Limits()
+_MAX_KEY = 40
+_MAX_PLACE = 200
+
+
+def dumps(
+    obj: Any,
+    *,
+    buffer_callback: Callable[[Any], object] | None = None,
+    code: bool = False,
+    profile: str | Sequence[str] | Profile | None = None,
+    limits: Limits = _DEFAULTS,
+    persistent_id: Callable[[Any], Any] | None = None,
+) -> bytes:
+    """Return *obj* as a pickle of protocol 5, or raise :class:`PayloadError`.
+
+    :param buffer_callback: called with each out-of-band ``pickle.PickleBuffer``, in order, once
+        the pickle is complete and known to be accepted.
+    :param code: fall back to cloudpickle, which writes functions and classes by value, for what
+        plain pickle can't write and what it could only name inside ``__main__`` or a module that
+        is registered for pickling by value. Only a receiver who grants this sender code loads it.
+    :param profile: what the receiver loads by, with *limits*: what it would refuse is refused here.
+        The pickle is loaded once to find out, and the result dropped.
+    :param persistent_id: as for ``pickle.Pickler``; the receiver needs the ``persistent_load``.
+    :raises PolicyDenied: *profile* would refuse the pickle; says which part of *obj* it is.
+    """
+    if profile is None:
+        return stock.dumps(
+            obj, buffer_callback=buffer_callback, code=code, persistent_id=persistent_id
+        )
+    if code:
+        raise ConfigError(
+            "code is for receivers that grant it, and those load by no profile",
+            rule="config.profile",
+            fix="Pass either code=True or a profile.",
+        )
+    buffers: list[Any] = []
+    keep = None if buffer_callback is None else buffers.append
+    written = stock.dumps(obj, buffer_callback=keep, persistent_id=persistent_id)
+    _rehearse(written, buffers, Profile.of(profile), limits, persistent=persistent_id is not None)
+    if buffer_callback is not None:
+        for buffer in buffers:
+            buffer_callback(buffer)
+    return written
+
+
+def _rehearse(
+    data: bytes, buffers: Sequence[Any], profile: Profile, limits: Limits, *, persistent: bool
+) -> None:
+    """Refuse what the receiver would refuse, and say which part of the object that is."""
+    program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
+    for use in judge(program, profile, persistent=persistent):
+        if use.problem:
+            denial = deny(use, profile)
+            raise _refused(program, use.node, denial, kind=shown(use.name))
+    check_shape(program, limits)
+    if persistent:
+        # What its ids stand for is known on the other side alone.
+        return
+    builder = Builder(program, profile, buffers=buffers, limits=limits)
+    try:
+        builder.build()
+    except (PayloadError, PolicyDenied) as refusal:
+        raise _refused(program, builder.failed, refusal, kind=_kind(builder.failed)) from None
+
+
+def _refused(
+    program: Program, node: Node | None, refusal: PayloadError | PolicyDenied, *, kind: str
+) -> PolicyDenied:
+    place = place_of(program, node)
+    return PolicyDenied(
+        f"the receiver would refuse {place}, of type {kind}: {refusal.message}",
+        rule=refusal.rule,
+        where=place,
+        fix=refusal.fix,
+    )
+
+
+def _kind(node: Node | None) -> str:
+    if isinstance(node, Call) and isinstance(node.callee, GlobalRef):
+        return shown(node.callee.name)
+    return type(node).__name__.removesuffix("Of").lower()
+
+
+def place_of(program: Program, wanted: Node | None) -> str:
+    """Return where in the object *wanted* is, as a Python expression over ``obj`` as far as can be.
+
+    The shortest way from the root, whichever of several it is.
+    """
+    ways: dict[int, tuple[int, str]] = {}
+    level = [program.root] if isinstance(program.root, Node) else []
+    if level:
+        ways[level[0].index] = -1, ""
+    while level and (wanted is None or wanted.index not in ways):
+        below: list[Node] = []
+        for node in level:
+            for label, child in _parts(node):
+                if isinstance(child, Node) and child.index not in ways:
+                    ways[child.index] = node.index, label
+                    below.append(child)
+        level = below
+    if wanted is None or wanted.index not in ways:
+        return "obj"
+    labels, index = [], wanted.index
+    while index >= 0:
+        index, label = ways[index]
+        labels.append(label)
+    place = "obj" + "".join(reversed(labels))
+    return place if len(place) <= _MAX_PLACE else f"{place[:_MAX_PLACE]}..."
+
+
+def _parts(node: Node) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Persistent):
+        yield ".<persistent id>", node.pid
+    elif isinstance(node, DictOf):
+        yield from _pairs(node.items)
+    elif isinstance(node, Call):
+        yield from ((f".<argument {at}>", item) for at, item in enumerate(node.args.items))
+        if node.kwargs is not None:
+            yield from _fields(node.kwargs)
+        yield from _indexed(node.items)
+        yield from _pairs(node.pairs)
+        if isinstance(node.state, DictOf):
+            yield from _fields(node.state)
+        elif node.state is not ABSENT:
+            yield ".<state>", node.state
+        yield "", node.callee
+    else:
+        yield from _indexed(getattr(node, "items", []))
+
+
+def _indexed(items: list[Any]) -> Iterator[tuple[str, Any]]:
+    return ((f"[{at}]", item) for at, item in enumerate(items))
+
+
+def _pairs(items: list[Any]) -> Iterator[tuple[str, Any]]:
+    for at in range(0, len(items), 2):
+        key = items[at]
+        name = f"key {at // 2}" if isinstance(key, Node) else shown(repr(key)[:_MAX_KEY])
+        yield f".<key {at // 2}>", key
+        yield f"[{name}]", items[at + 1]
+
+
+def _fields(fields: DictOf) -> Iterator[tuple[str, Any]]:
+    for at in range(0, len(fields.items), 2):
+        yield f".{shown(str(fields.items[at])[:_MAX_KEY])}", fields.items[at + 1]
