@@ -1,0 +1,255 @@
+"""Reviewed functions for scikit-learn's estimators and the plain objects that they hold.
+
+The one rule: no code of an estimator sees a peer's state. Fields that its entry lists, holding
+values of known types and no functions but listed ones, are put into an empty instance; what
+compiled code would trust is then checked by :mod:`safeser.pickles.shims_sklearn_checks`, and what
+cannot be checked is refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from safeser.pickles.names import shown
+from safeser.pickles.nodes import GlobalRef
+from safeser.pickles.profiles import Profile
+from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims_sklearn_checks import (
+    begin_tree,
+    check_estimator,
+    metric,
+    search_tree,
+    tree,
+)
+
+__all__ = ["SHIMS"]
+
+#: Untyped on purpose: scikit-learn is an extra.
+sklearn: Any = importlib.import_module("sklearn")
+BaseEstimator: Any = importlib.import_module("sklearn.base").BaseEstimator
+Bunch: Any = importlib.import_module("sklearn.utils").Bunch
+
+_MAX_NESTING = 64
+# Threads are started for each; a peer must not choose thousands.
+_MAX_JOBS = 256
+_SELECTION = "sklearn.feature_selection._univariate_selection:"
+_METRICS = "sklearn.metrics."
+_TYPES = ("numpy:", "builtins:")
+#: Where a function or a class may stand, and what its name begins with. All are listed one by one.
+_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
+    "score_func": (_SELECTION,),
+    "_score_func": (_METRICS,),
+    "func": ("numpy:",),
+    "inverse_func": ("numpy:",),
+    "pooling_func": ("numpy:",),
+    "dtype": _TYPES,
+    "_fit_dtype": _TYPES,
+}
+_JOBS = frozenset(("n_jobs", "_n_threads", "n_threads"))
+
+
+# -- what an estimator may hold -------------------------------------------------------------------
+
+
+@cache
+def _listed() -> Profile:
+    return Profile.named("sklearn")
+
+
+@cache
+def _known(kind: type) -> bool:
+    """Whether objects of exactly *kind* are made by reviewed functions only."""
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if name in _OTHERS:
+        return True
+    entry = _listed().get(name)
+    if entry is None and name.startswith("scipy.sparse."):
+        return Profile.named("scipy").get(name) is not None
+    return entry is not None and entry.role in ("class", "callable")
+
+
+#: Made by reviewed functions of other names, or of profile numpy.
+_OTHERS = frozenset(
+    (
+        "numpy.random.mtrand:RandomState",
+        "numpy.random._generator:Generator",
+        "sklearn.neighbors._kd_tree:KDTree",
+        "sklearn.neighbors._ball_tree:BallTree",
+    )
+)
+
+_LEAVES = (type(None), bool, int, float, complex, str, bytes, slice, range)
+
+
+@cache
+def _functions(field: str) -> tuple[Any, ...]:
+    """Return the live functions and classes that may stand in *field*."""
+    begins = _FUNCTIONS.get(field, ())
+    names = [name for name in _listed().entries if begins and name.startswith(begins)]
+    return tuple(
+        _listed().object_of(entry)
+        for entry in map(_listed().get, names)
+        if entry is not None and entry.role == "reference"
+    )
+
+
+def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
+    """Return *value* with copies of its containers; refuse whatever is not known.
+
+    Copies, because the stream may add to a list after the estimator that holds it was checked.
+    """
+    site.charge(1)
+    kind = type(value)
+    if kind in _LEAVES or isinstance(value, np.generic | np.dtype):
+        return value
+    if depth > _MAX_NESTING:
+        raise bad("max-depth", "the fields of an estimator nest too deep")
+    if kind is np.ndarray:
+        return _array(site, value, field, depth)
+    if kind in (list, tuple, set, frozenset):
+        return kind(_value(site, part, field, depth + 1) for part in value)
+    if kind in (dict, OrderedDict, Bunch):
+        # Keys were checked as keys when they were put in.
+        return kind((key, _value(site, part, field, depth + 1)) for key, part in value.items())
+    if kind is np.ma.MaskedArray:
+        data = _value(site, value.data, field, depth + 1)
+        return np.ma.MaskedArray(data, mask=np.array(value.mask), fill_value=value.fill_value)
+    if _known(kind) or any(value is function for function in _functions(field)):
+        return value
+    raise bad(
+        "sklearn",
+        f"an estimator holds in {shown(field)} what is neither plain nor known"
+        " (functions may stand only where they are listed)",
+    )
+
+
+def _array(site: Site, value: Any, field: str, depth: int) -> Any:
+    if not value.dtype.hasobject:
+        return value
+    if value.dtype != np.dtype(object):
+        raise bad("sklearn", "an estimator holds objects inside of a structured array")
+    made = np.empty(value.shape, object, order="F" if value.flags.fnc else "C")
+    for at, part in np.ndenumerate(value):
+        made[at] = _value(site, part, field, depth + 1)
+    return made
+
+
+# -- estimators -----------------------------------------------------------------------------------
+
+
+def _begin(_: Site, name: str) -> Draft:
+    return Draft(name)
+
+
+def _finish(site: Site, draft: Any, state: Any) -> Any:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "an estimator is built twice")
+    entry = _listed().get(draft.kind)
+    if entry is None:
+        raise bad("sklearn", "an estimator is not listed")
+    kind, given = _listed().object_of(entry), dict(plain(state, dict))
+    fields = entry.fields
+    if issubclass(kind, BaseEstimator):
+        _check_version(given.pop("_sklearn_version", None), entry.name)
+        fields = fields | set(kind._get_param_names())
+    for field in given:
+        if type(field) is not str or field not in fields:
+            what = shown(field) if type(field) is str else "of no name"
+            raise bad("state", f"{entry.name} has no such field: {what}")
+    checked = {field: _value(site, value, field) for field, value in given.items()}
+    _check_settings(checked, entry.name)
+    made = object.__new__(kind)
+    made.__dict__.update(checked)
+    check_estimator(site, made)
+    if "X_thresholds_" in checked and kind.__name__ == "IsotonicRegression":
+        # Its function is not pickled; SciPy makes it anew from the steps, which are checked.
+        made._build_f(made.X_thresholds_, made.y_thresholds_)
+    if hasattr(kind, "_parameter_constraints"):
+        # scikit-learn's own table of what each parameter may be; it calls nothing of the values.
+        made._validate_params()
+    return made
+
+
+def _check_version(sent: Any, name: str) -> None:
+    if sent != sklearn.__version__:
+        said = shown(sent) if type(sent) is str else "no version"
+        raise bad(
+            "version",
+            f"{name} was pickled by scikit-learn {said}, and here is {sklearn.__version__}:"
+            " fields change their meaning between versions",
+            fix="Load it with the version that wrote it.",
+        )
+
+
+def _check_settings(fields: Mapping[str, Any], name: str) -> None:
+    if fields.get("memory") is not None:
+        # joblib would unpickle whatever lies in that folder when the pipeline is fitted.
+        raise bad("sklearn", f"{name} caches in a folder; only memory=None is accepted")
+    for field in _JOBS & set(fields):
+        jobs = fields[field]
+        if jobs is not None and not -_MAX_JOBS <= plain(jobs, int) <= _MAX_JOBS:
+            raise bad("sklearn", f"{name} asks for too many threads")
+        if field != "n_jobs" and not jobs >= 1:
+            raise bad("sklearn", f"{name} asks for no threads")
+
+
+# -- small objects beside them --------------------------------------------------------------------
+
+
+def _stateless(_: Site, name: str) -> Any:
+    entry = _listed().get(name)
+    assert entry is not None
+    return _listed().object_of(entry)()
+
+
+def _loss(_: Site, name: str, *numbers: Any) -> Any:
+    """Make a compiled loss, which is its class and at most one number."""
+    entry = _listed().get(name)
+    assert entry is not None
+    if len(numbers) > 1:
+        raise bad("arguments", "a loss takes at most one number")
+    return _listed().object_of(entry)(*(float(plain(n, int, float)) for n in numbers))
+
+
+def _bunch(_: Site, __: str) -> Any:
+    return Bunch()
+
+
+def _bunch_state(_: Site, made: Any, state: Any) -> Any:
+    # Its own __setstate__ ignores the state as well.
+    plain(state, dict)
+    return made
+
+
+def _triplet(site: Site, name: str, column: Any, neighbours: Any, estimator: Any) -> Any:
+    entry = _listed().get(name)
+    assert entry is not None
+    parts = (_value(site, part, "imputation_sequence_") for part in (column, neighbours, estimator))
+    return _listed().object_of(entry)(*parts)
+
+
+def _begin_native(_: Site, __: str, kind: Any) -> Draft:
+    # newObj(kind), where the judge let exactly the listed classes through.
+    return Draft(plain(kind, GlobalRef).name)
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "begin": _begin,
+    "begin_native": _begin_native,
+    "begin_tree": begin_tree,
+    "bunch": _bunch,
+    "bunch_state": _bunch_state,
+    "finish": _finish,
+    "loss": _loss,
+    "metric": metric,
+    "search_tree": search_tree,
+    "stateless": _stateless,
+    "tree": tree,
+    "triplet": _triplet,
+}
