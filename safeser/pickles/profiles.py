@@ -32,6 +32,7 @@ DATA_PROFILES = (
     "numpy",
     "pandas",
     "scipy",
+    "sklearn",
     "exceptions",
     "dask-internal",
 )

@@ -164,6 +164,7 @@ _ROOMS = {
     "exceptions": "safeser.pickles.shims_exceptions",
     "numpy": "safeser.pickles.shims_numpy",
     "scipy": "safeser.pickles.shims_scipy",
+    "sklearn": "safeser.pickles.shims_sklearn",
 }
 
 
