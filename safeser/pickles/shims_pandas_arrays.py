@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import importlib
+import inspect
 import math
 import re
 from collections.abc import Callable
@@ -34,6 +35,7 @@ _LABELS = (
     *(pd.Timestamp, pd.Timedelta, pd.Period, pd.Interval, type(pd.NA), type(pd.NaT)),
     *(datetime.date, datetime.time, decimal.Decimal),
 )
+_TYPED = "dtype" in inspect.signature(pd.arrays.ArrowStringArray).parameters
 _INT32 = 1 << 31
 # Walking an offset of business days takes this much longer than adding a number.
 _WALKED = 3
@@ -353,7 +355,9 @@ def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
     if kind.startswith("ArrowString"):
         if str(content.type) not in ("string", "large_string"):
             raise bad("arrow", "an array of strings holds something else")
-        return _kept(_same(pd.arrays.ArrowStringArray(content, dtype=dtype), dtype), fields)
+        # pandas 2 knows one missing value only, and so no type.
+        typed = {"dtype": plain(dtype, pd.StringDtype)} if _TYPED else {}
+        return _kept(_same(pd.arrays.ArrowStringArray(content, **typed), dtype), fields)
     if plain(dtype, pd.ArrowDtype).pyarrow_dtype != content.type:
         raise bad("dtype", "an array of pandas' is of another type than it says")
     return _kept(_same(pd.arrays.ArrowExtensionArray(content), dtype), fields)
