@@ -101,6 +101,7 @@ class Builder(Site):
     def locate(self, error: SafeserError, node: Node | None) -> None:
         """Say in *error* which step it was."""
         self.failed = node
+        error.fix = error.fix or "No profile and no limit allows this value."
         if error.where or node is None:
             return
         what = shown(node.callee.name) if isinstance(node, Call) else type(node).__name__
@@ -230,7 +231,7 @@ class Builder(Site):
     def make_own(
         self, own: OwnClass, call: Call, arguments: list[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        made, alone = own.make(arguments, kwargs, new=call.new, old=call.old)
+        made, alone = own.make(arguments, kwargs, call)
         if call.state is not ABSENT:
             if not alone:
                 raise bad(

@@ -142,21 +142,31 @@ class Call(Node):
 
     :param old: by INST or OBJ, Python 2's instances: without arguments the class's ``__new__``
         alone, as for *new*, unless the class has ``__getinitargs__``; else a call of the class.
+    :param bare: by ``copyreg._reconstructor``, protocol 0's way: ``object.__new__`` of the class,
+        past a ``__new__`` of its own.
     :param callee: normally a :class:`GlobalRef`; anything else is never allowed, only shown.
     :param items: what APPEND(S) handed to the result.
     :param pairs: what SETITEM(S) handed to it, flat.
     :param state: what BUILD handed to it, or :data:`ABSENT`.
     """
 
-    __slots__ = ("args", "callee", "items", "kwargs", "new", "old", "pairs", "state")
+    __slots__ = ("args", "bare", "callee", "items", "kwargs", "new", "old", "pairs", "state")
 
     def __init__(
-        self, callee: Any, args: TupleOf, *, new: bool, old: bool = False, kwargs: Any = None
+        self,
+        callee: Any,
+        args: TupleOf,
+        *,
+        new: bool,
+        old: bool = False,
+        bare: bool = False,
+        kwargs: Any = None,
     ) -> None:
         self.callee = callee
         self.args = args
         self.new = new
         self.old = old
+        self.bare = bare
         self.kwargs = kwargs
         self.items: list[Any] = []
         self.pairs: list[Any] = []

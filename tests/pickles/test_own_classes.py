@@ -245,6 +245,14 @@ class TestOldInstances:
             b"csafeser_own\nbuild_point\nK\x01\x85R.", profile=allowed(build_point=callable_)
         )
 
+    @pytest.mark.parametrize("protocol", [0, 1])
+    def test_protocol_0_goes_past_new(self, protocol):
+        plain = Plain(3)
+        got = loads(pickle.dumps(plain, protocol), profile=allowed(Plain="class"))
+        assert vars(got) == vars(plain)
+        data = pickle.dumps(Keyword(3), protocol)
+        assert "protocol 2" in refused(data, allowed(Keyword="class"), "class").fix
+
     def test_a_reviewed_class_keeps_to_the_ways_it_was_reviewed_for(self):
         error = refused(b"(K\x01iuuid\nUUID\n.", "data", "global", PolicyDenied)
         assert "not to be called" in error.message
