@@ -41,6 +41,7 @@ def check_name(module: str, qualname: str, *, dotted: bool, where: str) -> None:
             f"{shown(f'{module}:{qualname}')} cannot be the name of a global",
             rule="pickle.name",
             where=where,
+            fix="No profile and no limit allows this.",
         )
 
 
