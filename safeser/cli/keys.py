@@ -68,7 +68,11 @@ def _next_steps(directory: Path, users: list[str]) -> None:
 
     policy = _fitting_policy(users) or "./policy.yaml  # yours: it must list these principals"
     line()
-    say(f"Keys, {_ROSTER} and {_AUDIT_KEY} are in {directory}, readable by you alone.", hang=0)
+    say(
+        f"They are in {directory}. The keys and {_AUDIT_KEY} are readable by you alone; the"
+        f" {_ROSTER} holds public keys, and no secret.",
+        hang=0,
+    )
     say("Give each process its own key file; all of them get the roster and the log's key.", hang=0)
     line()
     line("# for every process")
@@ -127,7 +131,25 @@ def fingerprint(
     file: Annotated[Path, typer.Argument(help="A private key file of yours.")],
 ) -> None:
     """Show the public half of a private key."""
-    _show(Identity.load(file))
+    try:
+        identity = Identity.load(file)
+    except ConfigError:
+        _refuse_roster(file)
+        raise
+    _show(identity)
+
+
+def _refuse_roster(file: Path) -> None:
+    """Say so if *file* is a roster: it is public, and as a key its mode would be what is wrong."""
+    try:
+        Roster.load(file)
+    except ConfigError:
+        return
+    raise ConfigError(
+        f"{file} is a roster, which holds public keys only",
+        rule="config.identity",
+        fix=f"'safeser keys list {shlex.quote(str(file))}' shows their fingerprints.",
+    )
 
 
 def _show(identity: Identity) -> None:

@@ -6,6 +6,7 @@ what is meant to be copied is never wrapped.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,9 +70,20 @@ class Screen:
     def blank(self) -> None:
         self._console.print()
 
-    def command(self, text: str) -> None:
-        """Print a command whole, however long: a wrapped one cannot be copied."""
-        self._console.print(Text(f"{' ' * _INDENT}$ {text}", style="bold"), soft_wrap=True)
+    def command(self, words: Sequence[str]) -> None:
+        """Print a command that can be copied: whole in a pipe, and on a terminal continued by a
+        backslash between its words, where the terminal would break it anywhere.
+        """
+        prompt, hang = f"{' ' * _INDENT}$ ", " " * (_INDENT + 4)
+        lines = [prompt.rstrip()]
+        for word in map(shlex.quote, words):
+            wide = len(lines[-1]) + len(word) + len("  \\") > self._console.width
+            if wide and self._console.is_terminal and lines != [prompt.rstrip()]:
+                lines[-1] += " \\"
+                lines.append(hang.removesuffix(" "))
+            lines[-1] += f" {word}"
+        for line in lines:
+            self._console.print(Text(line, style="bold"), soft_wrap=True)
 
     def place(self, what: str, where: object) -> None:
         """Print where something lies, on one line."""

@@ -159,7 +159,7 @@ def _clusters(stage: _Stage) -> None:
             )
             one.workers = met["workers"]
     for command in cluster.commands:
-        screen.command(command)
+        screen.command(shlex.split(command))
     screen.seen("running", f"{cluster.address} with 2 workers, each kept by a nanny")
     screen.seen("beside it", f"a stock cluster at {stock.address}, to compare with")
     _work(stage, alice, twin)
@@ -207,11 +207,12 @@ def _work(stage: _Stage, alice: Child, twin: Child) -> None:
         )
     screen.seen(
         "probe in alice's process",
-        f"0 pickles of peers were opened; {witness['own']} that it had made itself were",
+        f"0 pickles of peers were opened; the {witness['own']} that were opened there, that process"
+        " had written itself",
     )
     screen.seen(
         "probe in a stock client",
-        f"{stock['peer']} pickles of peers were opened for the same work, in spite of the same"
+        f"{stock['peer']} pickles of peers were opened for the same work, with the same"
         f" deserializers{_missing(done['failed'])}",
     )
 
@@ -289,9 +290,10 @@ def _farewell(screen: Screen, folder: Folder, policy: str, seconds: float) -> No
     screen.place("keys", folder.keys)
     screen.place("audit log", folder.audit)
     screen.place("other logs", folder.logs)
+    screen.place("to delete", f"rm -r {shlex.quote(str(folder.path))}")
     screen.blank()
     for command in next_commands(folder, policy):
-        screen.command(shlex.join(command))
+        screen.command(command)
     screen.blank()
     screen.say(f"Every step came out as said, in {seconds:.0f} s. Nothing is left running.")
 

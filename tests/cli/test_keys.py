@@ -174,3 +174,24 @@ def test_a_key_that_others_can_read_is_refused_with_the_remedy(safeser, keys):
     ended = safeser("keys", "fingerprint", keys / "worker.key")
     assert ended.code == 2
     assert "chmod 600" in ended.err
+
+
+def test_a_roster_is_no_key_and_need_not_be_hidden(safeser, keys):
+    ended = safeser("keys", "fingerprint", keys / "roster")
+    assert ended.code == 2
+    assert "is a roster" in ended.err
+    assert "safeser keys list" in ended.err
+    assert "chmod" not in ended.err
+
+
+def test_an_open_key_still_must_be_hidden(safeser, keys):
+    (keys / "worker.key").chmod(0o644)
+    ended = safeser("keys", "fingerprint", keys / "worker.key")
+    assert ended.code == 2
+    assert "chmod 600" in ended.err
+
+
+def test_init_says_what_is_secret_and_what_is_not(safeser, tmp_path):
+    out = " ".join(safeser("keys", "init", tmp_path / "keys").out.split())
+    assert "The keys and audit.key are readable by you alone" in out
+    assert "the roster holds public keys" in out

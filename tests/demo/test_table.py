@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
+import shlex
 
 import pytest
 
-from safeser.demo.assault import Assault, Outcome
+from safeser.demo.assault import Assault, Outcome, _Side
 from safeser.demo.attacks import ATTACKS, Attack, markers
 from safeser.demo.evidence import Refusal
 from safeser.demo.failure import StepFailed
+from safeser.demo.folder import Folder
 from safeser.demo.screen import Row, Screen
 
 ATTACK = Attack("run", "run", "bob", "worker")
@@ -55,7 +58,7 @@ def test_sentences_wrap_under_their_step_and_commands_never(monkeypatch) -> None
         screen.step("first")
         screen.say("word " * 40)
         screen.seen("what", "found " * 30)
-        screen.command("safeser " + "x" * 100)
+        screen.command(["safeser", "x" * 100, "y" * 60, "it's"])
         screen.place("keys", "/y" * 60)
         screen.blank()
 
@@ -63,7 +66,7 @@ def test_sentences_wrap_under_their_step_and_commands_never(monkeypatch) -> None
     assert "1  first" in lines
     assert sum(line.startswith("   word") for line in lines) == 3
     assert sum(line.startswith("      found") for line in lines) == 2
-    assert f"   $ safeser {'x' * 100}" in lines
+    assert f"   $ safeser {'x' * 100} {'y' * 60} 'it'\"'\"'s'" in lines
     assert any(line.endswith("/y" * 60) for line in lines)
 
 
@@ -73,6 +76,22 @@ def test_in_a_pipe_waiting_shows_nothing(monkeypatch) -> None:
             progress.update(progress.task_ids[0], completed=1, total=2)
 
     assert not "".join(shown(80, monkeypatch, draw)).strip()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_on_a_terminal_a_long_command_is_continued_between_words(width: int, monkeypatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    output = io.StringIO()
+    words = ["safeser", "policy", "explain", "a b", *("--option " * 12).split(), "/p" * 30]
+    Screen(output).command(words)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", output.getvalue())
+    lines = text.splitlines()
+    assert all(len(line) <= width for line in lines if "/p/p" not in line)
+    assert lines[0].startswith("   $ safeser policy")
+    assert all(line.startswith("      ") for line in lines[1:])
+    # What is copied after the prompt is the command.
+    assert shlex.split(text.replace("\\\n", " ").strip().removeprefix("$ ")) == words
 
 
 def test_every_attack_has_a_name_and_markers_of_its_own(tmp_path) -> None:
@@ -109,6 +128,20 @@ def test_a_row_says_who_refused_if_it_was_somebody_on_the_way() -> None:
     assert (failed.stock, failed.safeser, failed.good) == ("refused", "RAN", False)
     assert Outcome(attack, True, False, ()).row.safeser == "no rule recorded"
     assert Outcome(Attack("i", "i", "impostor", "worker"), True, False, ()).row.sender == "stranger"
+
+
+def test_what_ran_late_ran(tmp_path) -> None:
+    """A refusal of something else may be recorded before a busy scheduler opens the payload."""
+    folder = Folder(tmp_path)
+    assault = Assault(None, folder, "demo", None, None, None, None)  # type: ignore[arg-type]
+    side = _Side("safeser", None, None, None, None)  # type: ignore[arg-type]
+    refused = Outcome(ATTACK, stock=True, safeser=False, refusals=REFUSED)
+    assert assault._looked_at_again(refused, side) == refused
+    (marker, *_) = markers(folder.markers("safeser"), ATTACK)
+    marker.parent.mkdir(parents=True)
+    marker.touch()
+    with pytest.raises(StepFailed, match="ran on safeser"):
+        assault._looked_at_again(refused, side).require_as_said()
 
 
 def test_alices_own_code_must_run() -> None:
