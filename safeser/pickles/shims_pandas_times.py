@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import importlib
-import re
 import zoneinfo
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +27,6 @@ _UTC: Any = importlib.import_module("dateutil.tz").tzutc()
 # pandas numbers its resolutions like this.
 _RESOLUTIONS = {7: "s", 8: "ms", 9: "us", 10: "ns"}
 UNITS = tuple(_RESOLUTIONS.values())
-_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,31}){0,3}\Z")
 _INT64 = 1 << 63
 # Offsets of business hours and holidays are walked; ticks are multiplied.
 _MAX_REPEAT = 1 << 16
@@ -101,13 +99,6 @@ def _nat(_: Site, __: str, *args: Any) -> Any:
     if args not in ((), (None,)):
         raise bad("arguments", "NaT takes no arguments")
     return pd.NaT
-
-
-def _zone_info(_: Site, __: str, key: Any, cached: Any) -> zoneinfo.ZoneInfo:
-    # It opens the file of that name in the time zone database, and nothing above it.
-    if not _ZONE.match(plain(key, str)):
-        raise bad("time-zone", "that cannot be the name of a time zone")
-    return zoneinfo.ZoneInfo(key) if cached else zoneinfo.ZoneInfo.no_cache(key)
 
 
 def _utc(_: Site, __: str) -> Any:
@@ -215,5 +206,4 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "timestamp": _timestamp,
     "utc": _utc,
     "weekday_state": _weekday_state,
-    "zone_info": _zone_info,
 }

@@ -1,0 +1,53 @@
+"""Pickles that no honest object writes: any listed call, any state, through the real pickler.
+
+The one rule: nothing here is called; what is named is written down, and only the loader reads it.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import pickle
+from typing import Any
+
+from safeser.pickles import loads
+
+PROFILE = ("data", "numpy", "pandas")
+
+
+class Called:
+    """Pickles as a call of *function* with *args*, and then BUILD with *state*."""
+
+    def __init__(self, function: Any, *args: Any, state: Any = None) -> None:
+        self.made = (function, args, state)
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        function, args, state = self.made
+        return (function, args) if state is None else (function, args, state)
+
+
+class New:
+    """Pickles as an instantiation of *kind* without arguments, and then BUILD with *state*."""
+
+    def __init__(self, kind: type, state: Any) -> None:
+        self.kind, self.state = kind, state
+
+    @property
+    def __class__(self) -> type:
+        return self.kind  # the pickler compares it with what it writes
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        return copyreg.__newobj__, (self.kind,), self.state
+
+
+def opened(forged: Any, *, protocol: int = 5) -> Any:
+    """Return what safeser makes of *forged*, or raise its refusal."""
+    return loads(pickle.dumps(forged, protocol), profile=PROFILE)
+
+
+def reopened(value: Any, protocol: int | None) -> Any:
+    """Return *value* after a way through pickle and safeser; None stands for buffers apart."""
+    if protocol is not None:
+        return loads(pickle.dumps(value, protocol), profile=PROFILE)
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(value, 5, buffer_callback=buffers.append)
+    return loads(data, buffers=[bytearray(b.raw()) for b in buffers], profile=PROFILE)
