@@ -84,10 +84,12 @@ class Received(Payload):
 
     :param verified: the message that it came in.
     :param wraps: whoever handles it unpickles the bytes that it may hold.
+    :param bare: whoever handles it unpickles it, and nobody is asked by which family.
     """
 
     verified: Verified = field(repr=False, compare=False)
     wraps: bool = False
+    bare: bool = False
     _proof: object = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -205,7 +207,8 @@ class Link:
     def code(self, verified: Verified, where: str, data: bytes) -> Received:
         """Return bytes of *verified* that their handler unpickles as they are.
 
-        They count as code, whatever is in them: that unpickler knows no restrictions.
+        They count as code, whatever is in them: that unpickler knows no restrictions. What the
+        caller is willing to deserialize is another matter: Dask says msgpack there and unpickles.
         """
         return Received(
             where,
@@ -214,6 +217,7 @@ class Link:
             (data,),
             self.peer,
             verified=verified,
+            bare=True,
             _proof=_MADE_BY_PAYLOAD,
         )
 
@@ -283,7 +287,8 @@ class Link:
                 raise TypeError("a payload of another message")
 
     def _decide(self, context: Context, payload: Received, willing: Sequence[str] | None) -> None:
-        self.narrow(context, payload, willing)
+        if not payload.bare:
+            self.narrow(context, payload, willing)
         author = None if payload.author == self.peer else payload.author
         decision = self.policy.decide(context, payload.family, author=author)
         if not decision.permitted:

@@ -81,6 +81,16 @@ def test_every_element_of_a_batch_is_recorded_before_one_is_opened(talk, monkeyp
     assert order.order == ["admit", "admit", "load", "load"]
 
 
+def test_plugins_reach_a_worker_that_asks_for_msgpack(talk):
+    # Dask reads the answer to register-worker with deserializers=["msgpack"], and unpickles them.
+    t = talk("worker")
+    t.request({"op": "register-worker", "address": "safeser://127.0.0.1:1", "reply": False})
+    plugins = {"shuffle": pickle.dumps(1)}
+    got = t._to_asker(t.forged({"status": "OK", "worker-plugins": plugins}), ["msgpack"])
+    assert got["worker-plugins"] == plugins
+    assert t.near.audit.events[-1]["family"] == "cloudpickle"
+
+
 # --- shards of a shuffle ----------------------------------------------------------------------
 
 
