@@ -9,16 +9,15 @@ read, judged and built again.
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from safeser.pickles.budget import Budget
-from safeser.pickles.nodes import Buffer
+from safeser.pickles.nodes import ABSENT, Buffer, Call, TupleOf
 from safeser.pickles.own import OwnClass
 from safeser.pickles.shims import Site, bad
+from safeser.pickles.stock import load_canonical
 from safeser.values import Limits
 
 __all__ = ["Canonical", "Part", "finishing", "finishing_own", "making", "making_own", "opened"]
@@ -65,11 +64,7 @@ class Canonical:
             table = self._filled(buffers, limits, budget)
         elif budget is not None:
             budget.bring(self.size + _held(buffers))
-        if self._proven:
-            return pickle.loads(self.code, buffers=table)  # noqa: S301 - our bytes, see above
-        # The first time by an unpickler that resolves no name. Which opcodes are reached does not
-        # depend on what the table holds, so this proves the bytes for good.
-        made = _Nameless(io.BytesIO(self.code), buffers=table).load()
+        made = load_canonical(self.code, table, proven=self._proven)
         self._proven = True
         return made
 
@@ -82,14 +77,6 @@ class Canonical:
 
 def _held(buffers: Sequence[Any]) -> int:
     return sum(memoryview(buffer).nbytes for buffer in buffers) if buffers else 0
-
-
-class _Nameless(pickle.Unpickler):
-    def find_class(self, _module: str, _name: str) -> Any:
-        raise bad("canonical", "canonical bytes name a global")
-
-    def persistent_load(self, _pid: Any) -> Any:
-        raise bad("canonical", "canonical bytes name a persistent id")
 
 
 class Part:
@@ -141,19 +128,19 @@ def finishing(function: Callable[..., Any], name: str, expected: type) -> Callab
     return guarded
 
 
-def making_own(
-    own: OwnClass, *, new: bool, old: bool, built: bool, keywords: bool
-) -> Callable[..., Any]:
-    """Return the guard of a call that makes an instance of an allowed class.
+def making_own(own: OwnClass, call: Call) -> Callable[..., Any]:
+    """Return the guard of *call*, which makes an instance of an allowed class.
 
-    :param built: a state follows, which only an instance may get that nobody else has.
-    :param keywords: the last argument is a dict of keyword arguments.
+    The last argument of the guard is a dict of keyword arguments where the call has them.
     """
+    keywords, built = call.kwargs is not None, call.state is not ABSENT
+    # What it is called with comes anew each time; only how it is called is kept.
+    how = Call(call.callee, TupleOf([]), new=call.new, old=call.old, bare=call.bare)
 
     def guarded(site: Site, *arguments: Any) -> Any:
         kwargs = arguments[-1] if keywords else {}
         given = arguments[:-1] if keywords else arguments
-        made, alone = own.make(given, kwargs, new=new, old=old)
+        made, alone = own.make(given, kwargs, how)
         if built:
             if not alone:
                 raise bad("build-target", f"{own.entry.name} made what somebody else holds too")

@@ -239,9 +239,7 @@ class _Plan:
                 yield self.finisher(call), finishing(shim(entry.state), entry.name, made)
         elif entry.role == "class" and not entry.make and not entry.state:
             own = OwnClass(entry, self.builder.profile.live(entry).found)
-            keywords = call.kwargs is not None
-            guard = making_own(own, new=call.new, old=call.old, built=built, keywords=keywords)
-            yield self.maker(call), guard
+            yield self.maker(call), making_own(own, call)
             if built:
                 yield self.finisher(call), finishing_own(own)
         else:
@@ -251,7 +249,7 @@ class _Plan:
         """Return the key of the guard that makes what *call* does."""
         name, built = self.builder.entry_of(call).name, call.state is not ABSENT
         made = type(self.builder.values[call.index])
-        return "make", name, made, built, call.new, call.old, call.kwargs is None
+        return "make", name, made, built, call.new, call.old, call.bare, call.kwargs is None
 
     def finisher(self, call: Call) -> Any:
         """Return the key of the guard that gives what *call* made its state."""

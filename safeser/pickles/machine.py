@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import codecs
 import re
-import struct
 from collections.abc import Callable
 from math import isinf
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget, over
+from safeser.pickles.loop import Handler
+from safeser.pickles.loop import run as loop
 from safeser.pickles.names import canonical, check_name
 from safeser.pickles.nodes import (
     ABSENT,
@@ -91,12 +92,12 @@ def read(
     if len(data) > limits.max_bytes:
         raise over("max-bytes", "the pickle is larger than allowed")
     budget = Budget(limits) if budget is None else budget
-    program = _Machine(data, buffers, limits, budget, persistent=persistent).run()
+    program = Machine(data, buffers, limits, budget, persistent=persistent).run()
     budget.spend(refs=program.refs, calls=program.calls)
     return program
 
 
-class _Machine:
+class Machine:
     def __init__(
         self,
         data: bytes,
@@ -131,24 +132,8 @@ class _Machine:
     # -- the loop ------------------------------------------------------------------------------
 
     def run(self) -> Program:
-        data, size, handlers = self.data, len(self.data), _HANDLERS
-        for _ in range(self.opcodes):
-            self.at = self.pos
-            if self.pos >= size:
-                self.refuse("truncated", "the pickle ends before STOP")
-            opcode = data[self.pos]
-            self.pos += 1
-            if opcode == _STOP:
-                return self.finish()
-            handler = handlers[opcode]
-            if handler is None:
-                self.refuse("opcode", f"opcode 0x{opcode:02x} is not one of pickle's")
-            handler(self)
-            if self.frame_end and self.pos >= self.frame_end:
-                if self.pos > self.frame_end:
-                    self.refuse("frame", "an opcode crosses the end of its frame")
-                self.frame_end = 0
-        self.refuse("opcodes", "the pickle has more opcodes than its allowed elements take")
+        loop(self, _HANDLERS)
+        return self.finish()
 
     def finish(self) -> Program:
         if self.pos != len(self.data):
@@ -273,7 +258,14 @@ class _Machine:
         self.push_global(module, qualname)
 
     def push_call(
-        self, callee: Any, args: Any, *, new: bool = False, old: bool = False, kwargs: Any = None
+        self,
+        callee: Any,
+        args: Any,
+        *,
+        new: bool = False,
+        old: bool = False,
+        bare: bool = False,
+        kwargs: Any = None,
     ) -> None:
         if not isinstance(callee, GlobalRef | Call):
             self.refuse("callee", "something is called that is not a global")
@@ -282,7 +274,7 @@ class _Machine:
         self.calls -= 1
         if self.calls < 0:
             self.over("max-calls", "the pickle makes more objects by calls than allowed")
-        self.push(Call(callee, args, new=new, old=old, kwargs=kwargs))
+        self.push(Call(callee, args, new=new, old=old, bare=bare, kwargs=kwargs))
 
     def do_reduce(self) -> None:
         args, callee = self.pop(), self.pop()
@@ -296,7 +288,7 @@ class _Machine:
             if callee.name == "copyreg:_reconstructor" and self.is_plain_class(args.items):
                 # How protocols 0 and 1 spell an instantiation without arguments.
                 self.push(TupleOf([]))
-                self.push_call(args.items[0], self.stack.pop(), new=True)
+                self.push_call(args.items[0], self.stack.pop(), new=True, bare=True)
                 self.spelt.update((callee.index, args.index, args.items[1].index))
                 return
         self.push_call(callee, args)
@@ -308,6 +300,9 @@ class _Machine:
         """
         if len(items) != 2 or type(items[0]) is not GlobalRef or type(items[1]) is not str:
             return ""
+        if not items[1].isidentifier():
+            # getattr() takes a dot for a part of the name; a global's name would be nested by it.
+            self.refuse("name", "an attribute's name is no identifier")
         module, qualname = items[0].module, f"{items[0].qualname}.{items[1]}"
         check_name(module, qualname, dotted=True, where=f"byte {self.at}")
         return f"{module}:{qualname}"
@@ -437,14 +432,6 @@ class _Machine:
         self.push(ListOf())
         self.grow(items, pairs=False)
 
-    def push_tuple(self, count: int) -> None:
-        self.charge(count)
-        if len(self.stack) < count:
-            self.refuse("stack", "a tuple finds too few values")
-        items = self.stack[-count:]
-        del self.stack[-count:]
-        self.push(TupleOf(items))
-
     # -- memo, marks, frames -------------------------------------------------------------------
 
     def put(self, index: int) -> None:
@@ -465,11 +452,6 @@ class _Machine:
         if not _INDEX.match(line):
             self.refuse("memo", "a memo index is not a plain number")
         return int(line)
-
-    def do_mark(self) -> None:
-        self.charge(1)
-        self.marked.append(self.stack)
-        self.stack = []
 
     def do_pop(self) -> None:
         if self.stack:
@@ -558,116 +540,78 @@ class _Machine:
         self.push(Buffer(target.number, readonly=True))
 
 
-def _signed(machine: _Machine) -> None:
-    machine.stack.append(struct.unpack("<i", machine.take(4))[0])
-
-
-def _unsigned(width: int) -> Callable[[_Machine], None]:
-    def push(machine: _Machine) -> None:
-        machine.stack.append(int.from_bytes(machine.take(width), "little"))
-
-    return push
-
-
-def _string(width: int) -> Callable[[_Machine], None]:
+def _string(width: int) -> Callable[[Machine], None]:
     # Python 2's byte strings; CPython decodes them as ASCII unless told otherwise.
-    def push(machine: _Machine) -> None:
+    def push(machine: Machine) -> None:
         machine.stack.append(machine.decode(machine.take_sized(width), "ascii"))
 
     return push
 
 
-def _put(width: int) -> Callable[[_Machine], None]:
+def _put(width: int) -> Callable[[Machine], None]:
     return lambda machine: machine.put(int.from_bytes(machine.take(width), "little"))
 
 
-def _get(width: int) -> Callable[[_Machine], None]:
+def _get(width: int) -> Callable[[Machine], None]:
     return lambda machine: machine.get(int.from_bytes(machine.take(width), "little"))
 
 
-def _constant(value: object) -> Callable[[_Machine], None]:
-    return lambda machine: machine.stack.append(value)
-
-
-_STOP = ord(".")
-
-_TABLE: dict[bytes, Callable[[_Machine], Any]] = {
-    b"\x80": _Machine.do_proto,
-    b"\x95": _Machine.do_frame,
+_TABLE: dict[bytes, Handler] = {
+    b"\x80": Machine.do_proto,
+    b"\x95": Machine.do_frame,
     # marks and the stack
-    b"(": _Machine.do_mark,
-    b"0": _Machine.do_pop,
-    b"1": _Machine.pop_mark,
+    b"0": Machine.do_pop,
+    b"1": Machine.pop_mark,
     b"2": lambda machine: machine.stack.append(machine.top()),
     # memo
     b"p": lambda machine: machine.put(machine.take_index()),
     b"q": _put(1),
     b"r": _put(4),
-    b"\x94": lambda machine: machine.put(len(machine.memo)),
     b"g": lambda machine: machine.get(machine.take_index()),
-    b"h": _get(1),
     b"j": _get(4),
     # constants and numbers
-    b"N": _constant(None),
-    b"\x88": _constant(True),
-    b"\x89": _constant(False),
-    b"I": _Machine.do_int,
-    b"J": _signed,
-    b"K": _unsigned(1),
-    b"M": _unsigned(2),
-    b"L": _Machine.do_long,
+    b"I": Machine.do_int,
+    b"L": Machine.do_long,
     b"\x8a": lambda machine: machine.push_long(machine.take_sized(1)),
     b"\x8b": lambda machine: machine.push_long(machine.take_sized(4)),
-    b"F": _Machine.do_float,
-    b"G": lambda machine: machine.stack.append(struct.unpack(">d", machine.take(8))[0]),
+    b"F": Machine.do_float,
     # text and bytes
-    b"S": _Machine.do_string,
+    b"S": Machine.do_string,
     b"T": _string(4),
     b"U": _string(1),
-    b"V": _Machine.do_unicode,
+    b"V": Machine.do_unicode,
     b"X": lambda machine: machine.push_text(machine.take_sized(4)),
-    b"\x8c": lambda machine: machine.push_text(machine.take_sized(1)),
     b"\x8d": lambda machine: machine.push_text(machine.take_sized(8)),
     b"B": lambda machine: machine.stack.append(machine.take_sized(4)),
-    b"C": lambda machine: machine.stack.append(machine.take_sized(1)),
     b"\x8e": lambda machine: machine.stack.append(machine.take_sized(8)),
     b"\x96": lambda machine: machine.push(ByteArray(machine.take_sized(8))),
     # containers
-    b")": lambda machine: machine.push(TupleOf([])),
-    b"t": lambda machine: machine.push(TupleOf(machine.pop_mark())),
-    b"\x85": lambda machine: machine.push_tuple(1),
-    b"\x86": lambda machine: machine.push_tuple(2),
-    b"\x87": lambda machine: machine.push_tuple(3),
-    b"]": lambda machine: machine.push(ListOf()),
-    b"l": _Machine.do_list,
-    b"a": _Machine.do_append,
-    b"e": lambda machine: machine.grow(machine.pop_mark(), pairs=False),
-    b"}": lambda machine: machine.push(DictOf()),
-    b"d": _Machine.do_dict,
-    b"s": _Machine.do_setitem,
-    b"u": lambda machine: machine.grow(machine.pop_mark(), pairs=True),
+    b"l": Machine.do_list,
+    b"a": Machine.do_append,
+    b"d": Machine.do_dict,
+    b"s": Machine.do_setitem,
     b"\x8f": lambda machine: machine.push(SetOf()),
-    b"\x90": _Machine.do_additems,
+    b"\x90": Machine.do_additems,
     b"\x91": lambda machine: machine.push(FrozenSetOf(machine.pop_mark())),
     # globals, calls, objects
-    b"c": _Machine.do_global,
-    b"\x93": _Machine.do_stack_global,
-    b"R": _Machine.do_reduce,
-    b"\x81": _Machine.do_newobj,
-    b"\x92": _Machine.do_newobj_ex,
-    b"b": _Machine.do_build,
-    b"i": _Machine.do_inst,
-    b"o": _Machine.do_obj,
+    b"c": Machine.do_global,
+    b"\x93": Machine.do_stack_global,
+    b"R": Machine.do_reduce,
+    b"\x81": Machine.do_newobj,
+    b"\x92": Machine.do_newobj_ex,
+    b"b": Machine.do_build,
+    b"i": Machine.do_inst,
+    b"o": Machine.do_obj,
     # ids that a caller resolves
-    b"P": _Machine.do_persid,
-    b"Q": _Machine.do_binpersid,
+    b"P": Machine.do_persid,
+    b"Q": Machine.do_binpersid,
     # buffers
-    b"\x97": _Machine.do_next_buffer,
-    b"\x98": _Machine.do_readonly_buffer,
+    b"\x97": Machine.do_next_buffer,
+    b"\x98": Machine.do_readonly_buffer,
     # refused by name, so that the refusal says why
-    b"\x82": _Machine.refuse_extension,
-    b"\x83": _Machine.refuse_extension,
-    b"\x84": _Machine.refuse_extension,
+    b"\x82": Machine.refuse_extension,
+    b"\x83": Machine.refuse_extension,
+    b"\x84": Machine.refuse_extension,
 }
 
 _HANDLERS = tuple(_TABLE.get(bytes([code])) for code in range(256))

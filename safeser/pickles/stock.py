@@ -1,7 +1,7 @@
-"""The only file that imports pickle and cloudpickle: writing pickles, and loading granted code.
+"""The only file that imports pickle and cloudpickle: writing, and what a real unpickler may read.
 
-The one rule: :func:`load_code` is the one place where bytes meet a real unpickler, and only bytes
-of a sender who is granted code may come here.
+The one rule: bytes of a peer meet a real unpickler in :func:`load_code` alone, and only those of a
+sender who is granted code. :func:`load_canonical` takes what safeser has written itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import cloudpickle
 
 from safeser.errors import PayloadError
 
-__all__ = ["dumps", "load_code"]
+__all__ = ["dumps", "load_canonical", "load_code"]
 
 _PROTOCOL = 5
 
@@ -106,3 +106,22 @@ def load_code(data: bytes, *, buffers: Sequence[Any] = ()) -> Any:
     exactly the bytes that were decided and recorded. It raises whatever loading raises.
     """
     return pickle.loads(data, buffers=buffers)  # noqa: S301 - granted code, see above
+
+
+def load_canonical(code: bytes, table: Sequence[Any], *, proven: bool) -> Any:
+    """Return what the canonical bytes *code* make of *table*, which NEXT_BUFFER hands over.
+
+    :param proven: they have been loaded before, by an unpickler that resolves no name. Which
+        opcodes are reached does not depend on the table, so once is enough.
+    """
+    if proven:
+        return pickle.loads(code, buffers=table)  # noqa: S301 - our bytes, and proven
+    return _Nameless(io.BytesIO(code), buffers=table).load()
+
+
+class _Nameless(pickle.Unpickler):
+    def find_class(self, module: str, name: str, /) -> Any:
+        raise PayloadError("canonical bytes name a global", rule="pickle.canonical")
+
+    def persistent_load(self, pid: Any, /) -> Any:
+        raise PayloadError("canonical bytes name a persistent id", rule="pickle.canonical")

@@ -1,0 +1,190 @@
+"""The loop over a pickle's opcodes; those that most of an honest pickle consists of are done here.
+
+The one rule: each opcode is handled in one place, here or in the machine's table, never in both.
+A call for each opcode takes longer than what the opcode does, so these share one function and its
+variables. What they take is charged before it is taken, as everywhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from safeser.pickles.nodes import EXTEND, MAKE, UPDATE, DictOf, ListOf, TupleOf
+
+if TYPE_CHECKING:
+    from safeser.pickles.machine import Machine
+
+__all__ = ["HERE", "run"]
+
+_MARK, _EMPTY_TUPLE, _STOP = b"()."
+_SHORT_BINBYTES, _BINFLOAT, _BININT, _BININT1, _BININT2, _NONE = b"CGJKMN"
+_EMPTY_LIST, _APPENDS, _BINGET, _TUPLE, _SETITEMS, _EMPTY_DICT = b"]ehtu}"
+_TUPLE1, _NEWTRUE, _NEWFALSE, _SHORT_BINUNICODE, _MEMOIZE = b"\x85\x88\x89\x8c\x94"
+#: What the table must leave to this loop.
+HERE: Final = frozenset(b"().CGJKMN]ehtu}\x85\x86\x87\x88\x89\x8c\x94")
+_MAKES: Final = frozenset(b"])}t\x85\x86\x87")
+_GROWS: Final[dict[int, tuple[Any, int]]] = {
+    _APPENDS: (ListOf, EXTEND),
+    _SETITEMS: (DictOf, UPDATE),
+}
+_NUMBERS: Final = {
+    _BININT: (4, Struct("<i").unpack_from),
+    _BININT2: (2, Struct("<H").unpack_from),
+    _BINFLOAT: (8, Struct(">d").unpack_from),
+}
+_ARGUED: Final = frozenset((_BININT1, _BINGET, _SHORT_BINBYTES, _SHORT_BINUNICODE))
+
+_EMPTY = "an opcode finds nothing to work on"
+_CUT = "an opcode's argument is cut off"
+_NO_FRAME: Final = sys.maxsize
+
+Handler = Callable[["Machine"], Any]
+
+
+def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: PLR0912, PLR0915 - one loop, see above
+    """Read ``machine.data`` to its STOP, or refuse it."""
+    data, size = machine.data, len(machine.data)
+    memo, nodes, steps, marked = machine.memo, machine.nodes, machine.steps, machine.marked
+    stack, refs, pos, frame_end = machine.stack, machine.refs, 0, _NO_FRAME
+    longest = machine.limits.max_string
+    opcode = at = 0
+    try:
+        for _ in range(machine.opcodes):
+            at = pos
+            opcode = data[pos]
+            pos += 1
+            if opcode == _MEMOIZE:
+                number = len(memo)
+                if number in memo:
+                    _refuse(machine, at, "memo", "the memo is not written once and in order")
+                refs -= 1
+                if refs < 0:
+                    _over(machine, at)
+                memo[number] = stack[-1]
+            elif opcode == _SHORT_BINUNICODE:
+                start = pos + 1
+                pos = start + data[pos]
+                if pos > size or pos - start > longest:
+                    _refuse_string(machine, at, whole=pos <= size)
+                try:
+                    stack.append(data[start:pos].decode())
+                except ValueError:
+                    machine.at = at
+                    stack.append(machine.decode(data[start:pos], "utf-8", "surrogatepass"))
+            elif opcode == _BINGET:
+                stack.append(memo[data[pos]])
+                pos += 1
+            elif opcode == _BININT1:
+                stack.append(data[pos])
+                pos += 1
+            elif opcode in _MAKES:
+                if opcode == _EMPTY_DICT:
+                    node: Any = DictOf()
+                elif opcode == _EMPTY_LIST:
+                    node = ListOf()
+                else:
+                    if opcode == _TUPLE:
+                        items, stack = stack, marked.pop()
+                    else:
+                        count = 0 if opcode == _EMPTY_TUPLE else opcode - _TUPLE1 + 1
+                        kept = len(stack) - count
+                        if kept < 0:
+                            _refuse(machine, at, "stack", _EMPTY)
+                        items = stack[kept:]
+                        del stack[kept:]
+                    refs -= len(items)
+                    node = TupleOf(items)
+                # A container costs some 200 bytes while it is judged: two elements' worth.
+                refs -= 2
+                if refs < 0:
+                    _over(machine, at)
+                node.index = len(nodes)
+                node.offset = at
+                nodes.append(node)
+                steps.append((MAKE, node, 0, 0))
+                stack.append(node)
+            elif opcode == _MARK:
+                refs -= 1
+                if refs < 0:
+                    _over(machine, at)
+                marked.append(stack)
+                stack = []
+            elif opcode in _GROWS:
+                items, stack = stack, marked.pop()
+                refs -= len(items)
+                if refs < 0:
+                    _over(machine, at)
+                target: Any = stack[-1]
+                kind, operation = _GROWS[opcode]
+                if type(target) is not kind or (operation == UPDATE and len(items) & 1):
+                    machine.at, machine.stack = at, stack
+                    machine.grow(items, pairs=operation == UPDATE)
+                elif items:
+                    held = target.items
+                    begun = len(held)
+                    held += items
+                    steps.append((operation, target, begun, len(held)))
+            elif opcode in _NUMBERS:
+                width, unpack = _NUMBERS[opcode]
+                start = pos
+                pos += width
+                if pos > size:
+                    _refuse(machine, at, "truncated", _CUT)
+                stack.append(unpack(data, start)[0])
+            elif opcode == _NONE:
+                stack.append(None)
+            elif _NEWTRUE <= opcode <= _NEWFALSE:
+                stack.append(opcode == _NEWTRUE)
+            elif opcode == _SHORT_BINBYTES:
+                start = pos + 1
+                pos = start + data[pos]
+                if pos > size or pos - start > longest:
+                    _refuse_string(machine, at, whole=pos <= size)
+                stack.append(data[start:pos])
+            elif opcode == _STOP:
+                machine.at, machine.pos, machine.stack, machine.refs = at, pos, stack, refs
+                return
+            else:
+                machine.at, machine.pos, machine.stack, machine.refs = at, pos, stack, refs
+                handler = handlers[opcode]
+                if handler is None:
+                    machine.refuse("opcode", f"opcode 0x{opcode:02x} is not one of pickle's")
+                handler(machine)
+                pos, stack, refs = machine.pos, machine.stack, machine.refs
+                frame_end = machine.frame_end or _NO_FRAME
+            if pos >= frame_end:
+                if pos > frame_end:
+                    _refuse(machine, at, "frame", "an opcode crosses the end of its frame")
+                frame_end, machine.frame_end = _NO_FRAME, 0
+    except IndexError:
+        if at >= size:
+            _refuse(machine, at, "truncated", "the pickle ends before STOP")
+        if opcode in _ARGUED and at + 1 == size:
+            _refuse(machine, at, "truncated", _CUT)
+        if opcode in (_TUPLE, _APPENDS, _SETITEMS) and not marked:
+            _refuse(machine, at, "stack", "an opcode finds no mark")
+        _refuse(machine, at, "stack", _EMPTY)
+    except KeyError:
+        _refuse(machine, at, "memo", "the memo has no such entry")
+    machine.at = at
+    machine.refuse("opcodes", "the pickle has more opcodes than its allowed elements take")
+
+
+def _refuse(machine: Machine, at: int, rule: str, message: str) -> NoReturn:
+    machine.at = at
+    machine.refuse(rule, message)
+
+
+def _over(machine: Machine, at: int) -> NoReturn:
+    machine.at = at
+    machine.over("max-refs", "the pickle holds more elements than allowed")
+
+
+def _refuse_string(machine: Machine, at: int, *, whole: bool) -> NoReturn:
+    machine.at = at
+    if whole:
+        machine.over("max-string", "a string is longer than allowed")
+    machine.refuse("truncated", _CUT)
