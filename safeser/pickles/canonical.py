@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from safeser.pickles.budget import Budget
-from safeser.pickles.nodes import ABSENT, Buffer, Call, TupleOf
+from safeser.pickles.nodes import ABSENT, Buffer, Call
 from safeser.pickles.own import OwnClass
 from safeser.pickles.shims import Site, bad
 from safeser.pickles.stock import load_canonical
@@ -135,12 +136,12 @@ def making_own(own: OwnClass, call: Call) -> Callable[..., Any]:
     """
     keywords, built = call.kwargs is not None, call.state is not ABSENT
     # What it is called with comes anew each time; only how it is called is kept.
-    how = Call(call.callee, TupleOf([]), new=call.new, old=call.old, bare=call.bare)
+    make = partial(own.make, new=call.new, old=call.old, bare=call.bare)
 
     def guarded(site: Site, *arguments: Any) -> Any:
         kwargs = arguments[-1] if keywords else {}
         given = arguments[:-1] if keywords else arguments
-        made, alone = own.make(given, kwargs, how)
+        made, alone = make(given, kwargs)
         if built:
             if not alone:
                 raise bad("build-target", f"{own.entry.name} made what somebody else holds too")
