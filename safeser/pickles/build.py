@@ -231,7 +231,7 @@ class Builder(Site):
     def make_own(
         self, own: OwnClass, call: Call, arguments: list[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        made, alone = own.make(arguments, kwargs, call)
+        made, alone = own.make(arguments, kwargs, new=call.new, old=call.old, bare=call.bare)
         if call.state is not ABSENT:
             if not alone:
                 raise bad(

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
-from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import Entry
 from safeser.pickles.shims import bad
 
@@ -61,20 +60,26 @@ class OwnClass:
     # -- making --------------------------------------------------------------------------------
 
     def make(
-        self, arguments: Sequence[Any], kwargs: Mapping[str, Any], call: Call
+        self,
+        arguments: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        new: bool,
+        old: bool,
+        bare: bool,
     ) -> tuple[Any, bool]:
         """Return an instance, and whether it was created here and nobody else has it.
 
         A class may hand out an object that it keeps; giving that one fields would change it for
         the whole process.
         """
-        if call.bare and self.cls.__new__ is not object.__new__:
+        if bare and self.cls.__new__ is not object.__new__:
             raise bad(
                 "class",
                 f"{self.entry.name} has a __new__ of its own, which protocol 0 goes past",
                 fix="Write it with protocol 2 or later.",
             )
-        if call.new or (call.old and not arguments and not self._old):
+        if new or (old and not arguments and not self._old):
             made, held = _references(self.cls.__new__, (self.cls, *arguments), kwargs)
         else:
             made, held = _references(self.cls, arguments, kwargs)
