@@ -186,10 +186,11 @@ class Ended:
 class Folder:
     """Keys of the demo's principals, logs, and processes that use them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, policy: str = "demo") -> None:
         from safeser.identities import make_identities
 
         self.path = path
+        self.policy = policy
         self.audit = path / "audit"
         self.keys = path / "keys"
         make_identities(self.keys, ("scheduler", "worker", "nanny", "alice", "bob"))
@@ -198,7 +199,7 @@ class Folder:
     def environment(self, principal: str, **more: str) -> dict[str, str]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
         environment |= {
-            "DASK_SAFESER__POLICY": "demo",
+            "DASK_SAFESER__POLICY": self.policy,
             "DASK_SAFESER__AUDIT": str(self.audit),
             "DASK_SAFESER__IDENTITY": str(self.keys / f"{principal}.key"),
             "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
@@ -289,8 +290,8 @@ def _signal(process: subprocess.Popen[Any], number: int) -> None:
 class Cluster(Folder):
     """A scheduler and two workers with nannies, by the commands that users type."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, policy: str = "demo") -> None:
+        super().__init__(path, policy)
         self.address = ""
 
     def begin(self, workers: int = 2) -> None:
@@ -326,6 +327,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster_under(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], contextlib.AbstractContextManager[Cluster]]:
+    """Return what starts a cluster of its own under the policy that a text spells."""
+
+    @contextlib.contextmanager
+    def started(text: str) -> Iterator[Cluster]:
+        path = tmp_path_factory.mktemp("own-cluster")
+        policy = path / "policy.yaml"
+        policy.write_text(text)
+        made = Cluster(path, str(policy))
+        try:
+            made.begin()
+            yield made
+        finally:
+            made.stop()
+
+    return started
 
 
 @pytest.fixture
