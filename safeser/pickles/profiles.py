@@ -34,6 +34,7 @@ DATA_PROFILES = (
     "scipy",
     "sklearn",
     "exceptions",
+    "functions",
     "dask-internal",
 )
 

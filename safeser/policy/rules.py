@@ -36,7 +36,16 @@ PICKLES = frozenset({"pickle", "cloudpickle"})
 HARMLESS = frozenset({"msgpack", "error", "dask"})
 
 #: Profiles of restricted pickle that a policy may name in this version.
-PROFILES = ("data", "numpy", "pandas", "scipy", "sklearn", "exceptions", "dask-internal")
+PROFILES = (
+    "data",
+    "numpy",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "exceptions",
+    "functions",
+    "dask-internal",
+)
 
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"

@@ -43,7 +43,7 @@ ATTACKS = {
         a.new("uuid:UUID"), a.dict(a.text("int"), b"K\x01", a.text("__class__"), b"N")
     ),
     "the result of a call is called": lambda a: a.call("builtins:bytearray") + b")R",
-    "getattr": lambda a: a.call("builtins:getattr", a.name("builtins:str"), a.text("join")),
+    "getattr": lambda a: a.call("builtins:getattr", a.name("builtins:str"), a.text("mro")),
     "eval": lambda a: a.call("builtins:eval", a.text("__import__('safeser_trap').fire()")),
     "type makes a class": lambda a: a.call("builtins:type", a.text("X"), b")", b"}"),
     "type of a thing": lambda a: a.call("builtins:type", b"K\x01"),

@@ -48,7 +48,7 @@ class TestFamily:
 
     @pytest.mark.parametrize(
         "value",
-        [lambda: 1, len, collections.namedtuple, json.JSONDecoder, types.SimpleNamespace(a=1)],
+        [lambda: 1, print, collections.namedtuple, json.JSONDecoder],
     )
     def test_what_needs_more_is_cloudpickle(self, value):
         data = cloudpickle.dumps(value)
@@ -233,7 +233,7 @@ class TestProfiles:
             for entry in Profile.named(name).entries.values():
                 assert entry.role in ROLES
                 assert all(callable(shim(part)) for part in (entry.make, entry.state) if part)
-                assert entry.role in ("reference", "constant") or entry.make
+                assert entry.role in ("reference", "constant", "enum") or entry.make
 
     def test_the_listed_globals_exist(self):
         pytest.importorskip("pyarrow")
@@ -243,7 +243,9 @@ class TestProfiles:
                 profile.object_of(entry)
 
     def test_nothing_that_runs_code_is_listed(self):
-        names = set(Profile.named(*DATA_PROFILES).entries)
+        # What callables may be made of, profile functions has tests of its own for.
+        profiles = [name for name in DATA_PROFILES if name != "functions"]
+        names = set(Profile.named(*profiles).entries)
         for module, words in {
             "builtins": "eval exec getattr setattr open map filter compile __import__ vars globals",
             "os": "system popen",

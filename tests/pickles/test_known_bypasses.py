@@ -219,7 +219,6 @@ NOT_BLOCKED = (
     "torch.utils.bottleneck.__main__:run_cprofile",
     "_operator:attrgetter",
     "_operator:methodcaller",
-    "operator:methodcaller",
     "distutils.file_util:write_file",
     "_io:FileIO",
     "io:open",
