@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 from tests.differential.oracle import Disagreement, examine
 from tests.differential.programs import mutated, program
 from tests.differential.values import written
+from tests.fuzz.seeds import seeds
 
 __all__ = ["make", "outcome"]
 
@@ -14,6 +16,9 @@ __all__ = ["make", "outcome"]
 def make(chance: Random) -> tuple[bytes, list[bytes | bytearray]]:
     """Return a pickle and its out-of-band buffers."""
     pick = chance.random()
+    if pick < 0.05:
+        count, data = _pool(chance)
+        return (mutated(data, chance) if pick < 0.04 else data), [bytes(64)] * count
     if pick < 0.4:
         data, buffers = written(chance)
         if pick < 0.2:
@@ -21,6 +26,18 @@ def make(chance: Random) -> tuple[bytes, list[bytes | bytearray]]:
         return data, buffers
     data = program(chance)
     return (mutated(data, chance) if pick < 0.55 else data), [b"abc", bytearray(8)]
+
+
+@cache
+def _seeds() -> tuple[bytes, ...]:
+    # A large one would take the time of a thousand small ones.
+    return tuple(seed for seed in seeds() if len(seed) < 4096)
+
+
+def _pool(chance: Random) -> tuple[int, bytes]:
+    """Return a pickle of some listed type of any library, and how many buffers belong to it."""
+    seed = chance.choice(_seeds())
+    return seed[0] & 3, seed[1:]
 
 
 def outcome(data: bytes, buffers: list[bytes | bytearray]) -> str:

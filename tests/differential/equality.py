@@ -5,6 +5,7 @@ The one rule: two values are the same if nobody who holds either could tell whic
 
 from __future__ import annotations
 
+import copyreg
 import struct
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -31,6 +32,10 @@ def difference(left: Any, right: Any) -> str:
         if kind in _ATOMS or isinstance(a, type):
             if a is not b and (isinstance(a, type) or a != b):
                 return path or "."
+        elif kind.__module__ == "pyarrow.lib" and kind.__name__.endswith("Array"):
+            # Counts of nulls are counted anew; the rest is what Arrow calls equal.
+            if a.type != b.type or not a.equals(b):
+                return f"{path}: arrays differ"
         elif kind is float:
             if struct.pack(">d", a) != struct.pack(">d", b):
                 return path or "."
@@ -67,7 +72,8 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
     """Yield what makes *made* what it is, by name or in order."""
     kind = type(made)
     if kind in (list, tuple):
-        yield from (("", item) for item in made)
+        # pandas' arrays carry what they have computed so far in their state.
+        yield from (("", item) for item in made if type(item) is not dict or "_cache" not in item)
     elif kind is dict:
         for key, item in made.items():
             yield "key", key
@@ -77,6 +83,8 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
         yield from (
             ("", item) for item in sorted(made, key=lambda item: (str(type(item)), repr(item)))
         )
+    elif kind.__module__ == "pyarrow.lib" and kind.__name__ == "Buffer":
+        yield "bytes", made.to_pybytes()  # arrays of Arrow cannot be written to, either way
     elif kind is bytearray:
         yield "bytes", bytes(made)
     elif kind is memoryview:
@@ -102,12 +110,24 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
         yield "args", made.args
         yield "state", made.__dict__
     else:
-        reduced = made.__reduce_ex__(4)
+        reducer = copyreg.dispatch_table.get(kind)
+        reduced = reducer(made) if reducer else made.__reduce_ex__(4)
         if isinstance(reduced, str):
             yield "name", reduced
             return
-        for part in reduced:
-            yield "", (list(part) if hasattr(part, "__next__") else _function(part))
+        for number, part in enumerate(_told_apart(reduced)):
+            # The fourth and fifth of what __reduce_ex__ gives are iterators, and end.
+            filled = number in (3, 4) and part is not None
+            yield "", (list(part) if filled else _function(part))
+
+
+def _told_apart(reduced: tuple[Any, ...]) -> Iterator[Any]:
+    """Yield the parts of a reduction without what its object's users cannot see."""
+    for part in reduced:
+        if type(part) is dict and set(map(type, part)) == {str}:
+            yield dict(sorted(part.items()))  # attributes have no order
+        else:
+            yield part
 
 
 def _function(part: Any) -> Any:

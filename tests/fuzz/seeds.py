@@ -6,15 +6,28 @@ each entry; what is wrong with them is the fuzzer's business.
 
 from __future__ import annotations
 
+import argparse
 import array
 import collections
 import datetime
 import decimal
 import fractions
+import http
+import io
 import ipaddress
+import itertools
 import pathlib
 import pickle
+import random
+import re
+import signal
+import statistics
+import string
+import time
+import types
+import urllib.parse
 import uuid
+import zoneinfo
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,11 +58,26 @@ def plain() -> Iterator[Any]:
     yield ValueError("text", 1), KeyError("k"), OSError(2, "no", "file")
 
 
+def rarer() -> Iterator[Any]:
+    """Values of the standard library that data carries now and then."""
+    yield collections.ChainMap({"a": 1}), collections.UserDict(a=1), collections.UserList([1])
+    yield types.SimpleNamespace(a=1), argparse.Namespace(b=2), string.Template("$x")
+    yield zoneinfo.ZoneInfo("Europe/Zurich"), time.gmtime(0), http.HTTPStatus.OK
+    yield re.compile("a+b", re.IGNORECASE), random.Random(1), io.BytesIO(b"ab"), io.StringIO("x")
+    yield itertools.count(3, 2), itertools.repeat("x", 3), iter([1, 2]), decimal.Context(prec=5)
+    yield urllib.parse.urlsplit("http://a/b?c"), statistics.NormalDist(1, 2), signal.SIGINT
+    yield ExceptionGroup("both", [ValueError(1), KeyError("k")]), uuid.SafeUUID.safe
+    yield UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), ipaddress.ip_network("10.0.0.0/8")
+
+
 def arrays() -> Iterator[Any]:
     yield np.arange(6).reshape(2, 3), np.asfortranarray(np.ones((2, 3)))
     yield np.zeros(2, dtype=[("a", "<i4"), ("b", "f8", (2,))]), np.dtype("M8[ns]")
     yield np.array(["a", None, [1]], dtype=object), np.float32(1.5), np.array("2026", "M8[D]")
     yield np.ma.array([1, 2], mask=[0, 1]), np.bool_(True), np.array(["ab"])
+    yield np.random.default_rng(1), np.random.RandomState(1), np.random.SeedSequence(1)
+    yield np.poly1d([1, 2]), np.polynomial.Polynomial([1.0, 2.0]), np.rec.array([(1, 2.0)])
+    yield np.array(["a", "bc"], dtype=np.dtypes.StringDType()), np.array([[1, 2]]).view(np.matrix)
 
 
 def frames() -> Iterator[Any]:
@@ -61,12 +89,51 @@ def frames() -> Iterator[Any]:
     yield pd.Series([1.0], index=pd.date_range("2026", periods=1, tz="UTC"), name="s")
     yield pd.MultiIndex.from_product([[1], ["a"]]), pd.Timestamp("2026"), pd.Timedelta(1)
     yield pd.interval_range(0, 2), pd.period_range("2026", periods=2, freq="M"), pd.NaT
+    yield pd.array([1, None]), pd.array([True, None]), pd.array(["a", None]), pd.array([0.5, None])
+    yield pd.arrays.SparseArray([0, 0, 1]), pd.offsets.MonthEnd(2), pd.DateOffset(days=1), pd.NA
+    yield pd.RangeIndex(3), pd.Index(["a", "b"], name="n"), pd.timedelta_range("1h", periods=2)
+
+
+def tables() -> Iterator[Any]:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return
+    yield pa.array([1, None, 3]), pa.array(["a", None]), pa.array([[1], None]), pa.scalar(1.5)
+    yield pa.table({"a": [1, 2], "b": ["x", "y"]}), pa.schema([("a", pa.int8())])
+    yield (
+        pa.array([{"x": 1}]),
+        pa.array(["u", "v"]).dictionary_encode(),
+        pa.chunked_array([[1], [2]]),
+    )
+
+
+def models() -> Iterator[Any]:
+    try:
+        import scipy.sparse as sp
+        from sklearn import cluster, ensemble, linear_model, neighbors, pipeline, preprocessing
+        from sklearn import tree as trees
+    except ImportError:
+        return
+    for form in ("csr", "csc", "coo", "bsr", "dia", "dok", "lil"):
+        yield sp.eye(3, format=form), sp.eye_array(3, format=form)
+    rows, labels = np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 1, 0, 1])
+    for model in (
+        linear_model.LinearRegression(),
+        linear_model.LogisticRegression(),
+        trees.DecisionTreeClassifier(max_depth=2),
+        ensemble.RandomForestClassifier(n_estimators=2),
+        neighbors.KNeighborsClassifier(2),
+        cluster.KMeans(2, n_init=1),
+        pipeline.make_pipeline(preprocessing.StandardScaler(), linear_model.Ridge()),
+    ):
+        yield model.fit(rows, labels)
 
 
 def seeds() -> list[bytes]:
     """Return fuzz inputs: one byte that says how many buffers come along, then a pickle."""
     made = []
-    for value in (*plain(), *arrays(), *frames()):
+    for value in (*plain(), *rarer(), *arrays(), *frames(), *tables(), *models()):
         for protocol in range(6):
             try:
                 made.append(b"\0" + pickle.dumps(value, protocol))
