@@ -204,9 +204,10 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
 def _entropy_words(entropy: Any) -> int:
     numbers = entropy if type(entropy) in (list, tuple) else [entropy]
     for number in numbers:
-        if plain(number, int) < 0:
+        # scikit-learn seeds its generators with one of NumPy's own integers.
+        if plain(number, int, np.uint64) < 0:
             raise bad("values", "a SeedSequence has negative entropy")
-    return sum(1 + (number.bit_length() >> 5) for number in numbers)
+    return sum(1 + (int(number).bit_length() >> 5) for number in numbers)
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

@@ -51,6 +51,10 @@ _FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "dtype": _TYPES,
     "_fit_dtype": _TYPES,
 }
+#: Set from outside by functions that every estimator's fit calls.
+_COMMON = frozenset(
+    ("n_features_in_", "feature_names_in_", "_n_features_out", "_sklearn_output_config")
+)
 _JOBS = frozenset(("n_jobs", "_n_threads", "n_threads"))
 
 
@@ -116,7 +120,10 @@ def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
         return kind(_value(site, part, field, depth + 1) for part in value)
     if kind in (dict, OrderedDict, Bunch):
         # Keys were checked as keys when they were put in.
-        return kind((key, _value(site, part, field, depth + 1)) for key, part in value.items())
+        made = kind()
+        for key, part in value.items():
+            made[key] = _value(site, part, field, depth + 1)
+        return made
     if kind is np.ma.MaskedArray:
         data = _value(site, value.data, field, depth + 1)
         return np.ma.MaskedArray(data, mask=np.array(value.mask), fill_value=value.fill_value)
@@ -157,7 +164,7 @@ def _finish(site: Site, draft: Any, state: Any) -> Any:
     fields = entry.fields
     if issubclass(kind, BaseEstimator):
         _check_version(given.pop("_sklearn_version", None), entry.name)
-        fields = fields | set(kind._get_param_names())
+        fields = fields | _COMMON | set(kind._get_param_names())
     for field in given:
         if type(field) is not str or field not in fields:
             what = shown(field) if type(field) is str else "of no name"
@@ -217,6 +224,12 @@ def _loss(_: Site, name: str, *numbers: Any) -> Any:
     return _listed().object_of(entry)(*(float(plain(n, int, float)) for n in numbers))
 
 
+def _multinomial_loss(site: Site, _: str, kind: Any, checksum: Any, state: Any) -> Any:
+    if plain(checksum, int) < 0 or state not in (None, ()):
+        raise bad("arguments", "a loss keeps nothing")
+    return _loss(site, plain(kind, GlobalRef).name)
+
+
 def _bunch(_: Site, __: str) -> Any:
     return Bunch()
 
@@ -248,6 +261,7 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "finish": _finish,
     "loss": _loss,
     "metric": metric,
+    "multinomial_loss": _multinomial_loss,
     "search_tree": search_tree,
     "stateless": _stateless,
     "tree": tree,

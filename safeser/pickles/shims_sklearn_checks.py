@@ -362,10 +362,11 @@ def _check_clusters(_: Site, fields: dict[str, Any]) -> None:
 
 def _check_gradient_descent(_: Site, fields: dict[str, Any]) -> None:
     """Partial fits write to as many coefficients as there are features."""
-    names = ("coef_", "_standard_coef", "_average_coef", "standard_coef_", "average_coef_")
-    shapes = {np.shape(plain(fields[name], np.ndarray)) for name in names if _present(fields, name)}
-    if len(shapes) > 1 or any(not s or s[-1] != _features(fields) for s in shapes):
-        _refuse("the coefficients of an estimator are not of one size")
+    for name in ("coef_", "_standard_coef", "_average_coef"):
+        if _present(fields, name):
+            shape = np.shape(plain(fields[name], np.ndarray))
+            if not 0 < len(shape) < 3 or shape[-1] != _features(fields):
+                _refuse("the coefficients of an estimator are not of one size")
 
 
 def _check_one_hot(_: Site, fields: dict[str, Any]) -> None:
