@@ -102,6 +102,8 @@ def _show_context(rule: Rule, *, every: bool) -> None:
         _row("opens", ", ".join(opening))
     if "pickle" in (*sealing, *opening):
         _row("profiles", ", ".join(rule.profiles))
+        if rule.allow:
+            _row("allowed", ", ".join(f"{each.name} as {each.role}" for each in rule.allow))
     if rule.submission == "code":
         _row("submission", "code: the sender can run what it likes there", style="yellow")
     else:
