@@ -344,8 +344,17 @@ def _sparse(site: Site, draft: Any, state: Any) -> Any:
         raise bad("dtype", "an array of pandas' is of another type than it says")
     if places.length * max(values.dtype.itemsize, 1) > site.limits.max_array:
         raise bad("max-array", "a sparse array is larger than allowed")
-    made = pd.arrays.SparseArray(values, places, dtype.fill_value, dtype=dtype)
-    return _kept(_same(made, dtype), fields)
+    return _kept(_same(_spread(values, places, dtype.fill_value), dtype), fields)
+
+
+def _spread(values: Any, places: Any, fill: Any) -> Any:
+    from_indices = getattr(pd.arrays.SparseArray, "from_indices", None)
+    if from_indices is None:
+        # pandas 2 and 3.0
+        return pd.arrays.SparseArray(values, places, fill)
+    kind = "integer" if isinstance(places, _SPARSE.IntIndex) else "block"
+    indexes = places.to_int_index().indices
+    return from_indices(values, indexes, places.length, fill, kind, values.dtype)
 
 
 def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
