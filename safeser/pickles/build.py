@@ -20,7 +20,9 @@ from safeser.pickles.nodes import (
     ADD,
     BUILD,
     EXTEND,
+    LEAVES,
     MAKE,
+    UPDATE,
     Buffer,
     ByteArray,
     Call,
@@ -81,12 +83,21 @@ class Builder(Site):
         """Return the object, or raise :class:`PayloadError`."""
         skipped = argument_tuples(self.program)
         node: Any = None
+        values = self.values
         try:
             for operation, node, start, stop in self.program.steps:
+                kind = type(node)
                 if operation != MAKE:
                     self.change(operation, node, start, stop)
-                elif type(node) is not TupleOf or node.index not in skipped:
-                    self.values[node.index] = _MAKERS[type(node)](self, node)
+                # The frequent ones without a call for each.
+                elif kind is DictOf:
+                    values[node.index] = {}
+                elif kind is ListOf:
+                    values[node.index] = []
+                elif kind is not TupleOf:
+                    values[node.index] = _MAKERS[kind](self, node)
+                elif node.index not in skipped:
+                    values[node.index] = tuple(self.all_of(node.items))
             return self.value(self.program.root)
         except SafeserError as error:
             self.locate(error, node)
@@ -119,6 +130,12 @@ class Builder(Site):
             raise bad("unfinished", "an object is used before it is finished")
         return made
 
+    def all_of(self, items: list[Any]) -> list[Any]:
+        """Return the objects that stand for *items*."""
+        if LEAVES.issuperset(map(type, items)):
+            return items
+        return [item if type(item) in LEAVES else self.value(item) for item in items]
+
     def reference(self, ref: GlobalRef) -> Any:
         found = self.references.get(ref.name, _UNMADE)
         if found is not _UNMADE:
@@ -140,25 +157,24 @@ class Builder(Site):
             self.finish(node)
             return
         target = self.value(node)
+        held = node.pairs if operation == UPDATE and type(node) is Call else node.items
+        whole = stop - start == len(held)
+        added = self.all_of(held if whole else held[start:stop])
         if operation == EXTEND:
-            target.extend([self.value(item) for item in node.items[start:stop]])
+            target.extend(added)
         elif operation == ADD:
-            for item in node.items[start:stop]:
-                member = self.value(item)
+            for member in added:
                 self.check_key(target, member)
                 target.add(member)
+        elif type(target) is dict and self.are_keys(added[::2], whole=whole):
+            target.update(zip(added[::2], added[1::2], strict=True))
         else:
-            pairs = node.pairs if type(node) is Call else node.items
-            for at in range(start, stop, 2):
-                key = self.value(pairs[at])
+            for key, value in zip(added[::2], added[1::2], strict=True):
                 self.check_key(target, key)
-                target[key] = self.value(pairs[at + 1])
-
-    def make_tuple(self, node: TupleOf) -> tuple[Any, ...]:
-        return tuple([self.value(item) for item in node.items])
+                target[key] = value
 
     def make_frozenset(self, node: FrozenSetOf) -> frozenset[Any]:
-        return self.frozen([self.value(item) for item in node.items])
+        return self.frozen(self.all_of(node.items))
 
     def make_buffer(self, node: Buffer) -> Any:
         buffer = self.buffers[node.number]
@@ -322,7 +338,6 @@ _MAKERS: dict[type[Node], Callable[[Builder, Any], Any]] = {
     SetOf: lambda _, __: set(),
     DictOf: lambda _, __: {},
     ByteArray: lambda _, node: bytearray(node.data),
-    TupleOf: Builder.make_tuple,
     FrozenSetOf: Builder.make_frozenset,
     Buffer: Builder.make_buffer,
     Call: Builder.make_call,

@@ -13,6 +13,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.budget import over
 from safeser.pickles.nodes import (
     ABSENT,
+    LEAVES,
     Call,
     DictOf,
     GlobalRef,
@@ -30,6 +31,7 @@ __all__ = ["Use", "argument_tuples", "check_shape", "judge", "problem_under"]
 # Sharing lets a few bytes stand for a tree that no traversal finishes (a list that holds twice a
 # list that holds twice ...). Honest data repeats whole records, so it may be some times the limit.
 _SHARING = 8
+_JUDGED = frozenset((GlobalRef, Call, Persistent))
 # Through a few hundred references that go round in circles there are more ways than anybody can
 # walk; what honest objects have of them, links back to a parent or a neighbour, adds none.
 _WAYS = 100_000
@@ -60,7 +62,7 @@ def judge(program: Program, profile: Profile, *, persistent: bool = False) -> li
     :param persistent: whether somebody stands ready to say what persistent ids mean.
     """
     uses: list[Use] = []
-    if not any(isinstance(node, GlobalRef | Call | Persistent) for node in program.nodes):
+    if _JUDGED.isdisjoint(map(type, program.nodes)):
         return uses
     # A name that is used in no other way may still be imported for its effect: judged as a value.
     values = {node.index for node in program.nodes if isinstance(node, GlobalRef)}
@@ -96,10 +98,10 @@ def argument_tuples(program: Program) -> set[int]:
     Only in these may a name stand for itself at a position that an entry lists; a tuple that is
     also handed over as a value is judged, and built, like any other.
     """
+    if not program.calls and not program.spelt:
+        return set()
     arguments = {node.args.index for node in program.nodes if isinstance(node, Call)}
     arguments.update(at for at in program.spelt if isinstance(program.nodes[at], TupleOf))
-    if not arguments:
-        return arguments
     if isinstance(program.root, Node):
         arguments.discard(program.root.index)
     for node in program.nodes:
@@ -189,6 +191,8 @@ def check_shape(program: Program, limits: Limits) -> None:
     gets, and how often a node is met, depends on the way there, so cycles are then walked as
     printing does.
     """
+    if _is_small(program, limits):
+        return
     cyclic: set[int] = set()
     depth = [0] * len(program.nodes)
     # 0: not seen, -1: open, otherwise the number of leaves and nodes in the subtree
@@ -200,6 +204,41 @@ def check_shape(program: Program, limits: Limits) -> None:
             _walk(root, depth, weight, cyclic, most=most, deepest=limits.max_depth)
     if isinstance(program.root, Node) and program.root.index in cyclic:
         _walk_ways(program.root, depth, weight, cyclic, most=most, deepest=limits.max_depth)
+
+
+def _is_small(program: Program, limits: Limits) -> bool:
+    """Whether the value is seen to be within the limits without working out what is shared.
+
+    Goes from the root level by level and along every way, so that something shared is met as often
+    as a reader would meet it. If that ends by the deepest level that is allowed, there is no cycle
+    and nothing is deeper. If it met no more than the pickle was charged for, sharing adds nothing
+    that counts, even if each leaf were as long as the whole pickle. And if it met each node, then
+    nothing was made and thrown away. For most pickles all of it holds; the others are walked.
+    """
+    weight, seen = 0, set[int]()
+    level: list[Any] = [program.root] if isinstance(program.root, Node) else []
+    for _ in range(limits.max_depth + 1):
+        below: list[Any] = []
+        for node in level:
+            held = children(node)
+            weight += 1 + len(held)
+            # Before they are looked at: what is shared might be large.
+            if weight > program.refs:
+                return False
+            if not LEAVES.issuperset(map(type, held)):
+                below += [child for child in held if isinstance(child, Node)]
+            seen.add(node.index)
+        level = below
+        if not level:
+            break
+    else:
+        return False
+    if weight * (1 + (program.size >> 10)) > limits.max_refs * _SHARING:
+        return False
+    # What is called is no part of the value.
+    return len(seen) == len(program.nodes) or all(
+        node.index in seen or type(node) is GlobalRef for node in program.nodes
+    )
 
 
 def _walk_ways(

@@ -15,6 +15,7 @@ __all__ = [
     "ADD",
     "BUILD",
     "EXTEND",
+    "LEAVES",
     "MAKE",
     "UPDATE",
     "Buffer",
@@ -43,6 +44,9 @@ class _Absent:
 
 #: No state was given to BUILD; None would be a state.
 ABSENT: Final = _Absent()
+
+#: Types of what stands for itself.
+LEAVES: Final = frozenset((type(None), bool, int, float, str, bytes))
 
 # What a step does with its node.
 MAKE, EXTEND, UPDATE, ADD, BUILD = range(5)

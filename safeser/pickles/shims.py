@@ -88,6 +88,20 @@ class Site:
         if seen[value] > _COLLISIONS and key not in container:  # type: ignore[operator]  # a dict or set
             raise bad("collisions", "too many keys share one hash")
 
+    def are_keys(self, keys: list[Any], *, whole: bool) -> bool:
+        """Whether *keys* are seen to be fine without :meth:`check_key` for each of them.
+
+        :param whole: these are all keys that the dict ever gets.
+        """
+        kinds = set(map(type, keys))
+        if kinds <= _TEXT:
+            return True
+        if not whole or kinds != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
+            return False
+        # Those that share a hash with another are fewer than would be refused, all together.
+        self.charge(len(keys))
+        return len(keys) - len(set(map(hash, keys))) < _COLLISIONS
+
     def check_hashable(self, key: Any) -> None:
         """Refuse what is not a plain, hashable value, and charge what hashing it costs."""
         nested = type(key) in (tuple, frozenset)
@@ -126,6 +140,11 @@ class Site:
 _ATOMS = frozenset(
     (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 )
+
+
+_TEXT = frozenset((str, bytes))
+# Such an integer costs one element to hash.
+_SMALL = 1 << 511
 
 
 def plain(value: Any, *kinds: type) -> Any:
