@@ -10,6 +10,7 @@ import io
 import pickle
 import pickletools
 import sys
+import warnings
 import zoneinfo
 from collections.abc import Sequence
 from contextlib import suppress
@@ -35,7 +36,8 @@ _SPELLING = {_GETATTR, _RECONSTRUCTOR, "builtins:object"}
 # Whatever the shims import is imported first: what comes later, a pickle asked for.
 zoneinfo.ZoneInfo("Europe/Zurich")
 for _entry in PROFILE.entries.values():
-    with suppress(PayloadError):  # a name of another version of its library
+    # Some are names of another version of their library, and some say that they are old.
+    with suppress(PayloadError), warnings.catch_warnings(action="ignore"):
         PROFILE.object_of(_entry)
     for _name in filter(None, (_entry.make, _entry.state)):
         shim(_name)
