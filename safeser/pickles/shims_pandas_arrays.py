@@ -293,7 +293,11 @@ def _masked(site: Site, draft: Any, state: Any) -> Any:
     kind = draft_of(draft)
     fields = fields_of(state, "_data", "_mask", optional=("_dtype",))
     values, mask = owned(site, fields["_data"], _MASKED[kind]), owned(site, fields["_mask"], "b")
-    return _kept(getattr(pd.arrays, kind)(values, mask), fields)
+    made = getattr(pd.arrays, kind)(values, mask)
+    # pandas looks its type up by NumPy's only when somebody asks.
+    if made.dtype.numpy_dtype != values.dtype:
+        raise bad("dtype", "an array of pandas' is of another type than it says")
+    return _kept(made, fields)
 
 
 def _interval_array(site: Site, draft: Any, state: Any) -> Any:
