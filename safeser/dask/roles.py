@@ -30,7 +30,17 @@ from safeser.values import Context, Kind
 
 __all__ = ["REGISTRATIONS", "Roles", "scheduler_of", "served_by"]
 
-_COMMANDS = ("dask", "dask-scheduler", "dask-worker")
+#: The last parts of the path of whatever runs Dask's command line: installed, or by ``python -m``.
+_COMMANDS = frozenset(
+    {
+        ("dask",),
+        ("dask-scheduler",),
+        ("dask-worker",),
+        ("dask", "__main__.py"),
+        ("cli", "dask_scheduler.py"),
+        ("cli", "dask_worker.py"),
+    }
+)
 
 _SERVERS = {
     "Scheduler": Server.SCHEDULER,
@@ -173,7 +183,8 @@ class Roles:
 
 
 def _is_command() -> bool:
-    return os.path.basename(sys.argv[0]) in _COMMANDS
+    parts = Path(sys.argv[0]).parts
+    return parts[-1:] in _COMMANDS or parts[-2:] in _COMMANDS
 
 
 def _require_fit(server: Server, policy: Policy, principal: str) -> None:

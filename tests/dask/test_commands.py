@@ -115,3 +115,12 @@ def test_at_the_schedulers_address_a_worker_meets_whom_it_expects_or_nobody(clus
     environment = cluster.environment("worker", DASK_SAFESER__EXPECTED_SCHEDULER="nanny")
     ended = dask(folder, ("worker", cluster.address, *WORKER[2:], nanny), environment)
     require_one_line(ended, "did not accept each other")
+
+
+@pytest.mark.parametrize(
+    "module", [("dask", "scheduler"), ("distributed.cli.dask_scheduler",)], ids=" ".join
+)
+def test_by_its_module_a_command_ends_the_same(folder, module):
+    command = (os.sys.executable, "-m", *module, *SCHEDULER[1:])
+    ended = folder.call(*command, environment=folder.environment("alice"))
+    require_one_line(ended, "'alice'")
