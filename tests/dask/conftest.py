@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgpack
 import pytest
+from distributed.core import clean_exception
 
 from safeser.dask.codec import Encoder, PayloadRow, parse
 from safeser.dask.conversation import SKIP, Conversation
@@ -100,6 +102,20 @@ class Talk:
         verified = target.verify(source.session.seal(b"", frames))
         return reader.receive(verified, deserializers)
 
+    def refuses(self, message: Any) -> None:
+        """Check that the server refuses what the attacker says, and that Dask can read why."""
+        before = len(self.refused_by_server)
+        assert self.attack(message) is SKIP
+        assert len(self.refused_by_server) > before
+        for answer in self.answers:
+            if isinstance(answer, dict) and isinstance(answer["exception"], Exception):
+                clean_exception(answer["exception"], answer["traceback"])
+
+    @staticmethod
+    def in_msgpack(data: Any) -> tuple[dict[str, Any], tuple[bytes, ...]]:
+        """Return the header and frames of a payload of family msgpack."""
+        return {"serializer": "msgpack"}, (msgpack.packb(data),)
+
     # --- streams --------------------------------------------------------------------------------
 
     def client_stream(self, client: str = "Client-1") -> Talk:
@@ -136,6 +152,25 @@ def talk(doors: Any) -> Callable[..., Talk]:
         return Talk(doors, asker, server, policy, **options).greet()
 
     return made
+
+
+@pytest.fixture
+def forms(marker: Any) -> dict[str, Any]:
+    """Return the ways in which a pickle can stand in a field."""
+    evil = marker.pickle
+    header = {"serializer": "pickle", "writeable": []}
+    pickled = PayloadRow(header, (evil,))
+    in_bytes = PayloadRow(*Talk.in_msgpack(evil))
+    return {
+        "bare": evil,
+        "opaque": pickled,
+        "eager": Eager(pickled),
+        "cloudpickle": PayloadRow({**header, "serializer": "cloudpickle"}, (evil,)),
+        "bytes": in_bytes,
+        "eager-bytes": Eager(in_bytes),
+        "failed": PayloadRow(header, (evil,), None, True),
+        "author": PayloadRow(header, (evil,), "alice"),
+    }
 
 
 @pytest.fixture
