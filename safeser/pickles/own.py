@@ -95,20 +95,18 @@ class OwnClass:
     def build(self, made: Any, state: Any) -> None:
         """Do what BUILD does: a dict of fields, or that (or None) and a dict of slots."""
         setstate = getattr(self.cls, "__setstate__", None)
-        if setstate is not None:
+        # An exception's sets attributes; here they go past properties as well.
+        if setstate is not None and setstate is not BaseException.__setstate__:
             self._build_itself(made, state, setstate)
             return
-        plain, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
-        if type(state) is not tuple and plain is None:
-            raise self._refused("takes no such state")
-        for part in (plain, slots):
-            if part is not None and type(part) is not dict:
+        fields, slots = state, None
+        if type(state) is tuple and len(state) == 2:
+            fields, slots = state
+            if type(slots) is not dict:
                 raise self._refused("takes no such state")
-        if plain:
-            self._check_names(plain)
-            self._fill(made, plain)
+        if slots is None or fields is not None:
+            self._fill(made, fields)
         if slots:
-            self._check_names(slots)
             self._set_slots(made, slots)
 
     def _build_itself(self, made: Any, state: Any, setstate: Any) -> None:
@@ -116,9 +114,7 @@ class OwnClass:
             names = [field.name for field in dataclasses.fields(made)]
             if type(state) is not list or len(state) != len(names):
                 raise self._refused("takes one value for each of its fields")
-            values = dict(zip(names, state, strict=True))
-            self._check_names(values)
-            self._set_slots(made, values)
+            self._set_slots(made, dict(zip(names, state, strict=True)))
         elif self.entry.setstate:
             setstate(made, state)
         else:
@@ -142,13 +138,15 @@ class OwnClass:
                     " field that the class relies on is then the sender's.",
                 )
 
-    def _fill(self, made: Any, fields: dict[str, Any]) -> None:
-        if self._dict is None:
-            raise self._refused("keeps no fields")
+    def _fill(self, made: Any, fields: Any) -> None:
+        if type(fields) is not dict or self._dict is None:
+            raise self._refused("takes no such state")
+        self._check_names(fields)
         held = self._dict.__get__(made)
         held.update((sys.intern(name), value) for name, value in fields.items())
 
     def _set_slots(self, made: Any, fields: dict[str, Any]) -> None:
+        self._check_names(fields)
         for name, value in fields.items():
             slot = self._slots.get(name)
             if slot is not None:

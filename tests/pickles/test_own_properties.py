@@ -1,0 +1,149 @@
+"""Random ways to make and build allowed classes: what is accepted is what CPython makes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+import sys
+import types
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser.errors import SafeserError
+from safeser.pickles import Profile, loads
+
+from tests.pickles.conftest import Asm
+
+
+class Plain:
+    kind = "default"
+
+    def __init__(self, *args):
+        self.given = args
+
+    def method(self): ...
+
+
+class Keyword:
+    def __new__(cls, *args, colour=None):
+        self = super().__new__(cls)
+        self.made = args, colour
+        return self
+
+
+class InitArgs:
+    def __init__(self, *args):
+        self.args = args
+
+    def __getinitargs__(self): ...
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+
+class Both(Slotted):
+    pass
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    a: object
+    b: object = None
+
+
+OWN = (Plain, Keyword, InitArgs, Slotted, Both, Frozen)
+PROFILE = Profile.named("data").allowing(
+    {
+        f"safeser_props:{own.__name__}": {"role": "class", "kwargs": ["colour"], "hashable": False}
+        for own in OWN
+    }
+)
+
+NAMES = st.sampled_from([f"safeser_props:{own.__name__}" for own in OWN])
+TEXTS = st.sampled_from(
+    ["a", "b", "c", "kind", "given", "method", "colour", "__class__", "a b", "__dict__"]
+).map(Asm.text)
+LEAVES = st.sampled_from([b"N", b"K\x01", b"\x88", b"]", b"}", b")"]) | TEXTS
+ARGUMENTS = st.lists(LEAVES, max_size=3)
+DICTS = st.lists(st.tuples(TEXTS, LEAVES), max_size=3).map(
+    lambda pairs: Asm.dict(*(part for pair in pairs for part in pair)) if pairs else b"}"
+)
+STATES = (
+    st.none()
+    | LEAVES
+    | DICTS
+    | st.tuples(DICTS | st.just(b"N"), DICTS | st.just(b"N")).map(lambda two: Asm.tuple(*two))
+    | st.lists(LEAVES, max_size=3).map(lambda items: Asm.list(*items))
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module():
+    module, patch = types.ModuleType("safeser_props"), pytest.MonkeyPatch()
+    for own in OWN:
+        patch.setattr(own, "__module__", "safeser_props")
+        setattr(module, own.__name__, own)
+    patch.setitem(sys.modules, "safeser_props", module)
+    yield
+    patch.undo()
+
+
+@st.composite
+def made(draw):
+    name, arguments = draw(NAMES), draw(ARGUMENTS)
+    match draw(st.sampled_from(["call", "new", "ex", "inst", "obj", "bare"])):
+        case "call":
+            body = Asm.call(name, *arguments)
+        case "new":
+            body = Asm.new(name, *arguments)
+        case "ex":
+            body = Asm.name(name) + Asm.tuple(*arguments) + draw(DICTS) + b"\x92"
+        case "inst":
+            line = name.replace(":", "\n").encode()
+            body = b"(" + b"".join(arguments) + b"i" + line + b"\n"
+        case "obj":
+            body = b"(" + Asm.name(name) + b"".join(arguments) + b"o"
+        case _:
+            body = Asm.call(
+                "copyreg:_reconstructor", Asm.name(name), Asm.name("builtins:object"), b"N"
+            )
+    state = draw(STATES)
+    return body if state is None else Asm.build(body, state)
+
+
+def _content(value):
+    """Return what an instance holds, for comparison."""
+    if type(value) not in OWN:
+        return value
+    slots = {name: getattr(value, name) for name in ("a", "b") if hasattr(value, name)}
+    return type(value), getattr(value, "__dict__", None), slots
+
+
+def _readers(data):
+    yield pickle.loads(data)
+    yield pickle._Unpickler(io.BytesIO(data)).load()
+
+
+@settings(max_examples=300)
+@given(made())
+def test_what_is_accepted_is_what_cpython_makes(body):
+    data = Asm.pickle(body)
+    before = {own: dict(vars(own)) for own in OWN}
+    try:
+        got = loads(data, profile=PROFILE)
+    except SafeserError:
+        return
+    finally:
+        assert {own: dict(vars(own)) for own in OWN} == before
+    for expected in _readers(data):
+        assert _content(got) == _content(expected)
+
+
+@given(NAMES, ARGUMENTS, DICTS)
+def test_most_honest_ones_are_accepted(name, arguments, state):
+    data = Asm.pickle(Asm.build(Asm.call("safeser_props:Plain", *arguments), b"}"))
+    assert loads(data, profile=PROFILE).given == pickle.loads(data).given
