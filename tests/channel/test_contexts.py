@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from safeser.channel import _CONTEXTS_MAX
+from safeser.channel.records import _CONTEXTS_MAX
 from safeser.values import Context, Kind
 
 

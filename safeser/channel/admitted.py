@@ -1,0 +1,73 @@
+"""What came in and may be decided, and what may be loaded: each made only by the step before it.
+
+The one rule: whoever has one of these values went through the door. They cannot be made elsewhere,
+and what was admitted is known by identity, never by equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from safeser import families as serialization
+from safeser.envelope import Verified
+from safeser.values import Context, Grant, Payload
+
+__all__ = ["MADE_BY_ADMIT", "MADE_BY_PAYLOAD", "Admitted", "Received"]
+
+#: For safeser.channel.link alone, which shows that it made a value by handing in its proof.
+MADE_BY_PAYLOAD = object()
+MADE_BY_ADMIT = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received(Payload):
+    """One payload of a verified message, of which only the shape was read; not yet decided.
+
+    Only a :class:`Link` makes one.
+
+    :param verified: the message that it came in.
+    :param wraps: whoever handles it unpickles the bytes that it may hold.
+    :param bare: whoever handles it unpickles it, and nobody is asked by which family.
+    """
+
+    verified: Verified = field(repr=False, compare=False)
+    wraps: bool = False
+    bare: bool = False
+    _proof: object = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self._proof is not MADE_BY_PAYLOAD:
+            raise TypeError("only a Link makes a Received")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Payloads of one message that policy permits and the log has recorded; not yet loaded.
+
+    Only :meth:`Link.admit` makes one.
+    """
+
+    context: Context
+    payloads: tuple[Received, ...]
+    grant: Grant
+    #: What all of them together may take when they are loaded.
+    budget: serialization.Budget = field(repr=False, compare=False)
+    _proof: object = field(repr=False)
+    _inside: Mapping[int, Received] = field(default_factory=dict, repr=False)
+    _known: frozenset[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self._proof is not MADE_BY_ADMIT:
+            raise TypeError("only Link.admit makes an Admitted")
+        # Identities hold as long as this value does, since it keeps the payloads.
+        known = frozenset(map(id, (*self.payloads, *self._inside.values())))
+        object.__setattr__(self, "_known", known)
+
+    def has(self, payload: Received) -> bool:
+        """Tell whether *payload* is one of those admitted: the very object, not an equal one."""
+        return id(payload) in self._known
+
+    def inside(self, payload: Received) -> Received | None:
+        """Return the pickle that *payload* holds as bytes and that was admitted with it, if any."""
+        return self._inside.get(id(payload))

@@ -1,0 +1,165 @@
+"""One side of a connection as the log sees it: in which context, and what was refused.
+
+The one rule: a refusal is recorded where it is raised, once, and a log that cannot be written never
+turns a refusal into a permission.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NoReturn, Protocol
+
+from safeser.envelope import Session
+from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
+from safeser.policy import Policy
+from safeser.values import UNKNOWN, Context, Kind, Payload
+
+__all__ = ["AuditSink", "Recording", "event"]
+
+logger = logging.getLogger("safeser.channel")
+
+#: Contexts that one link keeps: more than there are operations, whatever a caller asks for.
+_CONTEXTS_MAX = 512
+
+
+class AuditSink(Protocol):
+    """Where decisions are written; :class:`safeser.audit.AuditLog` is the one that ships."""
+
+    def record(self, event: Mapping[str, Any], /) -> None: ...
+
+    def count(
+        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+    ) -> None: ...
+
+
+class Recording:
+    """One authenticated connection, the policy that decides on it, and the log of what was decided.
+
+    The base of :class:`safeser.channel.Link`.
+    """
+
+    def __init__(self, *, session: Session, policy: Policy, audit: AuditSink) -> None:
+        self.session = session
+        self.policy = policy
+        self.audit = audit
+        self.local = session.local
+        self.peer = session.peer
+        self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
+
+    def inbound(self, kind: Kind, operation: str | None = None) -> Context:
+        """Return the context of a message that the peer sent; the sender is who proved it."""
+        return self._context(True, kind, operation)
+
+    def outbound(self, kind: Kind, operation: str | None = None) -> Context:
+        return self._context(False, kind, operation)
+
+    def _context(self, inbound: bool, kind: Kind, operation: str | None) -> Context:
+        """Return a context of this link; they are values, and each message asks for one."""
+        key = (inbound, kind, operation)
+        context = self._contexts.get(key)
+        if context is None:
+            pair = (self.peer, self.local) if inbound else (self.local, self.peer)
+            context = Context(*pair, kind, operation)
+            if len(self._contexts) >= _CONTEXTS_MAX:
+                self._contexts.clear()
+            self._contexts[key] = context
+        return context
+
+    # --- refusals --------------------------------------------------------------------------------
+
+    def refuse(
+        self,
+        context: Context,
+        rule: str,
+        reason: str,
+        *,
+        payload: Payload | None = None,
+        where: str = "",
+        fix: str = "",
+    ) -> NoReturn:
+        """Record a refusal and raise it as :class:`PolicyDenied`."""
+        where = payload.where if payload is not None else where
+        self.audit.record(event("refuse", context, payload, rule, False, where=where))
+        error = PolicyDenied(f"{context}: {reason}", rule=rule, where=where, fix=fix)
+        error.recorded = True
+        raise error
+
+    def note_refusal(self, context: Context, error: SafeserError, *, where: str = "") -> None:
+        """Record a refusal that something else raised, such as a malformed message."""
+        try:
+            self.audit.record(
+                event("refuse", context, None, error.rule, False, where=where or error.where)
+            )
+        except AuditError as failure:
+            # The message is refused already; that its refusal cannot be recorded changes nothing
+            # about it, and must not end the event loop of whoever reads.
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+
+    def note_unauthenticated(self, error: EnvelopeError) -> None:
+        """Record bytes that nobody vouches for: they came on this link, but not from its peer."""
+        self.note_refusal(Context(UNKNOWN, self.local, Kind.ADMIN), error)
+
+    def note_drift(self) -> None:
+        """Record that the peer says to decide by another policy than this process does.
+
+        It is the peer's own word, for operators who roll a policy out: it decides nothing.
+        """
+        claims, policy = self.session.peer_claims, self.policy
+        theirs = (claims.policy, claims.revision, claims.sha256)
+        if theirs == (policy.name, policy.revision, policy.sha256):
+            return
+        names = ("peer_policy", "peer_revision", "peer_sha256")
+        drift = event("drift", self.inbound(Kind.ADMIN), None, "policy.drift", True)
+        try:
+            self.audit.record({**drift, **dict(zip(names, theirs, strict=True))})
+        except AuditError as failure:
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+
+    def count_refusal(self, context: Context, error: SafeserError) -> None:
+        """Count a refusal where one message has so many that records of each would be an attack."""
+        try:
+            self._count(context, error.rule, False)
+        except AuditError as failure:
+            logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
+
+    def _note_failure(
+        self, name: str, context: Context, payload: Payload, error: SafeserError
+    ) -> None:
+        """Record what refuses *payload* alone; whoever calls raises it."""
+        error.where = error.where or payload.where
+        self.audit.record(event(name, context, payload, error.rule, False))
+        error.recorded = True
+
+    def _count(self, context: Context, rule: str, permitted: bool) -> None:
+        self.audit.count(
+            sender=context.sender,
+            recipient=context.recipient,
+            operation=context.operation or "",
+            rule=rule,
+            permitted=permitted,
+        )
+
+
+def event(
+    name: str,
+    context: Context,
+    payload: Payload | None,
+    rule: str,
+    permitted: bool,
+    *,
+    where: str = "",
+) -> dict[str, Any]:
+    return {
+        "event": name,
+        "sender": context.sender,
+        "recipient": context.recipient,
+        "kind": context.kind.value,
+        "operation": context.operation or "",
+        "family": payload.family if payload is not None else "",
+        "author": payload.author if payload is not None else "",
+        "where": where or (payload.where if payload is not None else ""),
+        "bytes": payload.nbytes if payload is not None else 0,
+        "rule": rule,
+        "permitted": permitted,
+    }
