@@ -109,7 +109,7 @@ def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
     Copies, because the stream may add to a list after the estimator that holds it was checked.
     """
     site.charge(1)
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _LEAVES or isinstance(value, np.generic | np.dtype):
         return value
     if depth > _MAX_NESTING:

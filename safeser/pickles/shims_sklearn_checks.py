@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,7 +29,7 @@ _INT31 = 1 << 31
 _LEAF = -1
 
 
-def _refuse(what: str) -> Any:
+def _refuse(what: str) -> NoReturn:
     raise bad("sklearn", what)
 
 
@@ -198,7 +198,7 @@ def _check_boosting(_: Site, fields: dict[str, Any]) -> None:
     if stages.dtype != object or stages.ndim != 2 or stages.shape[1] != width or not stages.size:
         _refuse("the stages of an estimator are not of one size")
     for part in stages.flat:
-        grown = getattr(part, "tree_", None)
+        grown: Any = getattr(part, "tree_", None)
         if type(part).__name__ != "DecisionTreeRegressor" or type(grown) is not _tree.Tree:
             _refuse("a stage of an estimator is no regression tree")
         if grown.n_features != _features(fields) or (grown.n_outputs, grown.max_n_classes) != (
@@ -214,13 +214,14 @@ def _check_boosting(_: Site, fields: dict[str, Any]) -> None:
 def _check_initial(initial: Any, width: int, *, multiclass: bool | None) -> None:
     if type(initial) is str:
         return
-    kind, fields = type(initial).__name__, getattr(initial, "__dict__", {})
+    kind = type(initial).__name__
+    fields: dict[str, Any] = getattr(initial, "__dict__", {})
     if fields.get("n_outputs_") != 1:
         _refuse("an estimator begins with something else than a constant")
     if kind == "DummyRegressor":
-        fits = width == 1 and np.shape(fields.get("constant_")) == (1, 1)
+        fits = width == 1 and np.shape(fields.get("constant_", ())) == (1, 1)
     else:
-        prior = np.shape(fields.get("class_prior_"))
+        prior = np.shape(fields.get("class_prior_", ()))
         fits = (
             kind == "DummyClassifier"
             and fields.get("strategy") == "prior"
@@ -252,12 +253,12 @@ def _check_histogram_boosting(_: Site, fields: dict[str, Any]) -> None:
         return
     if fields.get("_preprocessor") is not None:
         _refuse("histogram boosting with categories is not accepted")
-    mapper = getattr(fields.get("_bin_mapper"), "__dict__", {}).get("is_categorical_")
+    mapper: Any = getattr(fields.get("_bin_mapper"), "__dict__", {}).get("is_categorical_")
     if np.shape(mapper) != (_features(fields),) or np.any(mapper):
         _refuse("histogram boosting with categories is not accepted")
     for stage in plain(fields["_predictors"], list):
         for part in plain(stage, list):
-            nodes = getattr(part, "nodes", None)
+            nodes: Any = getattr(part, "nodes", None)
             if type(part).__name__ != "TreePredictor" or type(nodes) is not np.ndarray:
                 _refuse("a stage of an estimator is no histogram tree")
             inner = nodes["feature_idx"][nodes["is_leaf"] == 0]
@@ -292,12 +293,13 @@ def _check_libsvm(site: Site, fields: dict[str, Any]) -> None:
     probabilities = [
         len(numbers(fields.get(name), ndim=1, kinds="f")) for name in ("_probA", "_probB")
     ]
-    columns = 0 if fields.get("kernel") == "precomputed" else _features(fields)
+    # With a precomputed kernel there are none: indexes into the given rows stand for them.
+    expected = (0, 0) if fields.get("kernel") == "precomputed" else (held, _features(fields))
     sound = (
         classes >= 2
         and (classifier or classes == 2)
         and int(counts.sum(dtype=np.int64) if classifier else counts[0]) == held
-        and vectors.shape == (held, columns)
+        and vectors.shape == expected
         and duals.shape == (classes - 1, held)
         and len(numbers(fields.get("_intercept_"), ndim=1, kinds="f")) == pairs
         and probabilities in ([0, 0], [pairs, pairs])
@@ -326,7 +328,8 @@ def _check_neighbours(_: Site, fields: dict[str, Any]) -> None:
 def _check_neighbour_classes(site: Site, fields: dict[str, Any]) -> None:
     if "_y" not in fields:
         return
-    labels, classes = plain(fields["_y"], np.ndarray), fields.get("classes_")
+    labels: Any = plain(fields["_y"], np.ndarray)
+    classes: Any = fields.get("classes_")
     columns = [(labels, classes)]
     if fields.get("outputs_2d_"):
         if labels.ndim != 2 or labels.shape[1] != len(plain(classes, list)):
