@@ -61,10 +61,7 @@ def up(
     except (OSError, RuntimeError, SafeserError) as error:
         raise _cause(error) from None
     if directory is None:
-        say(
-            "Ended. Keys and logs were temporary and are deleted; 'safeser up DIR' keeps them.",
-            hang=0,
-        )
+        line("Ended. Its keys and logs are deleted; 'safeser up DIR' keeps them.")
     else:
         line(f"Ended. Keys and logs are in {directory.absolute()}")
 

@@ -76,12 +76,12 @@ class Screen:
         """
         prompt, hang = f"{' ' * _INDENT}$ ", " " * (_INDENT + 4)
         lines = [prompt.rstrip()]
-        for word in map(shlex.quote, words):
-            wide = len(lines[-1]) + len(word) + len("  \\") > self._console.width
+        for piece in _pieces(words):
+            wide = len(lines[-1]) + len(piece) + len("  \\") > self._console.width
             if wide and self._console.is_terminal and lines != [prompt.rstrip()]:
                 lines[-1] += " \\"
                 lines.append(hang.removesuffix(" "))
-            lines[-1] += f" {word}"
+            lines[-1] += f" {piece}"
         for line in lines:
             self._console.print(Text(line, style="bold"), soft_wrap=True)
 
@@ -136,3 +136,17 @@ class Screen:
         ) as progress:
             progress.add_task(text, total=None)
             yield progress
+
+
+def _pieces(words: Sequence[str]) -> list[str]:
+    """Return *words* as a shell reads them, each option with what follows it."""
+    pieces: list[str] = []
+    after_option = False
+    for word in words:
+        option = word.startswith("-")
+        if after_option and not option:
+            pieces[-1] += f" {shlex.quote(word)}"
+        else:
+            pieces.append(shlex.quote(word))
+        after_option = option
+    return pieces

@@ -58,7 +58,7 @@ def test_without_a_folder_it_says_that_nothing_is_kept(safeser, started, tmp_pat
     assert started["directory"] is None
     assert str(tmp_path / "temporary" / "audit") in ended.out
     assert ended.out.splitlines()[-1] == (
-        "Ended. Keys and logs were temporary and are deleted; 'safeser up DIR' keeps them."
+        "Ended. Its keys and logs are deleted; 'safeser up DIR' keeps them."
     )
 
 

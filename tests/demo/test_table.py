@@ -83,13 +83,23 @@ def test_on_a_terminal_a_long_command_is_continued_between_words(width: int, mon
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(width))
     output = io.StringIO()
-    words = ["safeser", "policy", "explain", "a b", *("--option " * 12).split(), "/p" * 30]
+    words = [
+        "safeser",
+        "policy",
+        "explain",
+        "a b",
+        *("--opt value " * 9).split(),
+        "-x",
+        "--",
+        "/p" * 30,
+    ]
     Screen(output).command(words)
     text = re.sub(r"\x1b\[[0-9;]*m", "", output.getvalue())
     lines = text.splitlines()
     assert all(len(line) <= width for line in lines if "/p/p" not in line)
     assert lines[0].startswith("   $ safeser policy")
     assert all(line.startswith("      ") for line in lines[1:])
+    assert all(line.count("--opt") == line.count("--opt value") for line in lines)
     # What is copied after the prompt is the command.
     assert shlex.split(text.replace("\\\n", " ").strip().removeprefix("$ ")) == words
 
