@@ -94,7 +94,7 @@ class Encoder:
                 raise PayloadError(
                     "the message is nested too deeply or too large to send",
                     rule="payload.unsendable",
-                ) from error
+                ) from None
             raise
         self._parts.append(part)
 

@@ -179,7 +179,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             logger.warning("Closing the connection from %s: %s", self.link.peer, error)
             self.link.note_unauthenticated(error)
             self.abort()
-            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from error
+            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
         except BaseException:
             # What was already read is unknown, so this connection cannot be read again.
             self.abort()
@@ -229,7 +229,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             if not session.ended:  # this one message is too large; nothing of it was sent
                 raise
             self.abort()
-            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from error
+            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
         try:
             if total <= _ONE_READ:
@@ -360,7 +360,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         except BaseException as error:
             stream.close()
             if isinstance(error, AuthenticationError):
-                raise AuthenticationError(_not_accepted(address, channel)) from error
+                raise _not_accepted(address, channel) from None
             raise
         await self._confirm(comm, address, channel)
         return comm
@@ -376,22 +376,24 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         """Wait for the responder's word that it accepted this side."""
         try:
             verified = await asyncio.wait_for(comm._receive(first=True), HANDSHAKE_SECONDS)
-        except AuthenticationError as error:
-            raise AuthenticationError(_not_accepted(address, channel)) from error
+        except AuthenticationError:
+            raise _not_accepted(address, channel) from None
         except TimeoutError:
             comm.abort()
             raise
         if [bytes(frame) for frame in verified.frames] != [_ACCEPTED]:
             comm.abort()
-            raise AuthenticationError(_not_accepted(address, channel))
+            raise _not_accepted(address, channel)
 
 
-def _not_accepted(address: str, channel: Channel) -> str:
+def _not_accepted(address: str, channel: Channel) -> AuthenticationError:
+    """Return the one error that a user sees; what led to it is opaque and would add nothing."""
     identity = channel.identity
-    return (
+    return AuthenticationError(
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
-        " accept each other. Check that it speaks safeser://, and that rosters and policies of both"
-        " sides list both keys"
+        " accept each other",
+        fix="Check that it speaks safeser://, and that rosters and policies of both sides list both"
+        " keys.",
     )
 
 

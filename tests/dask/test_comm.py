@@ -407,6 +407,9 @@ def test_a_key_that_the_other_side_does_not_list_ends_all_retries(net, run, tmp_
             with pytest.raises(AuthenticationError) as caught:
                 await net.asks(listener.contact_address, roles=roles)
             assert "did not accept each other" in str(caught.value)
+            # One error and its one line: what led to it would only be a longer traceback.
+            assert caught.value.__suppress_context__
+            assert caught.value.__cause__ is None
         assert len(attempts) == 1
         assert net.seen == []
 
