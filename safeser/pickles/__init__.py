@@ -18,6 +18,7 @@ from safeser.pickles.advice import deny
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.build import Builder
 from safeser.pickles.cache import Programs, Unknown, Verdicts, wanted
+from safeser.pickles.canonical import Canonical, as_written
 from safeser.pickles.failures import (
     ExceptionRecord,
     FrameRecord,
@@ -92,18 +93,23 @@ def loads(
     budget = Budget(limits) if budget is None else budget
     persistent = persistent_load is not None
     program = _judged(whole, len(given), listed, limits, budget=budget, persistent=persistent)
-    builder = Builder(
-        program,
-        listed,
-        buffers=given,
-        limits=limits,
-        budget=budget,
-        persistent_load=persistent_load,
-    )
-    made = builder.build()
+    made: Builder | Canonical | None = None if persistent else as_written(program, whole)
+    if isinstance(made, Canonical):
+        budget.bring(len(whole))
+        found = made.load(given, limits)
+    else:
+        made = Builder(
+            program,
+            listed,
+            buffers=given,
+            limits=limits,
+            budget=budget,
+            persistent_load=persistent_load,
+        )
+        found = made.build()
     if not persistent:
-        _VERDICTS.note(whole, scope, program, builder=builder, buffers=given)
-    return made
+        _VERDICTS.note(whole, scope, program, made=made, buffers=given)
+    return found
 
 
 def check(

@@ -38,7 +38,7 @@ from safeser.pickles.nodes import (
 )
 from safeser.pickles.own import OwnClass, members
 from safeser.pickles.profiles import Entry, Profile
-from safeser.pickles.shims import Draft, Site, bad, shim
+from safeser.pickles.shims import Draft, Site, are_plain_keys, bad, shim
 from safeser.values import Limits
 
 __all__ = ["Builder"]
@@ -166,7 +166,8 @@ class Builder(Site):
             for member in added:
                 self.check_key(target, member)
                 target.add(member)
-        elif type(target) is dict and self.are_keys(added[::2], whole=whole):
+        elif type(target) is dict and are_plain_keys(added[::2], whole=whole):
+            self.charge(len(added) >> 1)
             target.update(zip(added[::2], added[1::2], strict=True))
         else:
             for key, value in zip(added[::2], added[1::2], strict=True):

@@ -18,7 +18,7 @@ from typing import Any
 
 from safeser.pickles.budget import Budget
 from safeser.pickles.build import Builder
-from safeser.pickles.canonical import Canonical
+from safeser.pickles.canonical import BYTES_PER_REF, Canonical
 from safeser.pickles.emitting import emit
 from safeser.pickles.nodes import Buffer, Program
 from safeser.pickles.profiles import Profile
@@ -28,8 +28,6 @@ __all__ = ["Programs", "Scope", "Unknown", "Verdict", "Verdicts", "wanted"]
 
 # Hashing these and comparing them whole takes less time than a SHA-256, and says more.
 _SHORT = 4096
-# What has few elements for its bytes is judged anew in less time than it takes to hash it.
-_BYTES_PER_REF = 512
 _MAX_ENTRIES = 4096
 _MAX_SIZE = 32 << 20
 _MAX_SEEN = 8192
@@ -112,25 +110,25 @@ class Verdicts:
         scope: Scope,
         program: Program,
         *,
-        builder: Builder | None = None,
+        made: Builder | Canonical | None = None,
         buffers: Sequence[Any] = (),
     ) -> None:
         """Remember that *program*, which *data* says, was accepted, if it comes often enough.
 
-        :param builder: what has loaded it with *buffers*, if it was loaded.
+        :param made: what has made its object with *buffers*, if it was loaded.
         """
-        if len(data) > max(_SHORT, program.refs * _BYTES_PER_REF) or len(data) > self._size >> 3:
+        if len(data) > max(_SHORT, program.refs * BYTES_PER_REF) or len(data) > self._size >> 3:
             return
         key = _key(data, scope)
-        if not self._comes_again(hash((key, builder is None))):
+        if not self._comes_again(hash((key, made is None))):
             return
-        sizes = None if builder is None else _sizes(buffers)
+        sizes = None if made is None else _sizes(buffers)
         with self._lock:
             known = self._kept.get(key)
-        if known is not None and (builder is None or known.sizes == sizes):
+        if known is not None and (made is None or known.sizes == sizes):
             # It is known to have no canonical form, or to need none.
             return
-        canonical = None if builder is None else emit(builder)
+        canonical = emit(made) if isinstance(made, Builder) else made
         verdict = Verdict(wanted(program), program.refs, program.calls, sizes, canonical)
         with self._lock:
             self._keep(key, verdict)

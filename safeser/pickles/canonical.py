@@ -15,13 +15,29 @@ from functools import partial
 from typing import Any
 
 from safeser.pickles.budget import Budget
-from safeser.pickles.nodes import ABSENT, Buffer, Call
+from safeser.pickles.nodes import ABSENT, Buffer, Call, DictOf, FrozenSetOf, Program, SetOf
 from safeser.pickles.own import OwnClass
-from safeser.pickles.shims import Site, bad
+from safeser.pickles.shims import Site, are_plain_keys, bad
 from safeser.pickles.stock import load_canonical
 from safeser.values import Limits
 
-__all__ = ["Canonical", "Part", "finishing", "finishing_own", "making", "making_own", "opened"]
+__all__ = [
+    "BYTES_PER_REF",
+    "Canonical",
+    "Part",
+    "as_written",
+    "finishing",
+    "finishing_own",
+    "making",
+    "making_own",
+    "opened",
+]
+
+
+#: What has fewer elements for its bytes takes longer to copy, or to hash, than to read and build.
+BYTES_PER_REF = 512
+# FRAME and its eight bytes of length.
+_FRAME = 9
 
 
 @dataclass(slots=True)
@@ -74,6 +90,42 @@ class Canonical:
         site.hashable.update(self.hashable)
         site.charge(self.visits)
         return [part.fill(site, buffers) if type(part) is Part else part for part in self.table]
+
+
+def as_written(program: Program, data: bytes) -> Canonical | None:
+    """Return the canonical form of a *program* of plain opcodes: *data* without its FRAMEs.
+
+    All of them were read and judged, each memo entry is written once and in order, and no opcode
+    is left that names, calls or builds anything. What else the builder would look at are the keys;
+    None where these take more than a glance, and where copying the bytes takes longer than that.
+    """
+    if program.frames is None or program.size > program.refs * BYTES_PER_REF:
+        return None
+    if not _keys_are_plain(program):
+        return None
+    code = data
+    if program.frames:
+        starts = [0, *(at + _FRAME for at in program.frames)]
+        code = b"".join(
+            [data[a:b] for a, b in zip(starts, [*program.frames, len(data)], strict=True)]
+        )
+    return Canonical(
+        code, (), (), program.size, program.refs, calls=0, visits=0, hashable=frozenset()
+    )
+
+
+def _keys_are_plain(program: Program) -> bool:
+    for node in program.nodes:
+        kind = type(node)
+        if kind is DictOf:
+            hashed = node.items[::2]  # type: ignore[attr-defined]  # a dict's
+        elif kind is SetOf or kind is FrozenSetOf:
+            hashed = node.items  # type: ignore[attr-defined]  # a set's
+        else:
+            continue
+        if not are_plain_keys(hashed, whole=True):
+            return False
+    return True
 
 
 def _held(buffers: Sequence[Any]) -> int:

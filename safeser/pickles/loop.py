@@ -25,6 +25,9 @@ _EMPTY_LIST, _APPENDS, _BINGET, _TUPLE, _SETITEMS, _EMPTY_DICT = b"]ehtu}"
 _TUPLE1, _NEWTRUE, _NEWFALSE, _SHORT_BINUNICODE, _MEMOIZE = b"\x85\x88\x89\x8c\x94"
 #: What the table must leave to this loop.
 HERE: Final = frozenset(b"().CGJKMN]ehtu}\x85\x86\x87\x88\x89\x8c\x94")
+#: What the table does of which C makes exactly what the machine read, and calls nothing: binary
+#: leaves, their memo, containers. Text, marks that are dropped, names and calls are not among them.
+_PLAIN: Final = frozenset(b"XBasqrj\x80\x8a\x8b\x8d\x8e\x8f\x90\x91\x95\x96")
 _MAKES: Final = frozenset(b"])}t\x85\x86\x87")
 _GROWS: Final[dict[int, tuple[Any, int]]] = {
     _APPENDS: (ListOf, EXTEND),
@@ -152,6 +155,8 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
                 handler = handlers[opcode]
                 if handler is None:
                     machine.refuse("opcode", f"opcode 0x{opcode:02x} is not one of pickle's")
+                if opcode not in _PLAIN:
+                    machine.plain = False
                 handler(machine)
                 pos, stack, refs = machine.pos, machine.stack, machine.refs
                 frame_end = machine.frame_end or _NO_FRAME

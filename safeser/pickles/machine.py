@@ -111,6 +111,8 @@ class Machine:
         self.pos = 0
         self.at = 0
         self.frame_end = 0
+        self.frames: list[int] = []
+        self.plain = True
         self.protocol = 0
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []
@@ -151,6 +153,7 @@ class Machine:
             refs=self.granted - self.refs,
             calls=self.max_calls - self.calls,
             spelt=frozenset(self.spelt),
+            frames=tuple(self.frames) if self.plain else None,
         )
 
     def refuse(self, rule: str, message: str) -> NoReturn:
@@ -469,6 +472,7 @@ class Machine:
         if self.protocol < 4 or self.frame_end or not 0 < size <= len(self.data) - self.pos:
             self.refuse("frame", "a frame is nested, empty, too long or before its time")
         self.frame_end = self.pos + size
+        self.frames.append(self.at)
 
     # -- leaves --------------------------------------------------------------------------------
 

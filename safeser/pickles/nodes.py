@@ -187,6 +187,8 @@ class Program:
 
     :param refs: how many elements and keys it was charged for.
     :param calls: how many objects it makes by calls.
+    :param frames: where its FRAMEs are, if all of its opcodes are plain: leaves, containers and
+        their memo, in binary; else None.
     :param spelt: indexes of names and tuples that only spelt another node. They stand for nothing
         of their own, unless something else holds them too.
     """
@@ -199,6 +201,7 @@ class Program:
     refs: int = 0
     calls: int = 0
     spelt: frozenset[int] = frozenset()
+    frames: tuple[int, ...] | None = None
 
 
 _ONE_LIST = (TupleOf, ListOf, DictOf, SetOf, FrozenSetOf)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
 from safeser.values import Limits
 
-__all__ = ["Draft", "Site", "bad", "plain", "settled", "shim"]
+__all__ = ["Draft", "Site", "are_plain_keys", "bad", "plain", "settled", "shim"]
 
 # hash() of a tuple walks all of it each time and is recursive in C: nested tuples that double took
 # 12 s in 214 bytes, and 300,000 levels overflow the C stack.
@@ -88,20 +88,6 @@ class Site:
         if seen[value] > _COLLISIONS and key not in container:  # type: ignore[operator]  # a dict or set
             raise bad("collisions", "too many keys share one hash")
 
-    def are_keys(self, keys: list[Any], *, whole: bool) -> bool:
-        """Whether *keys* are seen to be fine without :meth:`check_key` for each of them.
-
-        :param whole: these are all keys that the dict ever gets.
-        """
-        kinds = set(map(type, keys))
-        if kinds <= _TEXT:
-            return True
-        if not whole or kinds != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
-            return False
-        # Those that share a hash with another are fewer than would be refused, all together.
-        self.charge(len(keys))
-        return len(keys) - len(set(map(hash, keys))) < _COLLISIONS
-
     def check_hashable(self, key: Any) -> None:
         """Refuse what is not a plain, hashable value, and charge what hashing it costs."""
         nested = type(key) in (tuple, frozenset)
@@ -143,8 +129,23 @@ _ATOMS = frozenset(
 
 
 _TEXT = frozenset((str, bytes))
-# Such an integer costs one element to hash.
-_SMALL = 1 << 511
+_SMALL = 1 << 64
+
+
+def are_plain_keys(keys: Sequence[Any], *, whole: bool) -> bool:
+    """Whether *keys* of a dict or set need no look at each of them.
+
+    Text is, as its hashes are salted; so are integers that cost next to nothing to hash, and of
+    which fewer share a hash with another, all together, than may share one.
+
+    :param whole: these are all keys that the container ever gets.
+    """
+    kinds = set(map(type, keys))
+    if kinds <= _TEXT:
+        return True
+    if not whole or kinds != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
+        return False
+    return len(keys) - len(set(map(hash, keys))) < _COLLISIONS
 
 
 def plain(value: Any, *kinds: type) -> Any:
@@ -193,9 +194,11 @@ def shim(name: str) -> Callable[..., Any]:
     room, _, function = name.partition(".")
     try:
         registry: dict[str, Callable[..., Any]] = importlib.import_module(_ROOMS[room]).SHIMS
-    except ImportError:
+    except ImportError as error:
+        missing = error.name or room
+        library = room if missing.startswith("safeser") else missing.partition(".")[0]
         raise PayloadError(
-            f"what this pickle holds needs {room}, which is not installed here",
+            f"what this pickle holds needs {library}, which is not installed here",
             rule="pickle.unresolved",
             fix="Install safeser with the extra [arrow].",
         ) from None

@@ -138,8 +138,8 @@ def test_the_cache_is_bounded_in_entries_and_bytes():
         builder = pickles.Builder(program, profile, buffers=(), limits=LIMITS)
         builder.build()
         for _ in range(2):
-            small.note(data, (profile, LIMITS, ""), program, builder=builder)
-            narrow.note(data, (profile, LIMITS, ""), program, builder=builder)
+            small.note(data, (profile, LIMITS, ""), program, made=builder)
+            narrow.note(data, (profile, LIMITS, ""), program, made=builder)
         # What is asked for stays.
         first = pickle.dumps([0] * 100, 5)
         assert small.find(first, (profile, LIMITS, "")) is not None
