@@ -122,7 +122,8 @@ class OwnClass:
                 "state",
                 f"{self.entry.name} has a __setstate__ of its own, which nobody listed",
                 fix=f'If it is safe for any plain state, allow it: \'{{"{self.entry.name}":'
-                " {role: class, trust: [__setstate__]}}'. The risk: it runs on what the sender wrote.",
+                " {role: class, trust: [__setstate__]}}'. The risk: it runs on what its sender"
+                " wrote.",
             )
 
     def _check_names(self, names: Mapping[Any, Any]) -> None:

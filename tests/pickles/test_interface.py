@@ -239,7 +239,8 @@ class TestProfiles:
         pytest.importorskip("pyarrow")
         profile = Profile.named(*DATA_PROFILES)
         for entry in profile.entries.values():
-            if not entry.name.startswith("numpy.core."):
+            # What has a reviewed function is never looked up, and may be a name of other versions.
+            if not entry.make:
                 profile.object_of(entry)
 
     def test_nothing_that_runs_code_is_listed(self):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from safeser.errors import SafeserError
 from safeser.pickles import Profile, loads
-
 from tests.pickles.conftest import Asm
 
 
