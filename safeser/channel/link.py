@@ -73,13 +73,17 @@ class Link(Recording):
         """
         own = dict(header)
         bound = self._bound(context)
-        family = serialization.derive(
-            own,
-            frames,
-            limits=self.policy.limits,
-            code="cloudpickle" in bound.families,
-            allow=bound.allow,
-        )
+        try:
+            family = serialization.derive(
+                own,
+                frames,
+                limits=self.policy.limits,
+                code="cloudpickle" in bound.families,
+                allow=bound.allow,
+            )
+        except SafeserError as error:
+            error.where = error.where or where
+            raise
         return Received(
             where,
             family,

@@ -144,6 +144,17 @@ def test_what_its_check_refuses_is_recorded_with_its_place(arrival, header, fram
     assert (event["event"], event["where"], event["rule"]) == ("refuse", "two", caught.value.rule)
 
 
+@pytest.mark.parametrize(
+    ("header", "frames"),
+    [({}, []), ({"serializer": "msgpack"}, []), (PICKLE, [b"\xff"]), ({"serializer": "x"}, [b""])],
+)
+def test_what_has_no_shape_is_refused_with_its_place(arrival, header, frames):
+    a = arrival("bea", "ann")
+    with pytest.raises(PayloadError) as caught:
+        a.payload(header, frames, where="data.x")
+    assert caught.value.where == "data.x"
+
+
 # --- bytes that a handler unpickles -----------------------------------------------------------
 
 SHARD = pickle.dumps([(0, [1, 2])])
