@@ -146,7 +146,7 @@ def test_what_its_check_refuses_is_recorded_with_its_place(arrival, header, fram
 
 @pytest.mark.parametrize(
     ("header", "frames"),
-    [({}, []), ({"serializer": "msgpack"}, []), (PICKLE, [b"\xff"]), ({"serializer": "x"}, [b""])],
+    [({}, []), ({"serializer": "msgpack"}, []), ({"serializer": "x"}, [b""]), (PICKLE, [])],
 )
 def test_what_has_no_shape_is_refused_with_its_place(arrival, header, frames):
     a = arrival("bea", "ann")
