@@ -9,14 +9,14 @@ replaces a stream element; it never ends a stream that others share.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.sizeof import safe_sizeof
 
 from safeser.channel import Link
-from safeser.dask import outgoing, substitutes, translate
+from safeser.dask import outgoing, replies, substitutes, translate
 from safeser.dask.incoming import (
     Judged,
     Message,
@@ -31,8 +31,7 @@ from safeser.dask.registrations import ClientIds
 from safeser.dask.translate import Relayed
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.families import errors
-from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.operations import Channel, Operation, Server, lookup
 from safeser.values import Context, Kind
 
 __all__ = ["SKIP", "Conversation"]
@@ -62,8 +61,6 @@ _NOT_ITS_WORD = frozenset({"context.none", "operation.not-granted"})
 #: Refusals of one message that are logged and recorded one by one; the others are counted, since a
 #: message of two megabytes can hold three hundred thousand.
 _NOTED = 100
-
-_SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
 
 class Conversation:
@@ -261,7 +258,7 @@ class Conversation:
 
     def _reply(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """What a peer answers to what this side asked."""
-        fields = self._reply_fields()
+        fields = replies.fields_of(self._asked)
         try:
             if not self._asked:
                 raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
@@ -273,9 +270,9 @@ class Conversation:
         reply = translate.incoming_reply(fields, reply, note=self._note)
         if not isinstance(reply, dict) or reply.get("status") != "uncaught-error":
             return reply
-        if self._asked["op"] == "get_data" and _is_ours(reply.get("exception")):
+        if self._asked["op"] == "get_data" and replies.is_ours(reply.get("exception")):
             self._said = True  # the peer waits for no word after an error
-            return self._failed_values(reply["exception"].as_failed())
+            return replies.failed_values(self._asked, reply["exception"].as_failed())
         if self._stream:
             # Dask looks for a refusal here in no way that its user would understand.
             refusal = reply.get("exception")
@@ -287,38 +284,14 @@ class Conversation:
         name = self._asked.get("op")
         if name == "get_data" and not self._opens:
             header, frames = translate.serialize_failure(translate.failure_of(error))
-            return self._failed_values(Relayed(header, frames, author=self.link.local, failed=True))
+            return replies.failed_values(
+                self._asked, Relayed(header, frames, author=self.link.local, failed=True)
+            )
         if name in _ACKNOWLEDGED:
             # The peer's handler waits for a word that Dask says only when it understood the reply;
             # it would take the next request on this connection for it.
             self._answers.append(self._plain(["OK"]))
         raise error
-
-    def _failed_values(self, value: Relayed) -> dict[str, Any]:
-        """Return a reply in which each value that this relay asked for is *value*, a failure.
-
-        To a client that waits for them it says why. Without it Dask's client asks again for ever
-        for what its scheduler could not gather.
-        """
-        keys = self._asked.get("keys")
-        keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
-        return {"status": "OK", "data": dict.fromkeys(keys, value)}
-
-    def _reply_fields(self) -> Mapping[str, Encoding]:
-        """Return where the answer to the last request may hold payloads.
-
-        A name that several servers know has the fields of all: the peer's own word on which of
-        them it is must not take away from what is looked at.
-        """
-        fields: dict[str, Encoding] = {}
-        for row in _rows(self._asked.get("op")):
-            fields |= row.reply
-            if Encoding.NESTED in row.reply.values():
-                inner = self._asked.get("msg")
-                prefix = next(p for p, e in row.reply.items() if e is Encoding.NESTED)
-                for nested in _rows(inner.get("op") if isinstance(inner, dict) else None):
-                    fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
-        return fields
 
     def _elements(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """A batch of stream elements: each is decided by itself, all before any is built."""
@@ -388,7 +361,7 @@ class Conversation:
 
     def _answer(self, error: SafeserError) -> None:
         """Put an error reply in line for the peer."""
-        self._answers.append(self._plain([_error_reply(error)]))
+        self._answers.append(self._plain([replies.error_reply(error)]))
 
     def _instead(self, element: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
         """Return what Dask handles in place of a refused element, or None to leave it out."""
@@ -445,7 +418,7 @@ class Conversation:
             if self._current is not None and self._current.name in _ACKNOWLEDGED:
                 raise  # its handler writes by itself: Dask answers with what it raises
             logger.warning("Not answered to %s: %s", self.link.peer, error)
-            return self._plain([_error_reply(error)])
+            return self._plain([replies.error_reply(error)])
 
     def _send_request(self, message: Any, serializers: Sequence[str] | None) -> list[Any]:
         if not _names_operation(message):  # the last word of an exchange, such as "OK"
@@ -470,7 +443,7 @@ class Conversation:
 
     def _row_for(self, name: Any) -> Operation | None:
         """Return the row of a request; the peer's word about its role only picks the table."""
-        rows = _rows(name)
+        rows = replies.rows_of(name)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
 
@@ -483,34 +456,6 @@ def _check_registration(row: Operation, body: dict[str, Any]) -> None:
     field = _REGISTERED_AS.get(row.becomes or "")
     if field is not None and not isinstance(body.get(field), str):
         raise PayloadError("who registers must be named", rule="stream.identity", where=field)
-
-
-def _is_ours(value: Any) -> bool:
-    """Tell whether a relayed failure is an error of safeser's, not one of the network or of Dask.
-
-    It is only looked at: whoever wrote it may say so of any failure, and gains nothing by it.
-    """
-    if not isinstance(value, Relayed) or value.sealed_header.get("serializer") != "error":
-        return False
-    return errors.decode(value.frames[0]).type.startswith("safeser.errors:")
-
-
-def _error_reply(error: SafeserError) -> dict[str, Any]:
-    return {
-        "status": "uncaught-error",
-        "exception": error,
-        "traceback": None,
-        "exception_text": str(error),
-        "traceback_text": "",
-    }
-
-
-def _rows(name: Any) -> list[Operation]:
-    """Return the rows of the requests called *name*, on whatever server."""
-    if not isinstance(name, str):
-        return []
-    found = [lookup(server, Channel.RPC, name) for server in _SERVERS]
-    return [row for row in found if row is not None]
 
 
 def _names_operation(message: Any) -> bool:

@@ -1,0 +1,75 @@
+"""What answers to a request may hold, and what stands in their place when they are refused.
+
+The one rule: what was asked for decides how an answer is read; the peer's word takes nothing away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from safeser.dask.translate import Relayed
+from safeser.errors import SafeserError
+from safeser.families import errors
+from safeser.operations import Channel, Encoding, Operation, Server, lookup
+
+__all__ = ["error_reply", "failed_values", "fields_of", "is_ours", "rows_of"]
+
+_SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
+
+
+def rows_of(name: Any) -> list[Operation]:
+    """Return the rows of the requests called *name*, on whatever server."""
+    if not isinstance(name, str):
+        return []
+    found = [lookup(server, Channel.RPC, name) for server in _SERVERS]
+    return [row for row in found if row is not None]
+
+
+def fields_of(asked: Mapping[str, Any]) -> dict[str, Encoding]:
+    """Return where the answer to the request *asked* may hold payloads.
+
+    A name that several servers know has the fields of all: the peer's own word on which of
+    them it is must not take away from what is looked at.
+    """
+    fields: dict[str, Encoding] = {}
+    for row in rows_of(asked.get("op")):
+        fields |= row.reply
+        if Encoding.NESTED in row.reply.values():
+            inner = asked.get("msg")
+            prefix = next(p for p, e in row.reply.items() if e is Encoding.NESTED)
+            for nested in rows_of(inner.get("op") if isinstance(inner, dict) else None):
+                fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
+    return fields
+
+
+def error_reply(error: SafeserError) -> dict[str, Any]:
+    """Return the answer that makes Dask raise *error* where it was asked."""
+    return {
+        "status": "uncaught-error",
+        "exception": error,
+        "traceback": None,
+        "exception_text": str(error),
+        "traceback_text": "",
+    }
+
+
+def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
+    """Return an answer in which each value that *asked* wants is *value*, a failure.
+
+    To a client that waits for them it says why. Without it Dask's client asks again for ever
+    for what its scheduler could not gather.
+    """
+    keys = asked.get("keys")
+    keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
+    return {"status": "OK", "data": dict.fromkeys(keys, value)}
+
+
+def is_ours(value: Any) -> bool:
+    """Tell whether a relayed failure is an error of safeser's, not one of the network or of Dask.
+
+    It is only looked at: whoever wrote it may say so of any failure, and gains nothing by it.
+    """
+    if not isinstance(value, Relayed) or value.sealed_header.get("serializer") != "error":
+        return False
+    return errors.decode(value.frames[0]).type.startswith("safeser.errors:")
