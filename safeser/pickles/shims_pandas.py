@@ -14,7 +14,7 @@ import numpy as np
 
 from safeser.pickles.shims import Draft, Site, bad, plain
 from safeser.pickles.shims_pandas_arrays import draft_of, unique
-from safeser.pickles.shims_pandas_indexes import column, kept, label
+from safeser.pickles.shims_pandas_indexes import column, held, label
 from safeser.pickles.shims_pandas_times import pd
 
 __all__ = ["SHIMS"]
@@ -91,12 +91,9 @@ def _manager(site: Site, _: str, blocks: Any, axes: Any) -> _Blocks:
 
 
 def _check_shape(values: Any, *, columns: int, rows: int) -> None:
-    if isinstance(values, pd.api.extensions.ExtensionArray):
-        shape = values.shape if values.ndim == 2 else (1, len(values))
-    elif plain(values, np.ndarray).ndim == 2 and kept(values.dtype):
-        shape = values.shape
-    else:
+    if held(values).ndim not in (1, 2) or (type(values) is np.ndarray and values.ndim == 1):
         raise bad("shape", "a column is not an array that pandas keeps")
+    shape = values.shape if values.ndim == 2 else (1, len(values))
     # Counted before it is taken apart: columns without rows cost no bytes.
     if shape != (columns, rows):
         raise bad("shape", "a block of a frame has another shape than its axes")
@@ -115,19 +112,19 @@ def _single(_: Site, __: Any, state: Any) -> _Blocks:
 
 def _frame(site: Site, draft: Any, state: Any) -> Any:
     kind, fields = draft_of(draft), dict(plain(state, dict))
-    held = plain(fields.pop("_mgr"), _Blocks)
+    parts = plain(fields.pop("_mgr"), _Blocks)
     name = label(site, fields.pop("_name", fields.pop("name", None)))
     attributes, flags = plain(fields.pop("attrs", {}), dict), fields.pop("_flags", None)
     about = {"_typ": kind.lower(), "_metadata": ["_name"] if kind == "Series" else []}
     if any(about.get(field) != value for field, value in fields.items()):
         raise bad("state", "a frame has no such field")
-    if (kind == "Series") is not (held.labels is None):
+    if (kind == "Series") is not (parts.labels is None):
         raise bad("shape", "a frame is held like a series, or a series like a frame")
     if kind == "Series":
-        values = held.blocks[0].values
-        made = pd.Series(values, index=held.index, dtype=values.dtype, name=name, copy=False)
+        values = parts.blocks[0].values
+        made = pd.Series(values, index=parts.index, dtype=values.dtype, name=name, copy=False)
     else:
-        made = _assembled(held)
+        made = _assembled(parts)
     made.attrs = attributes
     return _flagged(site, made, flags)
 
@@ -145,24 +142,29 @@ def _flagged(site: Site, made: Any, flags: Any) -> Any:
     return made
 
 
-def _assembled(held: _Blocks) -> Any:
+def _assembled(parts: _Blocks) -> Any:
     together = getattr(getattr(pd.api, "internals", None), "create_dataframe_from_blocks", None)
     if together is None:
-        return _by_columns(held)
+        return _by_columns(parts)
     # It trusts all that was checked above: shapes, types, and places that cover each column once.
-    blocks = [(block.values, np.asarray(block.places, np.intp)) for block in held.blocks]
-    return together(blocks, index=held.index, columns=held.labels)
+    blocks = [(_wide(block.values), np.asarray(block.places, np.intp)) for block in parts.blocks]
+    return together(blocks, index=parts.index, columns=parts.labels)
 
 
-def _by_columns(held: _Blocks) -> Any:
+def _wide(values: Any) -> Any:
+    times = pd.arrays.DatetimeArray | pd.arrays.TimedeltaArray | pd.arrays.PeriodArray
+    return values.reshape(1, -1) if values.ndim == 1 and isinstance(values, times) else values
+
+
+def _by_columns(parts: _Blocks) -> Any:
     """Make a frame where pandas has no way yet to be handed blocks."""
     columns: dict[int, Any] = {}
-    for block in held.blocks:
-        parts = list(block.values) if block.values.ndim == 2 else [block.values]
-        for place, part in zip(block.places, parts, strict=True):
-            columns[int(place)] = pd.Series(part, index=held.index, dtype=part.dtype, copy=False)
-    made = pd.DataFrame(dict(sorted(columns.items())), index=held.index, copy=False)
-    made.columns = held.labels
+    for block in parts.blocks:
+        values = list(block.values) if block.values.ndim == 2 else [block.values]
+        for place, part in zip(block.places, values, strict=True):
+            columns[int(place)] = pd.Series(part, index=parts.index, dtype=part.dtype, copy=False)
+    made = pd.DataFrame(dict(sorted(columns.items())), index=parts.index, copy=False)
+    made.columns = parts.labels
     return made
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims import Draft, Site, bad, plain
-from safeser.pickles.shims_pandas_times import UNITS, offset, pd, zone
+from safeser.pickles.shims_pandas_times import UNITS, pd, walked, zone
 
 __all__ = ["SHIMS", "draft_of", "fields_of", "owned", "unique"]
 
@@ -36,9 +36,8 @@ _LABELS = (
     *(datetime.date, datetime.time, decimal.Decimal),
 )
 _TYPED = "dtype" in inspect.signature(pd.arrays.ArrowStringArray).parameters
+_LABELS_EACH = 2
 _INT32 = 1 << 31
-# Walking an offset of business days takes this much longer than adding a number.
-_WALKED = 3
 
 
 # -- what is shared ----------------------------------------------------------------------------
@@ -77,7 +76,9 @@ def unique(site: Site, index: Any) -> Any:
     """
     dtype = index.dtype
     site.hashable.update(_LABELS)
-    if isinstance(dtype, np.dtype) and dtype.kind in "biufmM":
+    # The same index may be named again and again.
+    site.charge(len(index) >> _LABELS_EACH)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
         once = np.unique(index.to_numpy()).size == len(index)
     else:
         once = len(site.frozen(index)) == len(index)
@@ -228,9 +229,7 @@ def _backed_state(site: Site, draft: Any, state: Any) -> Any:
         raise bad("state", "an array of pandas' has further state")
     made = _BACKED[kind](site, dtype, plain(values, np.ndarray))
     if more.get("_freq") is not None and kind in _INDEXES:
-        # Checked against every element, as pandas does for whoever names a frequency.
-        site.charge(len(made) << _WALKED)
-        made = _INDEXES[kind](made, freq=offset(more["_freq"])).array
+        made = _INDEXES[kind](made, freq=walked(site, more["_freq"], len(made))).array
         # Since pandas 3 an index keeps it; whoever makes one of this array looks here.
         made._freq = more["_freq"]
     return _kept(made, more)
@@ -260,15 +259,13 @@ def _periods(_: Site, dtype: Any, values: Any) -> Any:
 
 
 def _strings(site: Site, dtype: Any, values: Any) -> Any:
-    if values.dtype != object or values.ndim not in (1, 2):
+    if values.dtype != object or values.ndim != 1:
         raise bad("arguments", "an array of strings holds something else")
     site.charge(values.size)
-    flat = values.reshape(-1)
-    for item in flat:
+    for item in values:
         if type(item) is not str and item is not None and item is not pd.NA and item == item:  # noqa: PLR0124 - as above
             raise bad("arguments", "an array of strings holds something else")
-    made = _same(pd.array(flat, dtype=plain(dtype, pd.StringDtype)), dtype)
-    return made if values.ndim == 1 else made.reshape(values.shape)
+    return _same(pd.array(values, dtype=plain(dtype, pd.StringDtype)), dtype)
 
 
 def _wrapped(_: Site, dtype: Any, values: Any) -> Any:

@@ -14,15 +14,13 @@ import numpy as np
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims import Site, bad, plain
 from safeser.pickles.shims_pandas_arrays import owned, unique
-from safeser.pickles.shims_pandas_times import offset, pd
+from safeser.pickles.shims_pandas_times import pd, walked
 
-__all__ = ["SHIMS", "column", "label"]
+__all__ = ["SHIMS", "column", "held", "label"]
 
 _KINDS = "biufcmMO"
 _UNITS = ("s", "ms", "us", "ns")
 _MAX_LEVELS = 1000
-# Walking an offset of business days takes this much longer than adding a number.
-_WALKED = 3
 
 
 def label(site: Site, value: Any) -> Any:
@@ -32,13 +30,21 @@ def label(site: Site, value: Any) -> Any:
 
 def column(values: Any) -> Any:
     """Return *values* if they can be one column: one dimension of an accepted type."""
+    if held(values).ndim != 1:
+        raise bad("shape", "a column is not an array that pandas keeps")
+    return values
+
+
+def held(values: Any) -> Any:
+    """Return *values* if pandas keeps an array like that, in as many dimensions as it has."""
     if isinstance(values, pd.api.extensions.ExtensionArray):
-        # Made by a reviewed function, from parts that it checked.
-        if values.ndim == 1:
-            return values
-    elif plain(values, np.ndarray).ndim == 1 and kept(values.dtype):
-        return values
-    raise bad("shape", "a column is not an array that pandas keeps")
+        # Made by a reviewed function, from parts that it checked. Frames hold no wrapped arrays.
+        sound = type(values) is not pd.arrays.NumpyExtensionArray
+    else:
+        sound = kept(plain(values, np.ndarray).dtype)
+    if not sound:
+        raise bad("shape", "a column is not an array that pandas keeps")
+    return values
 
 
 def kept(dtype: np.dtype[Any]) -> bool:
@@ -107,9 +113,7 @@ def _moments(site: Site, given: dict[str, Any]) -> Any:
     freq = getattr(data, "_freq", None) if freq is None else freq
     if freq is None:
         return kind(data, name=name)
-    # Checked against every element, as pandas does for whoever names a frequency.
-    site.charge(len(data) << _WALKED)
-    return kind(data, freq=offset(freq), name=name)
+    return kind(data, freq=walked(site, freq, len(data)), name=name)
 
 
 def _levels(site: Site, given: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from safeser.pickles.shims import Draft, Site, bad, plain
 
-__all__ = ["SHIMS", "UNITS", "offset", "pd", "zone"]
+__all__ = ["SHIMS", "UNITS", "pd", "walked", "zone"]
 
 #: Untyped on purpose: pandas is an extra.
 pd: Any = importlib.import_module("pandas")
@@ -30,6 +30,8 @@ UNITS = tuple(_RESOLUTIONS.values())
 _INT64 = 1 << 63
 # Offsets of business hours and holidays are walked; ticks are multiplied.
 _MAX_REPEAT = 1 << 16
+# Adding the same number to each is nothing; an offset of business days is Python for each.
+_ADDED, _WALKED = 3, 6
 _MAX_SPAN = 1 << 31
 _MAX_TEXT = 64
 _MAX_HOLIDAYS = 100_000
@@ -68,6 +70,13 @@ def zone(value: Any) -> Any:
 def offset(value: Any) -> Any:
     if not isinstance(value, _offsets.BaseOffset):
         raise bad("arguments", "a frequency is not a date offset")
+    return value
+
+
+def walked(site: Site, value: Any, elements: int) -> Any:
+    """Return the frequency *value*, charged for what it takes to check it against each element."""
+    ticks = isinstance(offset(value), _offsets.Tick | _offsets.Day)
+    site.charge(elements >> _ADDED if ticks else elements << _WALKED)
     return value
 
 

@@ -14,6 +14,7 @@ from tests.pickles.forging import PROFILE, Called, New, opened
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
+relative = pytest.importorskip("dateutil.relativedelta")
 base = pytest.importorskip("pandas.core.indexes.base")
 arrays, sparse, offsets = pd.arrays, pytest.importorskip("pandas._libs.sparse"), pd.offsets
 
@@ -163,6 +164,11 @@ ARRAYS = {
     "number type with state": New(pd.Int64Dtype, {"type": 1}),
     "storage": Called(pd.StringDtype, "other"),
     "missing": Called(pd.StringDtype, "python", 0.0),
+    "missing text": Called(pd.StringDtype, "python", "nan"),
+    "unknown subtype": New(pd.IntervalDtype, {"subtype": np.dtype("S3"), "closed": "left"}),
+    "texts of two dimensions": backed(
+        *(arrays.StringArray, pd.StringDtype("python"), np.array([["a"]], object))
+    ),
 }
 FREQUENCIES = ["period[" + "9" * 100 + "D]", "period[(((a+)+)+)+$]", "period[D", "D", "period[]"]
 FREQUENCIES += ["period[99999D]", "period[0D]", "period[-1D]", "period[1D1h]", "period[ZZ]"]
@@ -206,6 +212,7 @@ INDEXES = {
     "further field": Called(INDEX, pd.RangeIndex, {"start": 0, "stop": 1, "step": 1, "x": 1}),
     "endless": Called(INDEX, pd.RangeIndex, {"start": 0, "stop": 1 << 40, "step": 1}),
     "no step": Called(INDEX, pd.RangeIndex, {"start": 0, "stop": 1, "step": 0}),
+    "intervals of a list": Called(BETWEEN, pd.IntervalIndex, {"data": [1], "closed": "left"}),
     "frozen text": Called(type(pd.MultiIndex.from_arrays([[1]]).names), "abc"),
 }
 
@@ -266,6 +273,9 @@ VALUES = {
     "many years": Called(pd.DateOffset, state={"years": 1 << 40}),
     "float years": Called(pd.DateOffset, state={"years": 1.5}),
     "offset by text": Called(pd.DateOffset, state={"n": "1"}),
+    "weekday of seven": New(relative.weekday, (None, {"weekday": 7, "n": 1})),
+    "weekday of more": New(relative.weekday, (None, {"weekday": 0, "n": 1, "x": 1})),
+    "weekday of days": New(relative.relativedelta, {"weekday": "MO"}),
     "offset of a list": Called(pd.DateOffset, state=[1]),
 }
 
@@ -276,12 +286,69 @@ def test_forged_values_are_refused(forged):
         opened(forged)
 
 
+BLOCK = pd.DataFrame([[1]])._mgr.blocks[0].__reduce__()[0]
+MANAGER = type(pd.DataFrame([[1]])._mgr)
+COLUMNS = np.zeros((2, 3))
+
+
+def framed(*blocks, columns=2, rows=3):
+    axes = [pd.RangeIndex(columns), pd.RangeIndex(rows)]
+    forged = [Called(BLOCK, *block) for block in blocks]
+    state = {"_mgr": Called(MANAGER, tuple(forged), axes), "_flags": None}
+    return New(pd.DataFrame, state)
+
+
+def test_columns_lie_anywhere_once():
+    for places in (np.array([1, 0]), slice(1, None, -1), slice(0, 2)):
+        assert opened(framed((COLUMNS, places, 2))).shape == (3, 2)
+    rest = np.ones((4, 3)), np.arange(1, 5), 2
+    assert opened(framed((COLUMNS, slice(0, 9, 5), 2), rest, columns=6)).shape == (3, 6)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [(COLUMNS, np.array([0, 0]), 2)],
+        [(COLUMNS, np.array([0, 2]), 2)],
+        [(COLUMNS, np.array([0, -1]), 2)],
+        [(COLUMNS, np.array([[0, 1]]), 2)],
+        [(COLUMNS, np.array([0.0, 1.0]), 2)],
+        [(COLUMNS, [0, 1], 2)],
+        [(COLUMNS, slice(None, 2), 2)],
+        [(COLUMNS, slice(0, None), 2)],
+        [(COLUMNS, slice(0, 2), 1)],
+        [(COLUMNS[0], slice(0, 1), 2)],
+        [(arrays.NumpyExtensionArray(ones(3)), slice(0, 1), 2), (COLUMNS[:1], slice(1, 2), 2)],
+        [(arrays.NumpyExtensionArray(COLUMNS), slice(0, 2), 2)],
+        [(np.zeros((2, 3), "M8[25s]"), slice(0, 2), 2)],
+        [(np.zeros((2, 3), "S3"), slice(0, 2), 2)],
+        [("text", slice(0, 2), 2)],
+        [],
+    ],
+)
+def test_forged_blocks_are_refused(blocks):
+    with pytest.raises(PayloadError):
+        opened(framed(*blocks))
+
+
+def test_times_in_one_dimension_are_a_block_too():
+    days = backed(arrays.DatetimeArray, DAYS.dtype, DAYS.to_numpy()[:3])
+    got = opened(framed((days, slice(0, 1), 2), (COLUMNS[:1], slice(1, 2), 2)))
+    assert got[0].tolist() == DAYS[:3].tolist()
+    assert got._mgr.is_consolidated()
+    assert repr(got)
+
+
 def test_nothing_is_built_twice(asm):
+    ordered = asm.text("ordered"), b"N"
+    nth = asm.text("weekday"), b"K\x00", asm.text("n"), b"K\x01"
     for name, state in (
         ("pandas:DateOffset", asm.dict(asm.text("n"), b"K\x01")),
         ("dateutil.relativedelta:relativedelta", b"}"),
+        ("pandas:CategoricalDtype", asm.dict(asm.text("categories"), b"N", *ordered)),
+        ("dateutil._common:weekday", asm.tuple(b"N", asm.dict(*nth))),
     ):
-        begun = asm.new(name) if "relative" in name else asm.call(name)
+        begun = asm.call(name) if "DateOffset" in name else asm.new(name)
         loads(asm.pickle(asm.build(begun, state)), profile=PROFILE)
         with pytest.raises(PayloadError):
             loads(asm.pickle(asm.build(asm.build(begun, state), state)), profile=PROFILE)
@@ -346,6 +413,16 @@ def test_flags_are_true(asm):
         opened(New(pd.DataFrame, state))
     with pytest.raises(PayloadError):
         opened(New(pd.Series, frame.__getstate__()))
+
+
+def test_the_forms_of_pandas_2():
+    assert opened(New(pd.StringDtype, {"storage": "python"})) == pd.StringDtype("python")
+    assert opened(Called(pd.StringDtype, "pyarrow_numpy")) == pd.StringDtype("pyarrow", np.nan)
+    turned = backed(arrays.DatetimeArray, DAYS.to_numpy(), DAYS.dtype, {"_freq": DAYS.freq})
+    assert opened(Called(MOMENTS, pd.DatetimeIndex, {"data": turned})).freq == DAYS.freq
+    data = arrays.IntervalArray.from_breaks([0, 1])
+    index = Called(BETWEEN, pd.IntervalIndex, {"data": data, "closed": "right"})
+    assert opened(index).equals(pd.IntervalIndex(data))
 
 
 def test_nothing_of_another_library_is_reached():
