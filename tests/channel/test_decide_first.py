@@ -320,6 +320,7 @@ spec = importlib.util.spec_from_file_location("doors", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 sys.modules["doors"] = module
 spec.loader.exec_module(module)
+from safeser import pickles
 from safeser.errors import SafeserError
 from safeser.families import plain
 from safeser.values import Kind
@@ -355,6 +356,10 @@ assert arrive("bea", "ann", (header, []), (one[0], [b"\\xc1"])) == "families.msg
 assert arrive("bea", "ann", (header, []), broken=["admit"]) == "audit.write"
 wrong = {**header, "type": "pandas:read_pickle"}
 assert arrive("bea", "ann", (header, []), (wrong, [])) == "families.type"
+pickled = ({"serializer": "pickle", "writeable": []}, [b"\\x80\\x04cpandas\\nDataFrame\\n)\\x81."])
+pickles.family_of(b"N.")  # reads the profiles, which are the same for every pickle
+for broken in ([], ["admit"]):
+    assert isinstance(arrive("bea", "ann", (header, []), pickled, broken=broken), str)
 [missing] = arrive("bea", "ann", (header, []))
 assert missing is sys.modules["pandas"].NA
 """
