@@ -225,8 +225,7 @@ def _is_small(program: Program, limits: Limits) -> bool:
             # Before they are looked at: what is shared might be large.
             if weight > program.refs:
                 return False
-            if not LEAVES.issuperset(map(type, held)):
-                below += [child for child in held if isinstance(child, Node)]
+            below += [child for child in held if type(child) not in LEAVES]
             seen.add(node.index)
         level = below
         if not level:

@@ -204,13 +204,13 @@ class Program:
     frames: tuple[int, ...] | None = None
 
 
-_ONE_LIST = (TupleOf, ListOf, DictOf, SetOf, FrozenSetOf)
+_ONE_LIST = frozenset((TupleOf, ListOf, DictOf, SetOf, FrozenSetOf))
 
 
 def children(node: Node) -> list[Any]:
     """Return what *node* holds directly, leaves included, callees and names excluded."""
-    if isinstance(node, _ONE_LIST):
-        return node.items
+    if type(node) in _ONE_LIST:
+        return node.items  # type: ignore[attr-defined,no-any-return]  # each of these has them
     if isinstance(node, Persistent):
         return [node.pid]
     if not isinstance(node, Call):
