@@ -64,7 +64,8 @@ class Entry:
     :param state: reviewed function that applies BUILD's state; empty where BUILD is refused.
     :param via: ``"called"`` (REDUCE), ``"instantiated"`` (NEWOBJ), or both.
     :param grows: ``"list"`` or ``"dict"`` where APPENDS or SETITEMS may fill the result.
-    :param args: argument positions, and the globals that may stand there as a mere name.
+    :param args: argument positions, and the globals that may stand there as a mere name;
+        ``"@class"`` stands for each that the profile lists as ``class``.
     :param hashable: results may be dict keys and set members.
     :param referable: the global itself may also be handed over as a value.
     :param fields: of an operator's own class: attributes that BUILD may set.
@@ -116,6 +117,22 @@ class Entry:
         return replace(self, referable=self.referable or other.referable)
 
 
+_ANY_CLASS = "@class"
+
+
+def _with_classes(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """Return *entries* with the names that :data:`_ANY_CLASS` stands for; it is none itself."""
+    classes = frozenset(name for name, entry in entries.items() if entry.role == "class")
+    for name, entry in entries.items():
+        if any(_ANY_CLASS in names for names in entry.args.values()):
+            args = {
+                at: names | classes if _ANY_CLASS in names else names
+                for at, names in entry.args.items()
+            }
+            entries[name] = replace(entry, args=args)
+    return entries
+
+
 class Profile:
     """A named, immutable set of entries. Make one with :meth:`named` and :meth:`allowing`."""
 
@@ -123,7 +140,7 @@ class Profile:
 
     def __init__(self, name: str, entries: Iterable[Entry]) -> None:
         self.name = name
-        self.entries: Mapping[str, Entry] = {entry.name: entry for entry in entries}
+        self.entries: Mapping[str, Entry] = _with_classes({e.name: e for e in entries})
         self._resolved: dict[str, Live] = {}
         self._returned: dict[str, tuple[type, ...]] = {}
         self._witnesses: dict[str, Witness] = {}

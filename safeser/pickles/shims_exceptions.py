@@ -8,7 +8,10 @@ dropped: tblib rebuilds them by ``exec``, and sets attributes of the peer's choi
 from __future__ import annotations
 
 import builtins
+import importlib
 from collections.abc import Callable
+from functools import cache
+from operator import is_
 from typing import Any
 
 from safeser.pickles.nodes import GlobalRef
@@ -16,6 +19,7 @@ from safeser.pickles.shims import Draft, Site, bad, plain
 
 __all__ = ["SHIMS", "check_arguments"]
 
+_NOTHING = object()
 _MAX_NOTES = 100
 # A traceback draws one caret for each column between the two that a SyntaxError names.
 _MAX_COLUMN = 1 << 20
@@ -57,20 +61,58 @@ def _check_span(*args: Any) -> None:
         raise bad("arguments", "a UnicodeError points outside of its text")
 
 
-def _state(_: Site, made: Any, state: Any) -> Any:
-    _set_fields(made, plain(state, dict))
+@cache
+def _class_of(name: str) -> Any:
+    """Return the class *name*, which the profile lists as a class, if it is one of exceptions."""
+    module, _, qualname = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    if not isinstance(found, type) or not issubclass(found, BaseException):
+        raise bad("class", f"{name} is no exception")
+    return found
+
+
+def _foreign(site: Site, name: str, *args: Any) -> Any:
+    for argument in args:
+        # JSONDecodeError counts the lines of the document before the place, and there may be many.
+        site.charge_text(argument if type(argument) in (str, bytes) else "")
+    made = _class_of(name)(*args)
+    if type(made) is not _class_of(name):
+        raise bad("class", f"{name} made something of another type")
     return made
 
 
-def _set_fields(made: Any, fields: dict[Any, Any]) -> None:
-    """Set what an exception's ``__dict__`` or state may hold: notes, and an import's name."""
+def _state(site: Site, made: Any, state: Any) -> Any:
+    _set_fields(site, made, plain(state, dict))
+    return made
+
+
+# What some keep outside of their ``__dict__``: CPython sets these as attributes.
+_NAMED = {
+    "name": (ImportError, AttributeError, NameError),
+    "name_from": (ImportError,),
+    "path": (ImportError,),
+}
+
+
+def _set_fields(site: Site, made: Any, fields: dict[Any, Any]) -> None:
+    """Set what an exception's ``__dict__`` or state may hold: notes, names, its user's fields."""
+    site.charge(len(fields))
     for field, value in fields.items():
-        if field == "__notes__":
+        if plain(field, str) == "__notes__":
             _set_notes(made, value)
-        elif field in ("name", "path") and isinstance(made, ImportError):
+        elif isinstance(made, _NAMED.get(field, ())) and hasattr(type(made), field):
             setattr(made, field, plain(value, str, type(None)))
-        else:
+        elif field == "args" and isinstance(made, AttributeError):
+            # Since Python 3.12 they are said twice.
+            if len(plain(value, tuple)) != len(made.args) or not all(map(is_, value, made.args)):
+                raise bad("state", "an exception has two sorts of arguments")
+        elif not field.isidentifier() or field.startswith("__") or hasattr(type(made), field):
+            # A field must not hide a part of the class: with_traceback is looked up as well.
             raise bad("state", "an exception has no such field")
+        else:
+            made.__dict__[field] = value
 
 
 def _set_notes(made: Any, notes: Any) -> None:
@@ -91,8 +133,22 @@ def _chained(made: Any, cause: Any, context: Any, suppress: Any = False, notes: 
     return made
 
 
+def _named(site: Site, kind: Any, args: tuple[Any, ...], *, new: bool = False) -> Any:
+    """Make what tblib names, built in or not; *new* where it leaves out ``__init__``."""
+    name = plain(kind, GlobalRef).name
+    if name.startswith("builtins:"):
+        return _exception(site, name, *args)
+    if not new:
+        return _foreign(site, name, *args)
+    made = _class_of(name).__new__(_class_of(name), *args)
+    if type(made) is not _class_of(name):
+        raise bad("class", f"{name} made something of another type")
+    made.args = args
+    return made
+
+
 def _tblib(site: Site, _: str, kind: Any, args: Any, cause: Any, __: Any, *rest: Any) -> Any:
-    made = _exception(site, plain(kind, GlobalRef).name, *plain(args, tuple))
+    made = _named(site, kind, plain(args, tuple))
     return _chained(made, cause, *(rest or (None,)))
 
 
@@ -109,10 +165,11 @@ def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *re
     if name is not None:
         # OSError keeps names of files apart from its arguments.
         args = (number, text, name) if other is None else (number, text, name, None, other)
-    made = _exception(site, plain(kind, GlobalRef).name, *args)
-    _set_fields(made, plain(fields.pop("__dict__", {}), dict))
-    if fields:
-        raise bad("state", "an exception has no such field")
+    made = _named(site, kind, args, new=True)
+    _set_fields(site, made, plain(fields.pop("__dict__", {}), dict))
+    for field, value in fields.items():
+        if made.__dict__.get(field, _NOTHING) is not value:
+            raise bad("state", "an exception has no such field")
     return _chained(made, cause, context, suppress, notes)
 
 
@@ -132,6 +189,7 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "dropped": _dropped,
     "dropped_state": _dropped_state,
     "exception": _exception,
+    "foreign": _foreign,
     "state": _state,
     "tblib": _tblib,
     "tblib_attrs": _tblib_attrs,

@@ -65,7 +65,8 @@ def _numbers(_: Site, name: str, parts: Any, more: Any = None) -> Any:
     extra = {} if more is None else plain(more, dict)
     for part, value in extra.items():
         # In nanoseconds, a signed 64-bit number of seconds stays below this.
-        if not plain(part, str).startswith("st_") or abs(plain(value, int, float)) > 1e30:
+        number = 0 if value is None else plain(value, int, float)
+        if not plain(part, str).startswith("st_") or abs(number) > 1e30:
             raise bad("arguments", f"{name} has no such part")
     return kind(parts, extra)
 

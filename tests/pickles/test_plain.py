@@ -239,7 +239,7 @@ TBLIB = "tblib.pickling_support:unpickle_exception"
         lambda a: a.call(
             f"{TBLIB}_with_attrs",
             a.name("builtins:ValueError"),
-            a.dict(a.text("args"), b")", a.text("__dict__"), a.dict(a.text("x"), b"N")),
+            a.dict(a.text("args"), b")", a.text("__dict__"), a.dict(a.text("add_note"), b"N")),
             *[b"N"] * 3,
             b"\x89",
             b"N",
@@ -309,8 +309,12 @@ def test_unsound_exceptions_are_refused(asm, recipe):
         loads(asm.pickle(recipe(asm)), profile="exceptions")
 
 
-def test_exceptions_take_no_other_state(asm):
-    body = asm.build(asm.call("builtins:ValueError"), asm.dict(asm.text("x"), b"N"))
+@pytest.mark.parametrize(
+    "field",
+    ["with_traceback", "add_note", "args", "__cause__", "__class__", "__traceback__", "a b"],
+)
+def test_bypass_state_of_an_exception_hides_nothing_of_its_class(asm, field):
+    body = asm.build(asm.call("builtins:ValueError"), asm.dict(asm.text(field), b"N"))
     with pytest.raises(PayloadError):
         loads(asm.pickle(body), profile="exceptions")
 

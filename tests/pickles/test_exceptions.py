@@ -1,0 +1,223 @@
+"""Profile exceptions: other classes than the built-in ones, fields of one's own, and tblib."""
+
+from __future__ import annotations
+
+import configparser
+import dataclasses
+import decimal
+import json
+import pickle
+import re
+import subprocess
+import sys
+import tomllib
+import types
+import urllib.error
+
+import numpy as np
+import pytest
+
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.pickles import Profile, loads
+
+PROFILE = ("data", "numpy", "exceptions")
+
+
+def raised(function, *args):
+    with pytest.raises(Exception) as caught:
+        function(*args)
+    return caught.value.with_traceback(None)
+
+
+def with_fields():
+    error = ValueError("text")
+    error.code, error.more = 5, {"a": [1]}
+    error.add_note("note")
+    return error
+
+
+FOREIGN = [
+    with_fields(),
+    raised(json.loads, "{"),
+    raised(re.compile, "("),
+    raised(tomllib.loads, "x"),
+    raised(decimal.Decimal, "x"),
+    raised(lambda: decimal.Decimal(1) / 0),
+    raised(np.linalg.inv, np.zeros((2, 2))),
+    raised(np.zeros(3).sum, 5),
+    raised(np.empty, (10**9, 10**6)),
+    subprocess.CalledProcessError(1, ["a"], b"out", b"err"),
+    subprocess.TimeoutExpired("a", 3),
+    urllib.error.URLError("reason"),
+    configparser.NoOptionError("option", "section"),
+    dataclasses.FrozenInstanceError("x"),
+    np.exceptions.ComplexWarning("x"),
+    OSError(2, "text", "a", None, "b"),
+    ImportError("no", name="x", path="y"),
+    StopIteration(5),
+    ExceptionGroup("g", [ValueError(1), ExceptionGroup("h", [KeyError(2)])]),
+    raised(lambda: None.x),
+    raised(lambda: not_there),  # noqa: F821 - the point of it
+]
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+@pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
+def test_an_exception_comes_back_as_pickle_gives_it(error, protocol):
+    data = pickle.dumps(error, protocol)
+    got, expected = loads(data, profile=PROFILE), pickle.loads(data)
+    assert type(got) is type(expected)
+    assert repr(got) == repr(expected)
+    assert str(got) == str(expected)
+    assert repr(vars(got)) == repr(vars(expected))
+    assert got.__traceback__ is None
+
+
+@pytest.mark.parametrize("error", FOREIGN[:3], ids=lambda error: type(error).__name__)
+def test_an_exception_comes_back_as_tblib_writes_it(error):
+    tblib = pytest.importorskip("tblib.pickling_support")
+    tblib.install(error)
+    got = loads(pickle.dumps(error), profile=PROFILE)
+    assert type(got) is type(error)
+    assert repr(got) == repr(error)
+    assert vars(got) == vars(error)
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    module = types.ModuleType("safeser_shop")
+
+    class Sold(Exception):
+        def __init__(self, message, code):
+            super().__init__(message, code)
+            self.code = code
+
+    class Stop(BaseException):
+        pass
+
+    class Other(Exception):
+        def __new__(cls, *_):
+            return ValueError("other")
+
+    class Box:
+        pass
+
+    for made in (Sold, Stop, Other, Box):
+        made.__module__, made.__qualname__ = "safeser_shop", made.__name__
+        setattr(module, made.__name__, made)
+    monkeypatch.setitem(sys.modules, "safeser_shop", module)
+    # Classes are looked up once for the process; these live for one test.
+    from safeser.pickles import shims_exceptions
+
+    shims_exceptions._class_of.cache_clear()
+    yield module
+    shims_exceptions._class_of.cache_clear()
+
+
+def allowing(*names):
+    return Profile.named(*PROFILE).allowing({f"safeser_shop:{n}": {"role": "class"} for n in names})
+
+
+@pytest.mark.parametrize("written_by_tblib", [False, True])
+def test_an_exception_of_ones_own(shop, written_by_tblib):
+    error = shop.Sold("m", 3)
+    if written_by_tblib:
+        pytest.importorskip("tblib.pickling_support").install(error)
+    data = pickle.dumps(error)
+    got = loads(data, profile=allowing("Sold"))
+    assert (type(got), got.args, got.code) == (shop.Sold, ("m", 3), 3)
+    with pytest.raises(PolicyDenied):
+        loads(data, profile=PROFILE)
+
+
+TBLIB = "tblib.pickling_support:unpickle_exception"
+
+
+def rebuilt(asm, name, *attributes):
+    nothing = [b"N", b"N", b"N", b"\x89", b"N", b")"]
+    return asm.call(f"{TBLIB}_with_attrs", asm.name(name), asm.dict(*attributes), *nothing)
+
+
+BYPASSES = {
+    # what ends a process or a task when it is raised again
+    "an exit": lambda a: rebuilt(a, "builtins:SystemExit", a.text("args"), b")"),
+    "an interrupt": lambda a: a.call(TBLIB, a.name("builtins:KeyboardInterrupt"), b")", b"N", b"N"),
+    "an exit in a group": lambda a: a.call(
+        "builtins:BaseExceptionGroup", a.text("g"), a.list(a.call("builtins:SystemExit"))
+    ),
+    # classes that are listed, but for something else
+    "no exception": lambda a: a.call(TBLIB, a.name("uuid:UUID"), b")", b"N", b"N"),
+    "no exception rebuilt": lambda a: rebuilt(a, "safeser_shop:Box", a.text("args"), b")"),
+    "a callable": lambda a: a.call(TBLIB, a.name("decimal:Decimal"), b")", b"N", b"N"),
+    "another class made": lambda a: rebuilt(a, "safeser_shop:Other", a.text("args"), b")"),
+    "another class made by a call": lambda a: a.call(
+        TBLIB, a.name("safeser_shop:Other"), b")", b"N", b"N"
+    ),
+    # fields that hide a part of the class, or lie outside of it
+    "a field of the machinery": lambda a: rebuilt(
+        a, "safeser_shop:Sold", a.text("args"), b")", a.text("__class__"), b"N"
+    ),
+    "a method": lambda a: rebuilt(
+        a,
+        "json.decoder:JSONDecodeError",
+        a.text("args"),
+        b")",
+        a.text("__dict__"),
+        a.dict(a.text("with_traceback"), b"N"),
+    ),
+    "a field said in one way only": lambda a: rebuilt(
+        a, "json.decoder:JSONDecodeError", a.text("args"), b")", a.text("doc"), b"N"
+    ),
+    "arguments that are no tuple": lambda a: rebuilt(
+        a, "json.decoder:JSONDecodeError", a.text("args"), a.text("ab")
+    ),
+    "a document that is no text": lambda a: a.call(
+        "json.decoder:JSONDecodeError", a.text("m"), b"N", b"K\x01"
+    ),
+    "a name that is no text": lambda a: a.build(
+        a.call("builtins:ImportError"), a.dict(a.text("name"), b"]")
+    ),
+    "a name of another class": lambda a: a.build(
+        a.call("builtins:ImportError"), a.dict(b"K\x01", b"N")
+    ),
+    "second arguments": lambda a: a.build(
+        a.call("builtins:AttributeError", a.text("a")),
+        a.dict(a.text("args"), a.tuple(a.text("b"))),
+    ),
+    "second arguments of another class": lambda a: a.build(
+        a.call("builtins:ValueError"), a.dict(a.text("args"), b")")
+    ),
+    "a group of what is no exception": lambda a: a.call(
+        "builtins:ExceptionGroup", a.text("g"), a.list(b"N")
+    ),
+}
+
+
+@pytest.mark.parametrize("recipe", BYPASSES.values(), ids=BYPASSES.keys())
+def test_bypass_forged_exceptions_are_refused(asm, shop, recipe):
+    with pytest.raises(SafeserError):
+        loads(asm.pickle(recipe(asm)), profile=allowing("Sold", "Other", "Box"))
+
+
+def test_arguments_may_be_said_twice_as_since_python_3_12(asm):
+    text = asm.text("a") + b"q\x00"
+    body = asm.build(
+        asm.call("builtins:AttributeError", text),
+        asm.dict(asm.text("args"), asm.tuple(b"h\x00"), asm.text("name"), asm.text("x")),
+    )
+    got = loads(asm.pickle(body), profile="exceptions")
+    assert (got.args, got.name) == (("a",), "x")
+
+
+def test_bypass_a_long_document_that_many_errors_share_is_charged(asm):
+    text = asm.text("\n" * 100_000) + b"q\x00"
+    error = asm.call("json.decoder:JSONDecodeError", asm.text("m"), b"h\x00", b"K\x01")
+    with pytest.raises(SafeserError) as caught:
+        loads(asm.pickle(asm.tuple(text, *[error] * 1000)), profile=PROFILE)
+    assert caught.value.rule == "pickle.max-refs"
+
+
+def test_an_exception_that_ends_things_can_be_listed_as_a_class_of_ones_own():
+    profile = Profile.named("exceptions").allowing({"builtins:KeyboardInterrupt": "class"})
+    got = loads(pickle.dumps(KeyboardInterrupt(1)), profile=profile)
+    assert (type(got), got.args) == (KeyboardInterrupt, (1,))
