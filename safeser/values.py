@@ -189,9 +189,10 @@ class Allowed:
             self._refuse("can grow like a list or a dict only")
         if type(self.hashable) is not bool or type(self.setstate) is not bool:
             self._refuse("says neither true nor false where one of them is due")
-        made = self.role in ("class", "callable")
-        if not made and (self.kwargs or self.grows or self.setstate or self.fields is not None):
-            self._refuse(f"is a {self.role}, and those take no fields, keywords or contents")
+        if self.role != "class" and (self.setstate or self.fields is not None):
+            self._refuse(f"is a {self.role}, and those take no fields")
+        if self.role not in ("class", "callable") and (self.kwargs or self.grows):
+            self._refuse(f"is a {self.role}, and those take no keywords or contents")
         self._check_returns()
 
     def _check_returns(self) -> None:

@@ -7,6 +7,7 @@ is no recursion, and what steps may take is charged to a budget that the size of
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -240,6 +241,8 @@ class Builder(Site):
         live = self.profile.live(entry)
         live.check()
         if entry.role == "enum":
+            if getattr(live.found, "__hash__", None) in _PLAIN_HASHES:
+                self.hashable.add(live.found)
             return partial(_look_up, entry, members(entry, live.found))
         if entry.role == "callable":
             return partial(_call_own, live.found, entry, self.profile.returned(entry))
@@ -332,6 +335,8 @@ def _look_up(
     return found
 
 
+# Enums hash their names or values by these, which run no code of their own.
+_PLAIN_HASHES: tuple[Any, ...] = (enum.Enum.__hash__, int.__hash__, str.__hash__)
 _CONSTANTS = (type(None), bool, int, float, str, bytes, type(...), type(NotImplemented))
 
 _MAKERS: dict[type[Node], Callable[[Builder, Any], Any]] = {

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.pickles.layout import HEAP_TYPE
 
 __all__ = ["Live", "Witness"]
 
@@ -32,9 +33,6 @@ _METHODS = (
 # ... and these, some classes: one that appears later is as telling as one that changes.
 _OPTIONAL = ("__setstate__", "__getattr__", "__del__", "__getinitargs__")
 _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
-
-# Set in the flags of classes that code can change.
-_HEAP_TYPE = 1 << 9
 
 _Reader = Callable[[Any], Any]
 
@@ -76,7 +74,7 @@ class Live:
         self._absent, self._reader = _marks_of(self.found)
         # Views of the names that its classes have by then; a failing look at a class is slow.
         bases = self.found.__mro__ if self._absent else ()
-        self._names = [vars(base).keys() for base in bases if base.__flags__ & _HEAP_TYPE]
+        self._names = [vars(base).keys() for base in bases if base.__flags__ & HEAP_TYPE]
         self._marks = self._reader(self.found) if self._reader else None
 
     def _walk(self) -> Any:

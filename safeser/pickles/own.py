@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import sys
 import types
 import weakref
@@ -17,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.pickles.layout import layout
 from safeser.pickles.profiles import Entry
 from safeser.pickles.shims import bad
 
@@ -53,7 +53,8 @@ class OwnClass:
         self.entry = entry
         self.cls = found
         self._old = hasattr(found, "__getinitargs__")
-        self._dict, self._slots, self._methods = _layout(found)
+        known = layout(found)
+        self._dict, self._slots, self._methods = known.fields, known.slots, known.methods
         listed = "*" not in entry.fields
         self._fields = entry.fields if listed else None
 
@@ -160,32 +161,6 @@ class OwnClass:
 
     def _refused(self, problem: str) -> PayloadError:
         return bad("state", f"{self.entry.name} {problem}")
-
-
-def _layout(cls: type) -> tuple[Any, dict[str, Any], frozenset[str]]:
-    """Return what reads an instance's ``__dict__``, its slots by name, and names of methods."""
-    seen: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        seen.update(vars(base))
-    # The interpreter's own way to the dict; a property of that name would be code.
-    held = seen.get("__dict__") if cls.__dictoffset__ else None
-    if cls.__dictoffset__ and not isinstance(held, types.GetSetDescriptorType):
-        held = None
-    # Slots that Python code declares; a member of a C struct may take no other type than its own.
-    slots = {
-        name: found
-        for name, found in seen.items()
-        if isinstance(found, types.MemberDescriptorType) and "__slots__" in vars(found.__objclass__)
-    }
-    # What an instance may hold over: defaults, and what caches its own value there.
-    methods = {
-        name
-        for name, found in seen.items()
-        if name not in slots
-        and not isinstance(found, functools.cached_property)
-        and (isinstance(found, type) or hasattr(type(found), "__get__"))
-    }
-    return held, slots, frozenset(methods)
 
 
 def members(entry: Entry, found: Any) -> dict[tuple[type, Any], Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
+from safeser.pickles.layout import HEAP_TYPE, held_by
 from safeser.values import Limits
 
 __all__ = ["Draft", "Site", "are_plain_keys", "bad", "plain", "settled", "shim"]
@@ -78,20 +79,25 @@ class Site:
         kind = type(key)
         if kind is str or kind is bytes:
             return
-        self.check_hashable(key)
+        cost = self.check_hashable(key)
         seen = self._hashes.setdefault(id(container), Counter())
         try:
             value = hash(key)
         except TypeError:
             raise bad("unhashable", "a key or set member is not hashable") from None
+        if seen[value]:
+            # It is compared with each of those that differ from each other.
+            self.charge(cost * min(seen[value], _COLLISIONS))
         seen[value] += 1
         if seen[value] > _COLLISIONS and key not in container:  # type: ignore[operator]  # a dict or set
             raise bad("collisions", "too many keys share one hash")
 
-    def check_hashable(self, key: Any) -> None:
-        """Refuse what is not a plain, hashable value, and charge what hashing it costs."""
+    def check_hashable(self, key: Any) -> int:
+        """Refuse what is not a plain, hashable value; charge and return what hashing it costs."""
         nested = type(key) in (tuple, frozenset)
-        self.charge(self._hash_cost(key) if nested else self._is_atom(key))
+        cost = self._hash_cost(key) if nested else self._is_atom(key)
+        self.charge(cost)
+        return cost
 
     def _is_atom(self, key: Any) -> int:
         kind = type(key)
@@ -102,8 +108,12 @@ class Site:
             raise bad("unfinished", "a key is used before it is finished")
         if kind is int:
             return 1 + int(key.bit_length() >> 9)
+        if kind not in self.hashable:
+            return 1
+        if kind.__flags__ & HEAP_TYPE:
+            return _SLOW_HASH + _field_cost(key)
         # A structured NumPy scalar hashes all of its fields each time.
-        return _SLOW_HASH + (getattr(key, "nbytes", 0) >> 2) if kind in self.hashable else 1
+        return int(_SLOW_HASH + (getattr(key, "nbytes", 0) >> 2))
 
     def _hash_cost(self, key: Any) -> int:
         cost, level = 0, [key]
@@ -123,6 +133,34 @@ class Site:
         raise bad("key-cost", "a key nests too deep")
 
 
+def _field_cost(key: Any) -> int:
+    """Return how much the ``__hash__`` of *key*'s class may walk, or refuse it.
+
+    What it looks at is not known, so it is all that the key holds, as often as it holds it.
+    """
+    cost, level = 0, held_by(key)
+    for _ in range(_KEY_DEPTH):
+        below: list[Any] = []
+        for part in level:
+            kind = type(part)
+            cost += 1
+            if isinstance(part, type):
+                continue
+            if kind in _CONTAINERS or kind.__flags__ & HEAP_TYPE:
+                below.extend(held_by(part))
+            elif kind is int:
+                cost += part.bit_length() >> 9
+            elif kind not in _ATOMS:
+                cost += getattr(part, "nbytes", 0) >> 2
+            if cost + len(below) > _KEY_COST:
+                raise bad("key-cost", "a key is too costly to hash")
+        if not below:
+            return cost
+        level = below
+    raise bad("key-cost", "a key nests too deep")
+
+
+_CONTAINERS = frozenset((tuple, list, dict, set, frozenset))
 _ATOMS = frozenset(
     (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 )
@@ -185,6 +223,7 @@ _ROOMS = {
     "numpy": "safeser.pickles.shims_numpy",
     "scipy": "safeser.pickles.shims_scipy",
     "sklearn": "safeser.pickles.shims_sklearn",
+    "dask": "safeser.pickles.shims_dask",
 }
 
 

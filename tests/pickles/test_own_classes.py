@@ -420,6 +420,33 @@ class TestContents:
         body = asm.build(key, asm.dict(asm.text("number"), held))
         refused(asm.pickle(body), allowed(Key={"role": "class", "hashable": True}), "unfinished")
 
+    def test_what_hashing_may_walk_is_bounded(self, asm):
+        profile = allowed(Key={"role": "class", "hashable": True})
+        double = b"N\x85q\x00" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1) for i in range(14))
+        for held in (
+            asm.tuple(*[b"N"] * 20_000),
+            asm.list(*[b"N"] * 20_000),
+            asm.dict(*[asm.number(n) for n in range(20_000)]),
+            b"(" + double + b"1h\x0e",
+            b"N" + b"\x85" * 60,
+            asm.raw(b"x") + b"\x85" * 55,
+        ):
+            key = asm.build(asm.new(NAMES["Key"]), asm.dict(asm.text("number"), held))
+            refused(asm.pickle(asm.dict(key, b"N")), profile, "key-cost")
+            refused(asm.pickle(asm.dict(asm.tuple(key), b"N")), profile, "key-cost")
+
+    def test_a_large_field_is_charged_for_each_key(self, asm):
+        held = asm.tuple(*[b"N"] * 9_000) + b"q\x000"
+        key = asm.build(asm.new(NAMES["Key"]), asm.dict(asm.text("number"), b"h\x00"))
+        data = asm.pickle(held + asm.list(*[asm.set(key)] * 600))
+        refused(data, allowed(Key={"role": "class", "hashable": True}), "max-refs")
+
+    def test_comparing_is_charged_as_well(self, asm):
+        held = asm.tuple(*[b"N"] * 4_000) + b"q\x000"
+        key = asm.build(asm.new(NAMES["Key"]), asm.dict(asm.text("number"), b"h\x00"))
+        data = asm.pickle(held + asm.list(*[asm.set(*[key] * 60)] * 2))
+        refused(data, allowed(Key={"role": "class", "hashable": True}), "max-refs")
+
     def test_colliding_instances_are_bounded(self):
         data = pickle.dumps({Key(n * sys.hash_info.modulus): None for n in range(200)})
         refused(data, allowed(Key={"role": "class", "hashable": True}), "collisions")
@@ -452,6 +479,13 @@ class TestCallables:
 
 
 class TestEnums:
+    def test_members_are_keys_if_they_hash_as_enums_do(self, monkeypatch):
+        data = pickle.dumps({Colour.RED: 1, (Bits.ONE,): 2})
+        profile = allowed(Colour="enum", Bits="enum")
+        assert loads(data, profile=profile) == {Colour.RED: 1, (Bits.ONE,): 2}
+        monkeypatch.setattr(Colour, "__hash__", lambda self: 1)
+        refused(data, allowed(Colour="enum", Bits="enum"), "unhashable")
+
     def test_members_are_looked_up(self, asm):
         for member in (Colour.RED, Colour.BLUE, Bits.TWO):
             profile = allowed(Colour="enum", Bits="enum")

@@ -1,0 +1,82 @@
+"""Where instances of a class keep what they hold, found without running any of its code.
+
+The one rule: a property or ``__getattr__`` of a class's own is not believed; only the interpreter's
+own descriptors are used.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["HEAP_TYPE", "Layout", "held_by", "layout"]
+
+#: Set in the flags of classes that code can change, and that Python code may have made.
+HEAP_TYPE = 1 << 9
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One class.
+
+    :param fields: the interpreter's way to an instance's ``__dict__``, or None.
+    :param slots: the interpreter's ways to slots that Python code declares, by name.
+    :param methods: names by which the class has a method, property or other descriptor.
+    """
+
+    fields: Any
+    slots: dict[str, Any]
+    methods: frozenset[str]
+
+
+def _layout(cls: type) -> Layout:
+    seen: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        seen.update(vars(base))
+    # A property of that name would be code.
+    fields = seen.get("__dict__") if cls.__dictoffset__ else None
+    if not isinstance(fields, types.GetSetDescriptorType):
+        fields = None
+    # A member of a C struct is left out: it may take no other type than its own.
+    slots = {
+        name: found
+        for name, found in seen.items()
+        if isinstance(found, types.MemberDescriptorType) and "__slots__" in vars(found.__objclass__)
+    }
+    # What an instance may hold over: defaults, and what caches its own value there.
+    methods = {
+        name
+        for name, found in seen.items()
+        if name not in slots
+        and not isinstance(found, functools.cached_property)
+        and (isinstance(found, type) or hasattr(type(found), "__get__"))
+    }
+    return Layout(fields, slots, frozenset(methods))
+
+
+#: Returns where instances of a class keep what they hold.
+layout: Callable[[type], Layout] = functools.lru_cache(maxsize=512)(_layout)
+
+
+def held_by(value: Any) -> list[Any]:
+    """Return what *value* holds directly: fields, slots, and contents where it is a container."""
+    kind = type(value)
+    held: list[Any] = []
+    for base in (tuple, list, set, frozenset):
+        if issubclass(kind, base):
+            held.extend(base.__iter__(value))
+    if issubclass(kind, dict):
+        held.extend(dict.__iter__(value))
+        held.extend(dict.values(value))
+    known = layout(kind)
+    if known.fields is not None:
+        held.extend(known.fields.__get__(value).values())
+    for slot in known.slots.values():
+        try:
+            held.append(slot.__get__(value))
+        except AttributeError:  # it is empty
+            continue
+    return held
