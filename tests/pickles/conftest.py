@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 import sys
 import types
+from typing import Any
 
+import numpy as np
 import pytest
 
 
@@ -68,6 +70,27 @@ class Asm:
     @staticmethod
     def build(target: bytes, state: bytes) -> bytes:
         return target + state + b"b"
+
+    @classmethod
+    def value(cls, thing: Any) -> bytes:
+        """Return the opcodes of a plain value or an array; bytes are taken for opcodes already."""
+        if isinstance(thing, bytes):
+            return thing
+        if isinstance(thing, dict):
+            return cls.dict(*[cls.value(part) for pair in thing.items() for part in pair])
+        if isinstance(thing, tuple):
+            return cls.tuple(*[cls.value(part) for part in thing])
+        if isinstance(thing, np.ndarray):
+            dtype = cls.call("numpy:dtype", cls.text(thing.dtype.str[1:]), b"\x89", b"\x88")
+            dtype = cls.build(dtype, cls.value(thing.dtype.__reduce__()[2]))
+            shape = cls.tuple(*map(cls.number, thing.shape))
+            content = cls.raw(thing.tobytes())
+            return cls.call("numpy._core.numeric:_frombuffer", content, dtype, shape, cls.text("C"))
+        if isinstance(thing, bool) or thing is None:
+            return {None: b"N", True: b"\x88", False: b"\x89"}[thing]
+        if isinstance(thing, float):
+            return b"F" + repr(thing).encode() + b"\n"
+        return cls.text(thing) if isinstance(thing, str) else cls.number(thing)
 
     @staticmethod
     def frame(body: bytes, size: int | None = None) -> bytes:
