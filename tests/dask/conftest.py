@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import dask
 import msgpack
 import pytest
+from distributed.comm import registry
+from distributed.comm.core import CommClosedError, connect, listen
 from distributed.core import clean_exception
 
+from safeser.dask import comm as comm_module
 from safeser.dask.codec import Encoder, PayloadRow, parse
 from safeser.dask.conversation import SKIP, Conversation
+from safeser.dask.security import Security
+from safeser.dask.settings import close_channels_in
+from safeser.identities import make_identities
 from safeser.operations import Server
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
@@ -182,3 +192,64 @@ def run() -> Callable[..., Any]:
         return asyncio.run(bounded())
 
     return call
+
+
+# --- real sockets -------------------------------------------------------------------------------
+
+PRINCIPALS = ("scheduler", "worker", "nanny", "client", "stranger")
+
+
+@pytest.fixture
+def net(tmp_path, monkeypatch):
+    """Settings for each role, and the scheme in this process beside stock ones."""
+    keys = tmp_path / "keys"
+    make_identities(keys, PRINCIPALS)
+    roles = {role: {"identity": str(keys / f"{role}.key")} for role in PRINCIPALS[:4]}
+    monkeypatch.setitem(registry.backends, "safeser", comm_module.Backend())
+    with dask.config.set({"safeser": {"audit": str(tmp_path / "audit"), **roles}}):
+        yield Net(keys)
+    close_channels_in(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+class Net:
+    def __init__(self, keys):
+        self.keys = keys
+        self.seen = []
+
+    def arguments(self, role="client", *, scheduler_at=None, **options):
+        security = Security(**options).narrowed(None, scheduler_at=scheduler_at)
+        return security.get_connection_args(role)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, name="Scheduler", *, deserialize=True, address="safeser://127.0.0.1:0"):
+        seen = self.seen
+
+        async def handle(self, comm):
+            try:
+                while True:
+                    message = await comm.read()
+                    seen.append(message)
+                    if message == "OK":  # the last word of an exchange
+                        continue
+                    await comm.write({"status": "OK", "got": message.get("data")})
+            except CommClosedError:
+                comm.abort()
+
+        server = type(name, (), {"__module__": "distributed.x", "handle": handle})()
+        listener = await listen(address, server.handle, deserialize=deserialize)
+        try:
+            yield listener
+        finally:
+            listener.stop()
+            await asyncio.sleep(0)
+
+    async def asks(self, address, message=None, **options):
+        comm = await connect(address, timeout=10, **self.arguments(**options))
+        try:
+            await comm.write(message or {"op": "who_has", "keys": [], "reply": True})
+            return await comm.read()
+        finally:
+            await comm.close()

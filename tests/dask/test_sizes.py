@@ -361,3 +361,12 @@ def test_tasks_that_wait_for_a_value_that_failed_to_arrive_fail():
 def test_a_server_that_is_no_worker_is_left_alone():
     fail_dependents(None)
     fail_dependents(object())
+
+
+def test_a_payload_table_is_judged_as_its_reader_does(small):
+    # Each row costs elements of the table, whatever the value is.
+    t = small("alice", max_refs=1_000)
+    t.request(GATHER)
+    got = t.reply({"status": "OK", "data": {str(n): zeros(1) for n in range(200)}})
+    assert got["status"] == "uncaught-error"
+    assert got["exception"].rule == "limit.max_refs"
