@@ -145,7 +145,8 @@ def _offset(site: Site, name: str, count: Any = 1, normalize: Any = False, *rest
 def _check_part(site: Site, part: Any) -> None:
     """Refuse what is no weekday, mask, start, end, holiday or variation of an offset."""
     members = part if type(part) is tuple else (part,)
-    site.charge(len(members))
+    # pandas makes a calendar of holidays each time.
+    site.charge(len(members) << _WALKED)
     if len(members) > _MAX_HOLIDAYS:
         raise bad("arguments", "an offset has too many parts")
     for member in members:

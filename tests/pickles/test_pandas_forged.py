@@ -380,6 +380,20 @@ def test_objects_that_collide_are_refused():
         opened(Called(INDEX, pd.Index, {"data": labels}))
 
 
+def test_the_same_holidays_again_and_again_are_charged():
+    days = tuple(np.arange("2026", "2126", dtype="M8[D]"))[:3000]
+    calendar = Called(offsets.CDay, 1, False, "1111100", days)
+    with pytest.raises(PayloadError, match="more elements than allowed"):
+        opened([Called(offsets.CDay, 1, False, "1111100", days) for _ in range(50)])
+    assert opened(calendar).n == 1
+
+
+def test_the_same_labels_again_and_again_are_charged():
+    labels = pd.Index(np.arange(100_000)[::-1].copy())
+    with pytest.raises(PayloadError, match="more elements than allowed"):
+        opened(levels([codes(0)] * 400, [labels] * 400, ["n"] * 400))
+
+
 def test_what_was_checked_does_not_change_through_another_array():
     shared = np.array([0, 1], "i1")
     forged = [backed(pd.Categorical, AB, shared), levels([shared]), shared]
