@@ -25,7 +25,7 @@ from safeser.envelope import (
     split,
 )
 from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
-from safeser.values import Context, Grant, Kind, Payload
+from safeser.values import Context, Grant, Kind, Limits, Payload
 
 __all__ = ["Link"]
 
@@ -39,6 +39,11 @@ _PREFIX = 8  # one length of the frame-length table, bytes
 #: The header of bytes that are one pickle, where nothing says so.
 _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 
+#: For deciding what a message holds, and for loading it.
+_Budgets = tuple[serialization.Budget, serialization.Budget]
+#: Of a message without payloads.
+_UNUSED: _Budgets = (serialization.Budget(Limits()),) * 2
+
 #: What may pass where no context matches.
 _NOTHING = Grant(context="", families=())
 
@@ -48,6 +53,10 @@ class Link(Recording):
 
     Made by :meth:`Channel.link` from an established session.
     """
+
+    #: The sequence number of the message that :attr:`_budgets` is for.
+    _budgeted = -1
+    _budgets = _UNUSED
 
     # --- receiving -----------------------------------------------------------------------------
 
@@ -149,7 +158,7 @@ class Link(Recording):
             self._decide(context, payload, willing)
         every = (*payloads, *inside.values())
         # 5. What they hold, without building or importing anything.
-        budget = serialization.Budget(self.policy.limits)
+        budget, loading = self._budgets_of(verified) if payloads else _UNUSED
         for payload in every:
             self._check(context, payload, budget)
         grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
@@ -161,8 +170,18 @@ class Link(Recording):
             self.audit.record(event("admit", context, None, "permit", True))
         elif not payloads:
             self._count(context, "permit", True)
-        loading = serialization.Budget(self.policy.limits)
         return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
+
+    def _budgets_of(self, verified: Verified) -> _Budgets:
+        """Return what deciding, and what loading, may take for all that is in *verified*.
+
+        One message of Dask's holds many elements, each of which is admitted by itself.
+        """
+        if self._budgeted != verified.sequence:
+            limits = self.policy.limits
+            self._budgets = serialization.Budget(limits), serialization.Budget(limits)
+            self._budgeted = verified.sequence
+        return self._budgets
 
     def _check_origin(
         self, verified: Verified, context: Context, payloads: Sequence[Received]

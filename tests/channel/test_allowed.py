@@ -139,14 +139,22 @@ def test_so_does_a_message_of_many_payloads(doors, shop):
     p = Pair(doors, "ann", "bea")
     there, back = doors.shake(p.one, p.two)
     data = pickle.dumps([shop.Order(n) for n in range(60)])
-    verified = back.verify(there.seal(None, p.context))
-    payloads = [back.payload(verified, p.context, f"part {n}", PICKLE, [data]) for n in range(2)]
-    for payload in payloads:
-        admitted = back.admit(verified, p.context, [payload])
+    for _ in range(2):
+        # Each message has its own; its elements, which are admitted one by one, share one.
+        verified = back.verify(there.seal(None, p.context))
+        parts = [back.payload(verified, p.context, f"part {n}", PICKLE, [data]) for n in range(2)]
+        admitted = back.admit(verified, p.context, parts[:1])
         assert len(back.load(admitted)[0]) == 60
         with pytest.raises(PayloadError) as caught:
             back.load(admitted)
         assert caught.value.rule == "pickle.max-calls"
+        with pytest.raises(PayloadError) as caught:
+            back.admit(verified, p.context, parts[1:])
+        assert caught.value.rule == "pickle.max-calls"
+    verified = back.verify(there.seal(None, p.context))
+    parts = [back.payload(verified, p.context, f"part {n}", PICKLE, [data]) for n in range(2)]
     with pytest.raises(PayloadError) as caught:
-        back.admit(verified, p.context, payloads)
+        back.admit(verified, p.context, parts)
     assert caught.value.rule == "pickle.max-calls"
+    # What needs no payload is not touched by that.
+    assert back.admit(verified, p.context, []).payloads == ()
