@@ -11,7 +11,7 @@ import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.table import Table
@@ -123,15 +123,22 @@ def markdown(lines: Sequence[Row], notes: Sequence[str]) -> str:
     return "\n".join([*text, "", *(f"- {note}" for note in notes), ""])
 
 
-def machine() -> list[str]:
-    """Return what the numbers depend on: processor, Python, versions."""
+def machine(packages: Sequence[str] = PACKAGES) -> list[str]:
+    """Return what the numbers depend on: processor, Python, versions of those *packages* here."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
+    versions = ", ".join(f"{package} {_version(package)}" for package in packages)
     return [
         f"Machine: {_processor()}, {usable} cores, {platform.system()} {platform.machine()};"
         f" {platform.python_implementation()} {platform.python_version()}",
         f"Versions: {versions}",
     ]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _processor() -> str:

@@ -46,6 +46,7 @@ __all__ = [
     "dumps",
     "exception_record",
     "family_of",
+    "forget",
     "global_of",
     "inspect",
     "loads",
@@ -212,6 +213,12 @@ def family_of(
     _PROGRAMS.keep(whole, limits, program)
     _VERDICTS.note(whole, (listed, limits, ""), program)
     return "pickle"
+
+
+def forget() -> None:
+    """Forget every verdict, as a new process would; for measurements."""
+    _VERDICTS.clear()
+    _PROGRAMS.clear()
 
 
 def global_of(data: bytes | bytearray | memoryview) -> str | None:

@@ -214,6 +214,10 @@ class Programs:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+
     def keep(self, data: bytes, limits: Limits, program: Program) -> None:
         if program.refs > self._room:
             return
