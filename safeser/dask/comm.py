@@ -360,7 +360,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         except BaseException as error:
             stream.close()
             if isinstance(error, AuthenticationError):
-                raise _not_accepted(address, channel) from None
+                raise _not_accepted(address, channel, expected=expected) from None
             raise
         await self._confirm(comm, address, channel)
         return comm
@@ -386,14 +386,17 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             raise _not_accepted(address, channel)
 
 
-def _not_accepted(address: str, channel: Channel) -> AuthenticationError:
+def _not_accepted(
+    address: str, channel: Channel, *, expected: str | None = None
+) -> AuthenticationError:
     """Return the one error that a user sees; what led to it is opaque and would add nothing."""
     identity = channel.identity
+    who = "" if expected is None else f", that it is {expected}, who is expected there"
     return AuthenticationError(
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
         " accept each other",
-        fix="Check that it speaks safeser://, and that rosters and policies of both sides list both"
-        " keys.",
+        fix=f"Check that it speaks safeser://{who}, and that rosters and policies of both sides"
+        " list both keys.",
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,10 @@ class Roles:
             return named
         if not listening:
             return Server.CLIENT.value
-        candidates = {settings_for(s.value, _overrides(given, s.value)) for s in listening}
+        candidates = {
+            replace(settings_for(s.value, _overrides(given, s.value)), expected_scheduler=None)
+            for s in listening
+        }
         if len(candidates) > 1:
             raise ConfigError(
                 "this process hosts servers with different identities, so it is unclear whose this"

@@ -282,6 +282,7 @@ def test_it_must_be_clear_whose_a_connection_is(made):
         roles.connecting({})
     assert caught.value.rule == "config.role"
     both = {"roles": {r: {"identity": "same"} for r in ("scheduler", "worker")}}
+    both["roles"]["worker"]["expected_scheduler"] = "scheduler"  # is no identity
     with dask.config.set({"safeser": {"audit": "x"}}), pytest.raises(ConfigError) as caught:
         roles.connecting(both)
     assert caught.value.rule != "config.role"
