@@ -241,6 +241,19 @@ def test_without_the_library_the_refusal_says_which(monkeypatch):
         shims.shim("gone.thing")
 
 
+def test_the_refusal_names_the_library_and_not_the_room(monkeypatch):
+    import importlib
+
+    from safeser.pickles import shims
+
+    def missing(name):
+        raise ModuleNotFoundError(name="pyarrow.lib")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(PayloadError, match="needs pyarrow, which is not installed"):
+        shims.shim("arrow.nothing")
+
+
 def test_columns_without_rows_are_counted_before_they_are_taken_apart(asm):
     # 700 bytes took seven gigabytes: one view for each of the columns of a block without rows.
     from pandas._libs.internals import _unpickle_block
