@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import copyreg
 import dataclasses
 import decimal
 import json
@@ -61,6 +62,15 @@ FOREIGN = [
 ]
 
 
+@pytest.fixture
+def without_tblib():
+    """Forget what importing distributed registers; conftest.py puts it back."""
+    for kind in list(copyreg.dispatch_table):
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            del copyreg.dispatch_table[kind]
+
+
+@pytest.mark.usefixtures("without_tblib")
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 @pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
 def test_an_exception_comes_back_as_pickle_gives_it(error, protocol):
@@ -118,6 +128,7 @@ def allowing(*names):
     return Profile.named(*PROFILE).allowing({f"safeser_shop:{n}": {"role": "class"} for n in names})
 
 
+@pytest.mark.usefixtures("without_tblib")
 @pytest.mark.parametrize("written_by_tblib", [False, True])
 def test_an_exception_of_ones_own(shop, written_by_tblib):
     error = shop.Sold("m", 3)
@@ -217,6 +228,7 @@ def test_bypass_a_long_document_that_many_errors_share_is_charged(asm):
     assert caught.value.rule == "pickle.max-refs"
 
 
+@pytest.mark.usefixtures("without_tblib")
 def test_an_exception_that_ends_things_can_be_listed_as_a_class_of_ones_own():
     profile = Profile.named("exceptions").allowing({"builtins:KeyboardInterrupt": "class"})
     got = loads(pickle.dumps(KeyboardInterrupt(1)), profile=profile)
