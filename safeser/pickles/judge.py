@@ -100,12 +100,15 @@ def argument_tuples(program: Program) -> set[int]:
     """
     if not program.calls and not program.spelt:
         return set()
-    arguments = {node.args.index for node in program.nodes if isinstance(node, Call)}
+    arguments = {node.args.index for node in program.nodes if type(node) is Call}
     arguments.update(at for at in program.spelt if isinstance(program.nodes[at], TupleOf))
     if isinstance(program.root, Node):
         arguments.discard(program.root.index)
     for node in program.nodes:
-        arguments.difference_update(c.index for c in _held(node) if isinstance(c, Node))
+        if type(node) is not GlobalRef:
+            for child in _held(node):
+                if type(child) is TupleOf:
+                    arguments.discard(child.index)
     return arguments
 
 
@@ -113,9 +116,9 @@ def _names_as_values(program: Program) -> set[int]:
     skipped = argument_tuples(program)
     held = [program.root]
     for node in program.nodes:
-        if node.index not in skipped:
-            held.extend(_held(node))
-    return {child.index for child in held if isinstance(child, GlobalRef)}
+        if type(node) is not GlobalRef and node.index not in skipped:
+            held += _held(node)
+    return {child.index for child in held if type(child) is GlobalRef}
 
 
 def _held(node: Node) -> list[Any]:
