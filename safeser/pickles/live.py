@@ -7,6 +7,7 @@ load is refused. That is a tripwire, not a boundary: code that runs here can als
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import types
@@ -17,7 +18,7 @@ from typing import Any
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.layout import HEAP_TYPE
 
-__all__ = ["Live", "Witness"]
+__all__ = ["Live", "Witness", "witness"]
 
 # What instantiating, building, hashing or freeing an instance runs. Every class has these ...
 _METHODS = (
@@ -124,6 +125,10 @@ class Witness:
             and getattr(self._module, "__dict__", {}).get(self._leaf) is not self._seen
         ):
             raise _changed(self.name)
+
+
+#: Returns how an entry was when this process first used it, under whichever profile.
+witness: Callable[[str, Callable[..., Any]], Witness] = functools.cache(Witness)
 
 
 def _same(one: Any, other: Any) -> bool:

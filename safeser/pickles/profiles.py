@@ -18,7 +18,7 @@ from importlib import resources
 from typing import Any
 
 from safeser.errors import ConfigError, PayloadError
-from safeser.pickles.live import Live, Witness
+from safeser.pickles.live import Live, Witness, witness
 from safeser.pickles.names import check_name, shown
 from safeser.values import Allowed
 
@@ -136,14 +136,13 @@ def _with_classes(entries: dict[str, Entry]) -> dict[str, Entry]:
 class Profile:
     """A named, immutable set of entries. Make one with :meth:`named` and :meth:`allowing`."""
 
-    __slots__ = ("_resolved", "_returned", "_witnesses", "entries", "name")
+    __slots__ = ("_resolved", "_returned", "entries", "name")
 
     def __init__(self, name: str, entries: Iterable[Entry]) -> None:
         self.name = name
         self.entries: Mapping[str, Entry] = _with_classes({e.name: e for e in entries})
         self._resolved: dict[str, Live] = {}
         self._returned: dict[str, tuple[type, ...]] = {}
-        self._witnesses: dict[str, Witness] = {}
 
     def __repr__(self) -> str:
         return f"Profile({self.name!r}, {len(self.entries)} globals)"
@@ -198,10 +197,7 @@ class Profile:
 
     def witness(self, name: str, function: Callable[..., Any]) -> Witness:
         """Return how the reviewed *function* of entry *name* was when it was first used."""
-        found = self._witnesses.get(name)
-        if found is None:
-            found = self._witnesses.setdefault(name, Witness(name, function))
-        return found
+        return witness(name, function)
 
     def returned(self, entry: Entry) -> tuple[type, ...]:
         """Return the exact types of what *entry* makes; none where it does not say."""
