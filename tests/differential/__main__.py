@@ -24,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=100_000, help="how many, from the first on")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--pool", type=float, default=0.05, help="share out of listed libraries")
     parser.add_argument("--state", type=Path, required=True, help="folder for progress and finds")
     options = parser.parse_args()
     options.state.mkdir(parents=True, exist_ok=True)
@@ -36,7 +37,7 @@ def main() -> int:
     counted: Counter[str] = Counter(state["outcomes"])
     start, before = time.monotonic(), state["seconds"]
     for number in range(state["next"], options.cases):
-        data, buffers = make(Random(options.seed << 40 | number))
+        data, buffers = make(Random(options.seed << 40 | number), pool=options.pool)
         result = outcome(data, buffers)
         counted[result] += 1
         if result.startswith("disagreement"):

@@ -13,12 +13,15 @@ from tests.fuzz.seeds import seeds
 __all__ = ["make", "outcome"]
 
 
-def make(chance: Random) -> tuple[bytes, list[bytes | bytearray]]:
-    """Return a pickle and its out-of-band buffers."""
-    pick = chance.random()
-    if pick < 0.05:
+def make(chance: Random, *, pool: float = 0.05) -> tuple[bytes, list[bytes | bytearray]]:
+    """Return a pickle and its out-of-band buffers.
+
+    :param pool: share of cases that start from an object of some listed library.
+    """
+    if chance.random() < pool:
         count, data = _pool(chance)
-        return (mutated(data, chance) if pick < 0.04 else data), [bytes(64)] * count
+        return (mutated(data, chance) if chance.random() < 0.9 else data), [bytes(64)] * count
+    pick = chance.random()
     if pick < 0.4:
         data, buffers = written(chance)
         if pick < 0.2:
