@@ -34,6 +34,7 @@ _INDEXES = {"DatetimeArray": pd.DatetimeIndex, "TimedeltaArray": pd.TimedeltaInd
 _LABELS = (
     *(pd.Timestamp, pd.Timedelta, pd.Period, pd.Interval, type(pd.NA), type(pd.NaT)),
     *(datetime.date, datetime.time, decimal.Decimal),
+    *(np.dtype(code).type for code in "?bhilBHILfd"),
 )
 _TYPED = "dtype" in inspect.signature(pd.arrays.ArrowStringArray).parameters
 _LABELS_EACH = 2
@@ -78,7 +79,10 @@ def unique(site: Site, index: Any) -> Any:
     site.hashable.update(_LABELS)
     # The same index may be named again and again.
     site.charge(len(index) >> _LABELS_EACH)
-    if isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
+    if isinstance(index, pd.RangeIndex):
+        # As numbers it would take memory that no byte stands for.
+        once = True
+    elif isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
         once = np.unique(index.to_numpy()).size == len(index)
     else:
         once = len(site.frozen(index)) == len(index)

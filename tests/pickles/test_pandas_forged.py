@@ -374,6 +374,19 @@ def test_labels_that_collide_cost_no_quadratic_time():
     assert not categories._engine.is_mapping_populated
 
 
+def test_a_range_of_labels_is_never_written_out():
+    labels, state = pd.RangeIndex(10_000_000), {"ordered": False}
+    data = pickle.dumps(New(pd.CategoricalDtype, {"categories": labels, **state}))
+    tracemalloc.start()
+    try:
+        assert len(loads(data, profile=PROFILE).categories) == 10_000_000
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(PayloadError, match="more elements than allowed"):
+        opened(New(pd.CategoricalDtype, {"categories": pd.RangeIndex(1 << 30), **state}))
+
+
 def test_objects_that_collide_are_refused():
     labels = np.array([number * ((1 << 61) - 1) for number in range(1, 200)], object)
     with pytest.raises(PayloadError, match="share one hash"):

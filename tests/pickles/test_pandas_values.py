@@ -171,6 +171,26 @@ def test_frames_keep_attributes_flags_and_blocks(protocol):
         assert len(got._mgr.blocks) == len(made._mgr.blocks)
 
 
+UNIQUE = [
+    pd.MultiIndex.from_product([[1, 2], ["a", None]]),
+    pd.MultiIndex.from_product([DAYS[:2], pd.interval_range(0, 2)]),
+    pd.MultiIndex.from_product([[True, False], pd.array([1, 2], dtype="Int64")]),
+    pd.PeriodIndex(["2026", "2027", "2028", "2029"], freq="Y"),
+    pd.Index([1, 2, 3, None], dtype="Int64"),
+    pd.Index([1 + 1j, 2, 3, 4]),
+    pd.Index([datetime.date(2026, 1, 1), "a", 1, None], dtype=object),
+    pd.CategoricalIndex([1, 2, 3, 4]),
+]
+
+
+@pytest.mark.parametrize("index", UNIQUE, ids=repr)
+def test_labels_that_must_be_there_once(index):
+    frame = pd.DataFrame({"a": range(4)}, index=index).set_flags(allows_duplicate_labels=False)
+    got = reopened(frame, 5)
+    pd.testing.assert_frame_equal(got, frame)
+    assert not got.flags.allows_duplicate_labels
+
+
 BLOCKS = [
     pd.DataFrame({"a": DAYS, "b": DAYS})._consolidate(),
     pd.DataFrame({"a": BERLIN, "b": BERLIN})._consolidate(),
