@@ -57,6 +57,9 @@ FOREIGN = [
     ImportError("no", name="x", path="y"),
     StopIteration(5),
     ExceptionGroup("g", [ValueError(1), ExceptionGroup("h", [KeyError(2)])]),
+    raised(compile, "(", "file", "exec"),
+    raised(b"\xff".decode),
+    raised("\ud800".encode),
     raised(lambda: None.x),
     raised(lambda: not_there),  # noqa: F821 - the point of it
 ]
@@ -149,6 +152,11 @@ def rebuilt(asm, name, *attributes):
     return asm.call(f"{TBLIB}_with_attrs", asm.name(name), asm.dict(*attributes), *nothing)
 
 
+def broken(asm, *, column=1, end=2, text="("):
+    place = asm.tuple(*[asm.value(part) for part in ("file", 1, column, text, 1, end)])
+    return asm.call("builtins:SyntaxError", asm.text("m"), place)
+
+
 BYPASSES = {
     # what ends a process or a task when it is raised again
     "an exit": lambda a: rebuilt(a, "builtins:SystemExit", a.text("args"), b")"),
@@ -197,6 +205,17 @@ BYPASSES = {
     ),
     "second arguments of another class": lambda a: a.build(
         a.call("builtins:ValueError"), a.dict(a.text("args"), b")")
+    ),
+    "a place far outside of a line": lambda a: broken(a, column=1 << 30),
+    "a place before a line": lambda a: broken(a, column=-2),
+    "a place that is no number": lambda a: broken(a, column=None, end=1.5),
+    "a line that is no text": lambda a: broken(a, text=5),
+    "a span outside of its text": lambda a: a.call(
+        "builtins:UnicodeDecodeError",
+        *[a.value(part) for part in ("utf-8", ("x",), 0, 5, "why")],
+    ),
+    "a span of nothing": lambda a: a.call(
+        "builtins:UnicodeEncodeError", *[a.value(part) for part in ("utf-8", "x", 1, 0, "why")]
     ),
     "a group of what is no exception": lambda a: a.call(
         "builtins:ExceptionGroup", a.text("g"), a.list(b"N")
