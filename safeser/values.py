@@ -264,6 +264,7 @@ class Grant:
     :param allow: further globals for family ``pickle``, each with its role.
     :param submission: ``"none"``, ``"approved"`` or ``"code"``.
     :param operations: exact names of operations that are granted.
+    :param policy: SHA-256 of the policy that grants it; verdicts are never shared between two.
     """
 
     context: str
@@ -272,6 +273,7 @@ class Grant:
     allow: tuple[Allowed, ...] = ()
     submission: str = "none"
     operations: frozenset[str] = frozenset()
+    policy: str = ""
 
     def __post_init__(self) -> None:
         for family in self.families:
@@ -283,7 +285,13 @@ class Grant:
         """Return this grant cut to *families*: callers can take away, never add."""
         kept = tuple(family for family in self.families if family in families)
         return Grant(
-            self.context, kept, self.profiles, self.allow, self.submission, self.operations
+            self.context,
+            kept,
+            self.profiles,
+            self.allow,
+            self.submission,
+            self.operations,
+            self.policy,
         )
 
 

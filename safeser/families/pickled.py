@@ -54,6 +54,7 @@ def judge(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> N
         profile=pickles.Profile.granted(grant.profiles, grant.allow),
         limits=limits,
         budget=budget,
+        policy=grant.policy,
     )
 
 
@@ -72,6 +73,7 @@ def decode(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> 
         profile=pickles.Profile.granted(grant.profiles, grant.allow),
         limits=limits,
         budget=budget,
+        policy=grant.policy,
     )
 
 

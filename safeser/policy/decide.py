@@ -38,9 +38,13 @@ class Table:
 
     :param rules: in the order of the file.
     :param principals: names that the policy lists; everybody else is ``unknown``.
+    :param policy: SHA-256 of the policy, for the grants.
     """
 
-    def __init__(self, rules: Sequence[Rule], principals: Collection[str]) -> None:
+    def __init__(
+        self, rules: Sequence[Rule], principals: Collection[str], *, policy: str = ""
+    ) -> None:
+        self.policy = policy
         self.rules = tuple(rules)
         self.principals = frozenset(principals)
         self._senders: dict[str, int] = {}
@@ -170,7 +174,7 @@ class Table:
             grant = self._grants[key]
         except KeyError:
             rule = self.match(*key[:3])
-            grant = None if rule is None else _bound(rule, key)
+            grant = None if rule is None else _bound(rule, key, self.policy)
             if len(self._grants) >= _CACHE_MAX:
                 self._grants.clear()
             self._grants[key] = grant
@@ -225,7 +229,7 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
 _STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
-def _bound(rule: Rule, key: tuple[str, str, Kind, bool]) -> Grant:
+def _bound(rule: Rule, key: tuple[str, str, Kind, bool], policy: str) -> Grant:
     sender, recipient, kind, sealing = key
     families = rule.families(sealing=sealing)
     if kind is Kind.ADMIN:
@@ -241,6 +245,7 @@ def _bound(rule: Rule, key: tuple[str, str, Kind, bool]) -> Grant:
         allow=rule.allow if "pickle" in families else (),
         submission=rule.submission,
         operations=rule.operations,
+        policy=policy,
     )
 
 
