@@ -96,8 +96,11 @@ class OwnClass:
     def build(self, made: Any, state: Any) -> None:
         """Do what BUILD does: a dict of fields, or that (or None) and a dict of slots."""
         setstate = getattr(self.cls, "__setstate__", None)
-        # An exception's sets attributes; here they go past properties as well.
-        if setstate is not None and setstate is not BaseException.__setstate__:
+        if setstate is BaseException.__setstate__:
+            # An exception's sets attributes, any at all; here they are fields like others.
+            self._fill(made, state)
+            return
+        if setstate is not None:
             self._build_itself(made, state, setstate)
             return
         fields, slots = state, None

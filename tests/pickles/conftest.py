@@ -164,3 +164,18 @@ def _warm():
         for name in (entry.make, entry.state):
             if name:
                 shim(name)
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """The classes of ``own_classes`` as ``safeser_own:...``."""
+    from tests.pickles.own_classes import KEPT, OWN, Single
+
+    module = types.ModuleType("safeser_own")
+    for each in OWN:
+        monkeypatch.setattr(each, "__module__", "safeser_own")
+        monkeypatch.setattr(module, each.__name__, each, raising=False)
+    monkeypatch.setitem(sys.modules, "safeser_own", module)
+    KEPT.clear()
+    Single.only = None
+    return module

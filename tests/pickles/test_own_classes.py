@@ -1,227 +1,30 @@
-"""Classes that somebody allows: made as CPython makes them, and nothing of the process changed."""
+"""Classes that somebody allows: made and given fields as CPython does, or refused."""
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import functools
+import copyreg
 import pickle
-import sys
-import types
-import weakref
-from typing import ClassVar
 
 import pytest
 
-from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
-from safeser.pickles import Profile, inspect, loads
-from safeser.pickles.own import OwnClass
-
-KEPT: list = []
-
-
-class Plain:
-    kind = "default"
-
-    def __init__(self, *args, **kwargs):
-        self.given = args, kwargs
-
-    def method(self):
-        return 1
-
-    @property
-    def shouting(self):
-        raise AssertionError("a property ran")
-
-    @shouting.setter
-    def shouting(self, value):
-        raise AssertionError("a setter ran")
-
-    @functools.cached_property
-    def costly(self):
-        return 7
-
-    class Nested:
-        pass
-
-
-class Setter:
-    def __setattr__(self, name, value):
-        raise AssertionError("__setattr__ ran")
-
-    def __getattr__(self, name):
-        raise AttributeError(name)
-
-
-class Keyword:
-    def __new__(cls, *args, colour=None, **kwargs):
-        self = super().__new__(cls)
-        self.made = args, colour, kwargs
-        return self
-
-
-class InitArgs:
-    def __init__(self, *args):
-        self.args = args
-
-    def __getinitargs__(self):
-        return ()
-
-
-class Base:
-    __slots__ = ("__weakref__", "a")
-
-
-class Slotted(Base):
-    __slots__ = ("b",)
-
-
-class SlottedAndFree(Base):
-    pass
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Frozen:
-    x: int
-    tags: list
-
-
-class Stateful:
-    def __setstate__(self, state):
-        self.__dict__["state"] = state
-
-
-class Shadowed:
-    @property
-    def __dict__(self):
-        raise AssertionError("a property ran")
-
-
-class Kept:
-    def __new__(cls):
-        self = super().__new__(cls)
-        KEPT.append(self)
-        return self
-
-
-class Weak:
-    seen: ClassVar = weakref.WeakValueDictionary()
-
-    def __new__(cls):
-        found = cls.seen.get("only")
-        if found is None:
-            found = cls.seen["only"] = super().__new__(cls)
-        return found
-
-
-class Single:
-    only = None
-
-    def __new__(cls):
-        if cls.only is None:
-            cls.only = super().__new__(cls)
-        return cls.only
-
-
-class Key:
-    def __init__(self, number=0):
-        self.number = number
-
-    def __hash__(self):
-        return hash(self.number)
-
-    def __eq__(self, other):
-        return self.number == other.number
-
-
-class Words(list):
-    pass
-
-
-class Table(dict):
-    pass
-
-
-class Colour(enum.Enum):
-    RED = 1
-    BLUE = (2, "b")
-    LIST = [3]  # noqa: RUF012 - a value that cannot be looked up by its hash
-
-    @classmethod
-    def _missing_(cls, value):
-        raise AssertionError("_missing_ ran")
-
-
-class Bits(enum.Flag):
-    ONE = 1
-    TWO = 2
-
-
-class Meta(type):
-    pass
-
-
-class Module(types.ModuleType):
-    pass
-
-
-def build_point(x):
-    return Plain(x)
-
-
-def build_other(x):
-    return x
-
-
-OWN = (
-    Plain,
-    Setter,
+from safeser.errors import PolicyDenied
+from safeser.pickles import inspect, loads
+from tests.pickles.own_classes import (
+    KEPT,
+    NAMES,
+    Failure,
+    Frozen,
     Keyword,
-    InitArgs,
+    Plain,
+    Single,
     Slotted,
     SlottedAndFree,
-    Frozen,
-    Stateful,
-    Shadowed,
-    Kept,
     Weak,
-    Single,
-    Key,
-    Words,
-    Table,
-    Colour,
-    Bits,
-    Meta,
-    Module,
-    build_point,
-    build_other,
+    allowed,
+    refused,
 )
-NAMES = {own.__name__: f"safeser_own:{own.__name__}" for own in OWN}
 
-
-@pytest.fixture(autouse=True)
-def own(monkeypatch):
-    """These as ``safeser_own:...``, put back as they were: integrity tests change them."""
-    module = types.ModuleType("safeser_own")
-    for each in OWN:
-        monkeypatch.setattr(each, "__module__", "safeser_own")
-        monkeypatch.setattr(module, each.__name__, each, raising=False)
-    monkeypatch.setitem(sys.modules, "safeser_own", module)
-    KEPT.clear()
-    Single.only = None
-    return module
-
-
-def allowed(**specs):
-    return Profile.named("data").allowing({NAMES[name]: spec for name, spec in specs.items()})
-
-
-def refused(data, profile, rule, kind=PayloadError):
-    with pytest.raises(kind) as caught:
-        loads(data, profile=profile)
-    assert caught.value.rule == f"pickle.{rule}"
-    assert caught.value.where
-    return caught.value
+pytestmark = pytest.mark.usefixtures("own")
 
 
 class TestOldInstances:
@@ -326,12 +129,12 @@ class TestFields:
         body = asm.build(asm.new(NAMES["Shadowed"]), asm.dict(asm.text("a"), b"N"))
         refused(asm.pickle(body), allowed(Shadowed="class"), "state")
 
-    @pytest.mark.parametrize("name", ["Slotted", "SlottedAndFree"])
+    @pytest.mark.parametrize("kind", [Slotted, SlottedAndFree])
     @pytest.mark.parametrize("protocol", [2, 5])
-    def test_slots(self, name, protocol):
-        value = globals()[name]()
+    def test_slots(self, kind, protocol):
+        value = kind()
         value.a, value.b = 1, [2]
-        got = loads(pickle.dumps(value, protocol), profile=allowed(**{name: "class"}))
+        got = loads(pickle.dumps(value, protocol), profile=allowed(**{kind.__name__: "class"}))
         assert (got.a, got.b) == (1, [2])
 
     def test_a_slot_that_is_none(self, asm):
@@ -370,6 +173,16 @@ class TestFields:
             body = asm.build(asm.new(NAMES["Frozen"]), state)
             refused(asm.pickle(body), allowed(Frozen="class"), "state")
 
+    def test_exceptions_have_fields_like_others(self, asm, monkeypatch):
+        error = Failure("no", 7)
+        monkeypatch.delitem(copyreg.dispatch_table, Failure, raising=False)  # tblib's
+        got = loads(pickle.dumps(error), profile=allowed(Failure="class"))
+        assert (type(got), got.args, got.code) == (Failure, ("no",), 7)
+        named = [asm.text(name) for name in ("args", "__class__", "__cause__", "with_traceback")]
+        for state in (*(asm.dict(name, b"N") for name in named), asm.tuple(b"N", b"}"), b"N"):
+            body = asm.build(asm.call(NAMES["Failure"], asm.text("no")), state)
+            refused(asm.pickle(body), allowed(Failure="class"), "state")
+
     def test_a_setstate_runs_only_where_it_is_trusted(self, asm):
         data = asm.pickle(asm.build(asm.new(NAMES["Stateful"]), b"K\x07"))
         assert "__setstate__" in refused(data, allowed(Stateful="class"), "state").fix
@@ -401,125 +214,3 @@ class TestSharedObjects:
         data = asm.pickle(asm.build(asm.name(NAMES["Plain"]), asm.dict(asm.text("kind"), b"N")))
         refused(data, allowed(Plain="class"), "build-target")
         assert Plain.kind == "default"
-
-
-class TestContents:
-    def test_a_hashable_class_may_be_a_key(self):
-        profile = allowed(Key={"role": "class", "hashable": True})
-        assert loads(pickle.dumps({Key(3): 1, (Key(4),): 2}), profile=profile) == {
-            Key(3): 1,
-            (Key(4),): 2,
-        }
-        refused(pickle.dumps({Key(3)}), allowed(Key="class"), "unhashable")
-
-    @pytest.mark.parametrize("nested", [False, True])
-    def test_but_not_before_it_is_finished(self, asm, nested):
-        # {Key: 1} where the key's own state holds the dict: CPython hashes it without its number.
-        key = asm.new(NAMES["Key"]) + b"q\x00"
-        held = asm.dict(asm.tuple(b"h\x00") if nested else b"h\x00", b"K\x01")
-        body = asm.build(key, asm.dict(asm.text("number"), held))
-        refused(asm.pickle(body), allowed(Key={"role": "class", "hashable": True}), "unfinished")
-
-    def test_what_hashing_may_walk_is_bounded(self, asm):
-        profile = allowed(Key={"role": "class", "hashable": True})
-        double = b"N\x85q\x00" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1) for i in range(14))
-        for held in (
-            asm.tuple(*[b"N"] * 20_000),
-            asm.list(*[b"N"] * 20_000),
-            asm.dict(*[asm.number(n) for n in range(20_000)]),
-            b"(" + double + b"1h\x0e",
-            b"N" + b"\x85" * 60,
-            asm.raw(b"x") + b"\x85" * 55,
-        ):
-            key = asm.build(asm.new(NAMES["Key"]), asm.dict(asm.text("number"), held))
-            refused(asm.pickle(asm.dict(key, b"N")), profile, "key-cost")
-            refused(asm.pickle(asm.dict(asm.tuple(key), b"N")), profile, "key-cost")
-
-    def test_a_large_field_is_charged_for_each_key(self, asm):
-        held = asm.tuple(*[b"N"] * 9_000) + b"q\x000"
-        key = asm.build(asm.new(NAMES["Key"]), asm.dict(asm.text("number"), b"h\x00"))
-        data = asm.pickle(held + asm.list(*[asm.set(key)] * 600))
-        refused(data, allowed(Key={"role": "class", "hashable": True}), "max-refs")
-
-    def test_comparing_is_charged_as_well(self, asm):
-        held = asm.tuple(*[b"N"] * 4_000) + b"q\x000"
-        key = asm.build(asm.new(NAMES["Key"]), asm.dict(asm.text("number"), b"h\x00"))
-        data = asm.pickle(held + asm.list(*[asm.set(*[key] * 60)] * 2))
-        refused(data, allowed(Key={"role": "class", "hashable": True}), "max-refs")
-
-    def test_colliding_instances_are_bounded(self):
-        data = pickle.dumps({Key(n * sys.hash_info.modulus): None for n in range(200)})
-        refused(data, allowed(Key={"role": "class", "hashable": True}), "collisions")
-
-    def test_containers_that_may_be_filled(self):
-        value = [Words("ab"), Table(a=1)]
-        profile = allowed(
-            Words={"role": "class", "grows": "list"}, Table={"role": "class", "grows": "dict"}
-        )
-        got = loads(pickle.dumps(value), profile=profile)
-        assert got == value
-        assert [type(each) for each in got] == [Words, Table]
-        for each in value:
-            data = pickle.dumps(each)
-            refused(data, allowed(Words="class", Table="class"), "global", PolicyDenied)
-
-
-class TestCallables:
-    def test_the_result_is_what_was_said(self, asm):
-        data = asm.pickle(asm.call(NAMES["build_point"], b"K\x05"))
-        profile = allowed(build_point={"role": "callable", "returns": NAMES["Plain"]})
-        assert loads(data, profile=profile).given == ((5,), {})
-        other = allowed(build_other={"role": "callable", "returns": NAMES["Plain"]})
-        refused(asm.pickle(asm.call(NAMES["build_other"], b"K\x05")), other, "class")
-
-    def test_it_is_not_built(self, asm):
-        body = asm.build(asm.call(NAMES["build_point"], b"K\x05"), asm.dict(asm.text("a"), b"N"))
-        profile = allowed(build_point={"role": "callable", "returns": NAMES["Plain"]})
-        refused(asm.pickle(body), profile, "global", PolicyDenied)
-
-
-class TestEnums:
-    def test_members_are_keys_if_they_hash_as_enums_do(self, monkeypatch):
-        data = pickle.dumps({Colour.RED: 1, (Bits.ONE,): 2})
-        profile = allowed(Colour="enum", Bits="enum")
-        assert loads(data, profile=profile) == {Colour.RED: 1, (Bits.ONE,): 2}
-        monkeypatch.setattr(Colour, "__hash__", lambda self: 1)
-        refused(data, allowed(Colour="enum", Bits="enum"), "unhashable")
-
-    def test_members_are_looked_up(self, asm):
-        for member in (Colour.RED, Colour.BLUE, Bits.TWO):
-            profile = allowed(Colour="enum", Bits="enum")
-            assert loads(pickle.dumps(member), profile=profile) is member
-
-    @pytest.mark.parametrize(
-        "value", [b"K\x09", b"\x88", b"G?\xf0\x00\x00\x00\x00\x00\x00", b"](K\x03e"]
-    )
-    def test_nothing_else_is(self, asm, value):
-        error = refused(
-            asm.pickle(asm.call(NAMES["Colour"], value)), allowed(Colour="enum"), "arguments"
-        )
-        assert "Colour" in str(error)
-
-    @pytest.mark.parametrize("value", [b"K\x03", b"K\x00"])
-    def test_no_composite_is_made(self, asm, value):
-        refused(asm.pickle(asm.call(NAMES["Bits"], value)), allowed(Bits="enum"), "arguments")
-
-    def test_one_value_it_is(self, asm):
-        for arguments in ((), (b"K\x01", b"K\x01"), (asm.text("New"), asm.list())):
-            data = asm.pickle(asm.call(NAMES["Colour"], *arguments))
-            refused(data, allowed(Colour="enum"), "arguments")
-
-    def test_of_an_enum(self, asm):
-        refused(asm.pickle(asm.call(NAMES["Plain"], b"K\x01")), allowed(Plain="enum"), "class")
-
-
-def test_what_no_class_is_cannot_be_one():
-    entry = allowed(Plain="class").get(NAMES["Plain"])
-    for found in (1, "text", build_point, type, Colour):
-        with pytest.raises(SafeserError):
-            OwnClass(entry, found)
-
-
-def test_a_role_of_no_kind_is_refused():
-    with pytest.raises(ConfigError):
-        allowed(Plain={"role": "class", "field": ["x"]})
