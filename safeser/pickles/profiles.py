@@ -36,6 +36,7 @@ DATA_PROFILES = (
     "exceptions",
     "functions",
     "dask-internal",
+    "dask-graph",
 )
 
 _FIELDS = {

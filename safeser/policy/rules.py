@@ -45,6 +45,7 @@ PROFILES = (
     "exceptions",
     "functions",
     "dask-internal",
+    "dask-graph",
 )
 
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.

@@ -1,0 +1,365 @@
+"""Reviewed functions for Dask's graphs: tasks, layers, expressions and collections.
+
+The one rule: nothing of a graph is called or computed while it is loaded, and whoever computes it
+later can reach listed functions alone. Each object is filled field by field, with copies of its
+containers, and every value in it is plain data, a part of the graph, or a listed function.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from safeser.pickles.names import shown
+from safeser.pickles.nodes import GlobalRef
+from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims_dask_values import (
+    MAX_NESTING,
+    function_of,
+    own,
+    profile_of,
+    resolved,
+    value_of,
+)
+
+__all__ = ["SHIMS"]
+
+#: Untyped on purpose: Dask is an extra. Imported here by name, so that no other room needs it.
+_spec: Any = importlib.import_module("dask._task_spec")
+_graphs: Any = importlib.import_module("dask.highlevelgraph")
+_blocks: Any = importlib.import_module("dask.blockwise")
+_expr: Any = importlib.import_module("dask._expr")
+_toolz: Any = importlib.import_module("toolz.functoolz")
+
+_TOKEN = re.compile(r"[0-9a-f]{32}\Z")
+_CURRIED = frozenset(("__doc__", "__name__", "__module__", "__qualname__", "_has_unknown_args"))
+
+
+# -- keys and tasks -------------------------------------------------------------------------------
+
+
+def _key(value: Any, depth: int = 0) -> Any:
+    if type(value) is tuple and depth < MAX_NESTING:
+        return tuple(_key(part, depth + 1) for part in value)
+    return plain(value, str, bytes, int, float, *_INTEGERS)
+
+
+_INTEGERS = (np.int64, np.int32, np.uint64)
+
+
+def _reference(_: Site, __: str, key: Any) -> Any:
+    return _spec.TaskRef(_key(key))
+
+
+def _alias(_: Site, __: str, key: Any, target: Any = None) -> Any:
+    return _spec.Alias(_key(key), None if target is None else _key(target))
+
+
+def _data(site: Site, _: str, key: Any, value: Any) -> Any:
+    return _spec.DataNode(_key(key), value_of(site, value))
+
+
+def _begin(_: Site, name: str) -> Draft:
+    return Draft(name)
+
+
+def _drafted(draft: Any) -> Any:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "a part of a graph is built twice")
+    return object.__new__(resolved(draft.kind))
+
+
+def _named_values(site: Site, kwargs: Any) -> dict[str, Any]:
+    return {plain(name, str): value_of(site, part) for name, part in plain(kwargs, dict).items()}
+
+
+_SLOTS = (
+    "_data_producer",
+    "_dependencies",
+    "_is_coro",
+    "_repr",
+    "_token",
+    "args",
+    "func",
+    "key",
+    "kwargs",
+)
+
+
+def _task(site: Site, draft: Any, state: Any) -> Any:
+    """Fill a task's slots; containers of tasks have their class's function, whatever is sent."""
+    made = _drafted(draft)
+    names = made.get_all_slots()
+    if len(plain(state, tuple, list)) != len(names):
+        raise bad("state", "a task has not the fields of this Dask's")
+    given = dict(zip(names, state, strict=True))
+    container = isinstance(made, _spec.NestedContainer)
+    fields = {
+        "_data_producer": plain(given["_data_producer"], bool),
+        "_dependencies": frozenset(_key(key) for key in plain(given["_dependencies"], frozenset)),
+        "_is_coro": plain(given["_is_coro"], bool, type(None)),
+        "_repr": plain(given["_repr"], str, type(None)),
+        "_token": plain(given["_token"], str, type(None)),
+        "args": tuple(value_of(site, part) for part in plain(given["args"], tuple)),
+        "func": made.to_container if container else function_of(site, given["func"]),
+        "key": None if given["key"] is None else _key(given["key"]),
+        "kwargs": {
+            plain(k, str): value_of(site, v) for k, v in plain(given["kwargs"], dict).items()
+        },
+    }
+    if container:
+        fields["kwargs"] = {"constructor": type(made).constructor}
+    for name in _SLOTS:
+        setattr(made, name, fields[name])
+    return made
+
+
+# -- layers and graphs ----------------------------------------------------------------------------
+
+
+_COMPUTED = frozenset(
+    ("_dims", "_cached_dict", "has_legacy_tasks", "_to_dict", "_all_external_keys")
+)
+
+
+def _filled(site: Site, draft: Any, state: Any, *names: str) -> tuple[Any, dict[str, Any]]:
+    made, given = _drafted(draft), plain(state, dict)
+    # What a layer has computed already is computed anew.
+    kept = {name: part for name, part in given.items() if name not in _COMPUTED}
+    if set(kept) != set(names):
+        raise bad("state", f"{draft.kind} has not the fields of this Dask's")
+    checked = {name: value_of(site, part) for name, part in kept.items()}
+    made.__dict__.update(checked)
+    return made, checked
+
+
+def _layer(site: Site, draft: Any, state: Any) -> Any:
+    names = ("annotations", "collection_annotations", "mapping")
+    made, fields = _filled(site, draft, state, *names)
+    # Tuples that begin with a function are tasks too; the function was checked like all others.
+    for key in plain(fields["mapping"], dict):
+        _key(key)
+    _check_annotations(fields)
+    return made
+
+
+def _check_annotations(fields: dict[str, Any]) -> None:
+    for name in ("annotations", "collection_annotations"):
+        plain(fields[name], dict, type(None))
+
+
+def _blockwise(site: Site, draft: Any, state: Any) -> Any:
+    made, fields = _filled(site, draft, state, *_BLOCKWISE)
+    _check_annotations(fields)
+    if type(fields["task"]) is not _spec.Task:
+        raise bad("values", "the task of a layer is none")
+    plain(fields["output"], str)
+    sizes: dict[str, int] = {}
+    for name, axes in plain(fields["indices"], tuple):
+        if axes is not None:
+            for axis, size in zip(plain(axes, tuple), fields["numblocks"][name], strict=True):
+                sizes[plain(axis, str)] = max(sizes.get(axis, 1), plain(size, int))
+    for axis, size in plain(fields["new_axes"], dict).items():
+        sizes[plain(axis, str)] = len(size) if type(size) is tuple else 1
+    # A few bytes stand for as many tasks as there are blocks; the scheduler writes them all out.
+    if math.prod(sizes.values()) > site.limits.max_refs:
+        raise bad("max-refs", "a layer stands for more tasks than allowed")
+    if any(axis not in sizes for axis in plain(fields["output_indices"], tuple)):
+        raise bad("values", "a layer has an axis of no size")
+    return made
+
+
+_BLOCKWISE = (
+    "annotations",
+    "collection_annotations",
+    "concatenate",
+    "indices",
+    "io_deps",
+    "new_axes",
+    "numblocks",
+    "output",
+    "output_blocks",
+    "output_indices",
+    "task",
+)
+
+
+def _dependency(site: Site, draft: Any, state: Any) -> Any:
+    names = {"chunks", "numblocks", "produces_tasks"} | _MORE.get(draft.kind, set())
+    made, _ = _filled(site, draft, state, *names)
+    return made
+
+
+_MORE = {"dask.layers:ArraySliceDep": {"starts"}, "dask.layers:ArrayValuesDep": {"values"}}
+
+
+def _graph(site: Site, draft: Any, state: Any) -> Any:
+    made, fields = _filled(site, draft, state, "layers", "dependencies", "key_dependencies")
+    for name, part in plain(fields["layers"], dict).items():
+        plain(name, str)
+        if not isinstance(part, _graphs.Layer):
+            raise bad("values", "a graph holds something else than layers")
+    for name in ("dependencies", "key_dependencies"):
+        for names in plain(fields[name], dict).values():
+            plain(names, set, frozenset)
+    return made
+
+
+# -- functions made of functions ------------------------------------------------------------------
+
+
+def _curry(  # noqa: PLR0917 - the arguments are those of the pickle
+    site: Site, _: str, kind: Any, function: Any, args: Any, kwargs: Any, fields: Any, outer: Any
+) -> Any:
+    """Make a curried function; toolz itself would import whatever a text names."""
+    plain(kind, GlobalRef)
+    if type(function) is str:
+        function = _named(site, function, decorated=plain(outer, bool))
+        if outer:
+            return function
+    inner = function_of(site, function)
+    given = tuple(value_of(site, part) for part in plain(args, tuple))
+    named = _named_values(site, kwargs)
+    made = _toolz.curry(inner, *given, **named)
+    for field, value in plain(fields, tuple):
+        if field not in _CURRIED:
+            raise bad("state", "a curried function has no such field")
+        made.__dict__[field] = plain(value, str, type(None))
+    return made
+
+
+def _named(site: Site, name: str, *, decorated: bool) -> Any:
+    entry = profile_of(site).get(name)
+    if entry is None or entry.role != "reference":
+        raise bad("function", f"{shown(name)} is not a listed function")
+    found = own().object_of(entry)
+    if type(found) is not _toolz.curry:
+        raise bad("function", f"{shown(name)} is not a curried function")
+    return found if decorated else found.func
+
+
+def _method(_: Site, name: str, method: Any) -> Any:
+    if plain(method, str) not in _METHODS:
+        raise bad("function", f"the method {shown(method)} is not one that only computes")
+    return resolved(name)(method)
+
+
+# Of arrays and frames. Others write files or evaluate text: tofile, to_pickle, query, eval.
+_COMPUTING = """
+    abs all any argmax argmin astype clip count cummax cummin cumprod cumsum dot drop_duplicates
+    dropna fillna first head idxmax idxmin isna last max mean min nlargest notnull nsmallest nunique
+    prod rank ravel rename repeat reset_index reshape round shift size sort_index sort_values std
+    sum tail transpose unique value_counts var
+"""
+_METHODS = frozenset(_COMPUTING.split())
+
+
+def _compose(site: Site, draft: Any, state: Any) -> Any:
+    made = _drafted(draft)
+    first, others = plain(state, tuple)
+    made.first = function_of(site, first)
+    made.funcs = tuple(function_of(site, part) for part in plain(others, tuple))
+    return made
+
+
+# -- expressions and collections ------------------------------------------------------------------
+
+
+def _expression(site: Site, _: str, kind: Any, *parts: Any) -> Any:
+    """Make an expression as it was, without its constructor.
+
+    That would compute a token over all operands, and for singletons hand over whatever object of
+    this process has the same token. What was computed already (the last part) is computed anew.
+    """
+    *operands, token, computed = parts
+    plain(computed, dict)
+    if token is not None and not _TOKEN.match(plain(token, str)):
+        raise bad("values", "the token of an expression is none")
+    made = object.__new__(resolved(plain(kind, GlobalRef).name))
+    made._determ_token = token
+    made.operands = [value_of(site, part) for part in operands]
+    if len(made._parameters) > len(operands):
+        raise bad("arguments", "an expression lacks an operand")
+    return made
+
+
+def _backend(site: Site, name: str, frame: Any) -> Any:
+    if type(frame).__module__.partition(".")[0] != "pandas":
+        raise bad("arguments", "the data of a frame are no frame")
+    return resolved(name)(value_of(site, frame))
+
+
+def _collection(_: Site, name: str, expression: Any) -> Any:
+    """Make the collection that Dask makes of *expression*, from what its columns would be.
+
+    That works out types over frames without rows, so no function may stand among the operands.
+    """
+    if not type(expression).__module__.startswith("dask.dataframe.dask_expr."):
+        raise bad("arguments", "a collection is of something else than a frame")
+    pending: list[Any] = [expression]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, _expr.Expr):
+            pending.extend(part.operands)
+        elif type(part) in (list, tuple, set, frozenset):
+            pending.extend(part)
+        elif type(part) is dict:
+            pending.extend(part.values())
+        elif callable(part):
+            raise bad("function", "a frame that is to be loaded by itself holds a function")
+    return resolved(name)(expression)
+
+
+def _dask_array(  # noqa: PLR0917 - as above
+    site: Site, name: str, graph: Any, key: Any, chunks: Any, dtype: Any, meta: Any
+) -> Any:
+    if type(graph) is not _graphs.HighLevelGraph or not isinstance(dtype, np.dtype):
+        raise bad("arguments", "an array is not made of a graph")
+    for axis in plain(chunks, tuple):
+        for size in plain(axis, tuple):
+            if not plain(size, int, float) >= 0 and not math.isnan(size):
+                raise bad("arguments", "a chunk of an array has no size")
+    if plain(meta, np.ndarray).size > 1:
+        raise bad("arguments", "what an array is like holds elements")
+    site.charge(sum(map(len, chunks)))
+    return resolved(name)(graph, plain(key, str), chunks, dtype=dtype, meta=meta)
+
+
+def _delayed(site: Site, draft: Any, state: Any) -> Any:
+    made = _drafted(draft)
+    nothing, given = plain(state, tuple)
+    names = {"_key", "_dask", "_length", "_layer"}
+    if nothing is not None or set(plain(given, dict)) != names:
+        raise bad("state", "a delayed value has not the fields of this Dask's")
+    graph = given["_dask"]
+    if type(graph) is not _graphs.HighLevelGraph or given["_layer"] not in graph.layers:
+        raise bad("values", "a delayed value is not made of a graph")
+    for name, part in given.items():
+        object.__setattr__(made, name, value_of(site, part))
+    return made
+
+
+SHIMS: dict[str, Callable[..., Any]] = {
+    "alias": _alias,
+    "array": _dask_array,
+    "backend": _backend,
+    "begin": _begin,
+    "blockwise": _blockwise,
+    "collection": _collection,
+    "compose": _compose,
+    "curry": _curry,
+    "data": _data,
+    "delayed": _delayed,
+    "dependency": _dependency,
+    "expression": _expression,
+    "graph": _graph,
+    "layer": _layer,
+    "method": _method,
+    "reference": _reference,
+    "task": _task,
+}
