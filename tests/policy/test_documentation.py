@@ -28,4 +28,4 @@ def test_every_limit_of_pickles_and_profile_is_named() -> None:
             assert f"`{field.name}`" in PAGE
     assert f"{Limits().max_calls:,}" in PAGE
     for name in DATA_PROFILES:
-        assert f"`{name}`" in PAGE or name == "functions"
+        assert f"`{name}`" in PAGE
