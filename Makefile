@@ -49,8 +49,9 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## bench: measure safeser:// beside tcp:// and tls://; some three minutes
+## bench: measure pickles beside pickle's own, and safeser:// beside tcp:// and tls://; four minutes
 bench: $(VENV)/demo.stamp
+	@$(BIN)/python -m benchmarks.pickles
 	@$(BIN)/python -m benchmarks.dask
 
 ## format: let ruff rewrite what it can
