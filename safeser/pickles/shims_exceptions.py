@@ -163,6 +163,8 @@ def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *re
         fields.pop(part, None) for part in ("errno", "strerror", "filename", "filename2")
     )
     if name is not None:
+        if args != (number, text):
+            raise bad("state", "an exception has two sorts of arguments")
         # OSError keeps names of files apart from its arguments.
         args = (number, text, name) if other is None else (number, text, name, None, other)
     made = _named(site, kind, args, new=True)

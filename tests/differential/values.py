@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import copyreg
 import datetime
 import decimal
 import fractions
@@ -143,6 +144,20 @@ def value(chance: Random, depth: int = 3) -> Any:
     return container(chance, depth)
 
 
+def _dumped(kind: Any, made: Any, protocol: int, callback: Any) -> bytes:
+    sink = io.BytesIO()
+    pickler = kind(sink, protocol, buffer_callback=callback)
+    # Without tblib's reducers, which some library may have installed: under the names of Python 2
+    # they lose which OSError it was.
+    pickler.dispatch_table = {
+        cls: reduce
+        for cls, reduce in copyreg.dispatch_table.items()
+        if not issubclass(cls, BaseException)
+    }
+    pickler.dump(made)
+    return sink.getvalue()
+
+
 def written(chance: Random) -> tuple[bytes, list[bytes | bytearray]]:
     """Return a pickle of a random value by a random pickler, and its out-of-band buffers."""
     made, buffers = value(chance), []
@@ -151,14 +166,11 @@ def written(chance: Random) -> tuple[bytes, list[bytes | bytearray]]:
     callback = out_of_band.append if protocol == 5 and chance.random() < 0.5 else None
     pick = chance.randrange(10)
     try:
-        if pick == 0:
+        if pick == 0 and protocol > 2:
             data = cloudpickle.dumps(made, protocol, buffer_callback=callback)
-        elif pick in (1, 2):
-            sink = io.BytesIO()
-            pickle._Pickler(sink, protocol, buffer_callback=callback).dump(made)
-            data = sink.getvalue()
         else:
-            data = pickle.dumps(made, protocol, buffer_callback=callback)
+            kind = pickle._Pickler if pick in (1, 2) else pickle.Pickler
+            data = _dumped(kind, made, protocol, callback)
         if pick == 3:
             data = pickletools.optimize(data)
     except Exception:  # old protocols can't write everything, and pickletools not what they wrote
