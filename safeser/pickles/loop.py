@@ -51,9 +51,9 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
     """Read ``machine.data`` to its STOP, or refuse it."""
     data, size = machine.data, len(machine.data)
     memo, nodes, steps, marked = machine.memo, machine.nodes, machine.steps, machine.marked
-    stack, refs, pos, frame_end = machine.stack, machine.refs, 0, _NO_FRAME
+    stack, refs, pos, frame_end = machine.stack, machine.refs, machine.pos, _NO_FRAME
     longest = machine.limits.max_string
-    opcode = at = 0
+    opcode, at = 0, pos
     try:
         for _ in range(machine.opcodes):
             at = pos

@@ -44,7 +44,7 @@ from safeser.pickles.nodes import (
 from safeser.pickles.opcodes import opcode_at
 from safeser.values import Limits
 
-__all__ = ["read"]
+__all__ = ["HANDLERS", "Machine", "read"]
 
 _DECIMAL = re.compile(rb"-?(?:0|[1-9][0-9]*)\Z")
 _LONG = re.compile(rb"(-?(?:0|[1-9][0-9]*))L?\Z")
@@ -106,10 +106,12 @@ class Machine:
         budget: Budget,
         *,
         persistent: bool,
+        start: int = 0,
     ) -> None:
         self.data = data
-        self.pos = 0
-        self.at = 0
+        self.start = start
+        self.pos = start
+        self.at = start
         self.frame_end = 0
         self.frames: list[int] = []
         self.plain = True
@@ -134,12 +136,12 @@ class Machine:
     # -- the loop ------------------------------------------------------------------------------
 
     def run(self) -> Program:
-        loop(self, _HANDLERS)
+        loop(self, HANDLERS)
+        if self.pos != len(self.data):
+            self.refuse("trailing", "there is data after STOP")
         return self.finish()
 
     def finish(self) -> Program:
-        if self.pos != len(self.data):
-            self.refuse("trailing", "there is data after STOP")
         if self.frame_end not in (0, self.pos):
             self.refuse("frame", "a frame is longer than the pickle")
         if self.marked or len(self.stack) != 1:
@@ -148,7 +150,7 @@ class Machine:
             self.stack[0],
             self.nodes,
             self.steps,
-            len(self.data),
+            self.pos - self.start,
             self.protocol,
             refs=self.granted - self.refs,
             calls=self.max_calls - self.calls,
@@ -464,7 +466,7 @@ class Machine:
 
     def do_proto(self) -> None:
         self.protocol = self.take(1)[0]
-        if self.at or self.protocol > 5:
+        if self.at != self.start or self.protocol > 5:
             self.refuse("protocol", "PROTO must stand first and name a protocol up to 5")
 
     def do_frame(self) -> None:
@@ -618,4 +620,5 @@ _TABLE: dict[bytes, Handler] = {
     b"\x84": Machine.refuse_extension,
 }
 
-_HANDLERS = tuple(_TABLE.get(bytes([code])) for code in range(256))
+#: By opcode, for the loop.
+HANDLERS = tuple(_TABLE.get(bytes([code])) for code in range(256))

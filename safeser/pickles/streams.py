@@ -1,0 +1,254 @@
+"""Pickles that stand inside something larger: several in a row, and joblib's, with arrays between.
+
+The one rule: where an array's bytes begin and end follows from what the judged pickle itself says
+of it, checked against what is there; nothing is searched for, and no byte is left over unread.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from safeser.errors import PayloadError
+from safeser.pickles.budget import Budget
+from safeser.pickles.loop import Handler
+from safeser.pickles.loop import run as loop
+from safeser.pickles.machine import HANDLERS, Machine
+from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, Program, TupleOf
+
+__all__ = ["WRAPPER", "Passage", "RawArray", "read_passage"]
+
+#: What joblib's pickles hold in the place of each array; the array's bytes follow in the file.
+WRAPPER = "joblib.numpy_pickle:NumpyArrayWrapper"
+
+_SUBCLASSES = frozenset({"numpy:ndarray", "numpy:matrix", "numpy:memmap"})
+_FIELDS = frozenset({"subclass", "shape", "order", "dtype", "allow_mmap"})
+_ALIGNMENT = "numpy_array_alignment_bytes"
+_ALIGNED = 16
+_MAX_DIMS = 64
+_MAX_FIELDS = 10_000
+_INT63 = 1 << 63
+_CODE = re.compile(
+    r"(?:(?P<fixed>b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[Mm]8)"
+    r"|(?P<sized>[SUV])(?P<size>[0-9]{1,9})|(?P<object>O8?))\Z"
+)
+# NumPy's flag for elements that are pointers to objects.
+_HAS_OBJECT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RawArray:
+    """An array whose bytes follow the pickle that describes it.
+
+    :param offset: where its bytes begin.
+    :param dtype: as NumPy's pickles write it, e.g. ``"<f8"``.
+    :param objects: its elements are a pickle of their own, not bytes.
+    """
+
+    offset: int
+    size: int
+    shape: tuple[int, ...]
+    dtype: str
+    objects: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One pickle within a file, from *start* to *end*, with the raw arrays between its opcodes.
+
+    :param inner: pickles that stand where an array of objects has its elements.
+    """
+
+    program: Program
+    start: int
+    end: int
+    arrays: tuple[RawArray, ...] = ()
+    inner: tuple[Passage, ...] = ()
+
+
+def read_passage(
+    data: bytes, start: int, budget: Budget, *, arrays: bool = False, persistent: bool = False
+) -> Passage:
+    """Return the pickle that begins at byte *start*; what follows it is the caller's to read.
+
+    :param budget: shared by all pickles of a file, and charged.
+    :param arrays: read joblib's arrays where the pickle has them.
+    :param persistent: the container says what persistent ids mean.
+    """
+    reader = (_WithArrays if arrays else _Alone)(
+        data, None, budget.limits, budget, persistent=persistent, start=start
+    )
+    program = reader.run()
+    budget.spend(refs=program.refs, calls=program.calls)
+    return Passage(program, start, reader.pos, tuple(reader.arrays), tuple(reader.inner))
+
+
+class _Alone(Machine):
+    """Reads one pickle and stops behind it."""
+
+    handlers: tuple[Handler | None, ...] = HANDLERS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.arrays: list[RawArray] = []
+        self.inner: list[Passage] = []
+
+    def run(self) -> Program:
+        loop(self, self.handlers)
+        return self.finish()
+
+
+class _WithArrays(_Alone):
+    """Reads as joblib's unpickler does: at a wrapper's BUILD it takes an array from the file."""
+
+    def skip_built(self) -> None:
+        target = self.top()
+        # Whatever else would lead joblib to its class is a global that no list has.
+        if isinstance(target.callee, GlobalRef) and target.callee.name == WRAPPER:
+            self.skip_array(target)
+
+    def skip_array(self, wrapper: Call) -> None:
+        if self.frame_end not in (0, self.pos):
+            # CPython would go on inside the frame afterwards, behind joblib's back.
+            self.refuse("frame", "an array's bytes begin inside a frame")
+        self.frame_end = 0
+        shape, dtype, aligned = self.described(wrapper)
+        size, objects, shown = _element(dtype) or self.bad_array("has an unknown dtype")
+        if objects:
+            self.read_objects(shape, shown)
+            return
+        bound = math.prod(length for length in shape if length) * size
+        if not size or bound >= _INT63:
+            self.bad_array("has an impossible size")
+        if aligned:
+            self.skip_padding()
+        taken = math.prod(shape) * size
+        if taken > len(self.data) - self.pos:
+            self.refuse("truncated", "an array's bytes are cut off")
+        self.arrays.append(RawArray(self.pos, taken, shape, shown))
+        self.pos += taken
+
+    def described(self, wrapper: Call) -> tuple[tuple[int, ...], Any, bool]:
+        """Return shape, dtype and alignment of what *wrapper* stands for."""
+        state, plain = wrapper.state, wrapper.new and not wrapper.bare
+        if not plain or wrapper.args.items or wrapper.kwargs is not None:
+            self.bad_array("is not made as joblib makes it")
+        if type(state) is not DictOf or any(type(key) is not str for key in state.items[::2]):
+            self.bad_array("is not described")
+        fields = dict(zip(state.items[::2], state.items[1::2], strict=True))
+        # A key twice would leave open which of the two a reader takes.
+        if len(fields) * 2 != len(state.items) or fields.keys() - {_ALIGNMENT} != _FIELDS:
+            self.bad_array("is described by other fields than joblib's")
+        subclass, shape, alignment = fields["subclass"], fields["shape"], fields.get(_ALIGNMENT)
+        if type(subclass) is not GlobalRef or subclass.name not in _SUBCLASSES:
+            self.bad_array("is of an unknown class")
+        if type(shape) is not TupleOf or len(shape.items) > _MAX_DIMS:
+            self.bad_array("has no shape")
+        if any(type(length) is not int or not 0 <= length < _INT63 for length in shape.items):
+            self.bad_array("has an impossible shape")
+        if fields["order"] not in ("C", "F") or type(fields["allow_mmap"]) is not bool:
+            self.bad_array("has no order")
+        if alignment not in (None, _ALIGNED):
+            self.bad_array("is aligned as joblib does not")
+        return tuple(shape.items), fields["dtype"], alignment is not None
+
+    def skip_padding(self) -> None:
+        padding = self.take(1)[0]
+        if padding > _ALIGNED or self.take(padding) != b"\xff" * padding:
+            self.bad_array("is padded as joblib does not")
+
+    def read_objects(self, shape: tuple[int, ...], shown: str) -> None:
+        """Read the pickle that stands in the place of elements; joblib hands it to an unpickler."""
+        left = Budget(self.limits)
+        left.refs, left.calls = self.refs, self.calls
+        # Not joblib's own: in there a wrapper is a class like any other.
+        passage = read_passage(self.data, self.pos, left)
+        self.refs, self.calls = left.refs, left.calls
+        size = passage.end - self.pos
+        self.arrays.append(RawArray(self.pos, size, shape, shown, objects=True))
+        self.inner.append(passage)
+        self.pos = passage.end
+
+    def bad_array(self, message: str) -> NoReturn:
+        raise PayloadError(
+            f"an array {message}",
+            rule="pickle.joblib-array",
+            where=f"byte {self.at}",
+            fix="No profile and no limit allows this.",
+        )
+
+
+def _build(machine: Machine) -> None:
+    machine.do_build()
+    assert isinstance(machine, _WithArrays)
+    machine.skip_built()
+
+
+_WithArrays.handlers = tuple(
+    _build if handler is Machine.do_build else handler for handler in HANDLERS
+)
+
+
+def _element(dtype: Any) -> tuple[int, bool, str] | None:
+    """Return an element's size, whether it is an object, and the dtype's text; None if unknown."""
+    found = _simple(dtype)
+    if found is None:
+        return None
+    size, objects, text = found
+    state = dtype.state.items
+    if state[2] is not None or (state[4] is not None and not text.startswith("V")):
+        return None
+    parts = _fields(dtype)
+    if parts is None:
+        return None
+    objects = objects or any(part[1] for part in parts)
+    flags = state[7]
+    if type(flags) is not int or bool(flags & _HAS_OBJECT) != objects:
+        return None
+    order = state[1] if state[1] in ("<", ">") else ""
+    return size, objects, order + text
+
+
+def _simple(dtype: Any) -> tuple[int, bool, str] | None:
+    """Return what *dtype* says by its code, if its state says the same."""
+    if not (type(dtype) is Call and not dtype.new and type(dtype.callee) is GlobalRef):
+        return None
+    args, state = dtype.args.items, dtype.state
+    sound = dtype.callee.name == "numpy:dtype" and len(args) == 3 and type(args[0]) is str
+    match = _CODE.match(args[0]) if sound else None
+    if match is None or type(state) is not TupleOf or len(state.items) not in (8, 9):
+        return None
+    stated = state.items[5]
+    if match["sized"]:
+        size = int(match["size"]) * (4 if match["sized"] == "U" else 1)
+        # NumPy takes the size from the state, whatever the code says.
+        return (size, False, args[0]) if type(stated) is int and stated == size else None
+    if stated != -1:
+        return None
+    return (8, True, "O") if match["object"] else (int(args[0][1:]), False, args[0])
+
+
+def _fields(dtype: Call) -> list[tuple[int, bool, str]] | None:
+    """Return what the fields of *dtype* are, nested ones included; None if one is unknown."""
+    found: list[tuple[int, bool, str]] = []
+    pending: list[Any] = [dtype]
+    while pending:
+        part = pending.pop()
+        base = _simple(part)
+        if base is None or len(found) > _MAX_FIELDS:
+            return None
+        found.append(base)
+        subarray, fields = part.state.items[2], part.state.items[4]
+        if subarray is not None:
+            pending.append(_first(subarray))
+        if fields is not None:
+            if type(fields) is not DictOf or len(fields.items) > _MAX_FIELDS:
+                return None
+            pending.extend(_first(described) for described in fields.items[1::2])
+    return found
+
+
+def _first(value: Any) -> Any:
+    return value.items[0] if type(value) is TupleOf and value.items else None
