@@ -46,7 +46,8 @@ from safeser.values import Limits
 
 __all__ = ["HANDLERS", "Machine", "read"]
 
-_DECIMAL = re.compile(rb"-?(?:0|[1-9][0-9]*)\Z")
+# CPython's C reader takes INT's "-0" for False, its Python reader for 0.
+_DECIMAL = re.compile(rb"(?:0|-?[1-9][0-9]*)\Z")
 _LONG = re.compile(rb"(-?(?:0|[1-9][0-9]*))L?\Z")
 _INDEX = re.compile(rb"(?:0|[1-9][0-9]{0,9})\Z")
 _FLOAT = re.compile(rb"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,4})?|inf|nan)\Z")

@@ -166,6 +166,7 @@ def test_no_proper_prefix_of_a_pickle_is_accepted():
         (b"\x83\x41\x00.", "extension"),
         (b"\x84\x41\x00\x00\x00.", "extension"),
         (b"(o.", "stack"),
+        (b"I-0\n.", "text"),
         (b"(K\x01o.", "callee"),
         (b"(i\xc3\xa9\nsystem\n.", "text"),
         (b"ios\nsystem\n.", "stack"),
