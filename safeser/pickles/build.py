@@ -22,7 +22,6 @@ from safeser.pickles.nodes import (
     BUILD,
     EXTEND,
     LEAVES,
-    MAKE,
     UPDATE,
     Buffer,
     ByteArray,
@@ -86,12 +85,15 @@ class Builder(Site):
         node: Any = None
         values = self.values
         try:
-            for operation, node, start, stop in self.program.steps:
-                kind = type(node)
-                if operation != MAKE:
+            for step in self.program.steps:
+                if type(step) is tuple:
+                    operation, node, start, stop = step
                     self.change(operation, node, start, stop)
+                    continue
+                node = step
+                kind = type(node)
                 # The frequent ones without a call for each.
-                elif kind is DictOf:
+                if kind is DictOf:
                     values[node.index] = {}
                 elif kind is ListOf:
                     values[node.index] = []

@@ -33,7 +33,6 @@ from safeser.pickles.nodes import (
     ADD,
     BUILD,
     EXTEND,
-    MAKE,
     UPDATE,
     Buffer,
     ByteArray,
@@ -297,7 +296,7 @@ class _Writer:
         program, table = self.plan.program, self.plan.table
         head = self._write_head()
         for self.step, step in enumerate(program.steps):
-            index = step[1].index
+            index = step.index if isinstance(step, Node) else step[1].index
             if index in self.plan.needed and index not in self.plan.constant:
                 self._write_step(step)
         last = self._last(program.root)
@@ -341,10 +340,11 @@ class _Writer:
     # -- steps ---------------------------------------------------------------------------------
 
     def _write_step(self, step: Step) -> None:
+        if isinstance(step, Node):
+            self._make(step)
+            return
         operation, node, start, stop = step
-        if operation == MAKE:
-            self._make(node)
-        elif operation == BUILD:
+        if operation == BUILD:
             assert isinstance(node, Call)
             self._finish(node)
         else:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from safeser.pickles.nodes import EXTEND, MAKE, UPDATE, DictOf, ListOf, TupleOf
+from safeser.pickles.nodes import EXTEND, UPDATE, DictOf, ListOf, TupleOf
 
 if TYPE_CHECKING:
     from safeser.pickles.machine import Machine
@@ -107,7 +107,7 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
                 node.index = len(nodes)
                 node.offset = at
                 nodes.append(node)
-                steps.append((MAKE, node, 0, 0))
+                steps.append(node)
                 stack.append(node)
             elif opcode == _MARK:
                 refs -= 1

@@ -25,7 +25,6 @@ from safeser.pickles.nodes import (
     ADD,
     BUILD,
     EXTEND,
-    MAKE,
     UPDATE,
     Buffer,
     ByteArray,
@@ -237,7 +236,7 @@ class Machine:
         node.index = len(self.nodes)
         node.offset = self.at
         self.nodes.append(node)
-        self.steps.append((MAKE, node, 0, 0))
+        self.steps.append(node)
         self.stack.append(node)
 
     # -- names and calls -----------------------------------------------------------------------

@@ -16,7 +16,6 @@ __all__ = [
     "BUILD",
     "EXTEND",
     "LEAVES",
-    "MAKE",
     "UPDATE",
     "Buffer",
     "ByteArray",
@@ -49,7 +48,7 @@ ABSENT: Final = _Absent()
 LEAVES: Final = frozenset((type(None), bool, int, float, str, bytes))
 
 # What a step does with its node.
-MAKE, EXTEND, UPDATE, ADD, BUILD = range(5)
+EXTEND, UPDATE, ADD, BUILD = range(4)
 
 
 class Node:
@@ -116,7 +115,7 @@ class Buffer(Node):
 
 
 class Persistent(Node):
-    """Whatever the caller's ``persistent_load`` returns for an id: text, or a plain judged value."""
+    """What the caller's ``persistent_load`` returns for an id: text, or a plain judged value."""
 
     __slots__ = ("pid",)
 
@@ -177,8 +176,8 @@ class Call(Node):
         self.state: Any = ABSENT
 
 
-#: operation, node, first and last element that the operation adds (for EXTEND, UPDATE and ADD).
-Step = tuple[int, Node, int, int]
+#: A node that is made; or an operation, its node, and the first and last element that it adds.
+Step = Node | tuple[int, Node, int, int]
 
 
 @dataclass(frozen=True, slots=True)
