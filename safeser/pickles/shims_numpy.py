@@ -190,8 +190,6 @@ def _check_leaves(site: Site, dtype: np.dtype[Any]) -> None:
         seen += 1
         if seen > _MAX_FIELDS:
             raise bad("dtype", "a dtype has too many fields")
-        if part.kind == "T":
-            raise bad("dtype", "texts of any length are no part of another dtype")
         base = part.subdtype
         if base is not None:
             pending.append(base[0])
@@ -330,9 +328,7 @@ def _plain_array(site: Site, state: Any) -> np.ndarray[Any, Any]:
     if version != 1 or plain(fortran, bool, int) not in (0, 1):
         raise bad("shape", "the state of an array has another form")
     order: Any = "F" if fortran else "C"
-    if _sound_dtype(dtype).kind == "T":
-        return _text_array(site, _shape(shape), dtype, content, order)
-    if dtype.hasobject:
+    if _sound_dtype(dtype).hasobject:
         return _object_array(site, _shape(shape), dtype, content, order)
     site.charge_bytes(len(plain(content, bytes)))
     # Over a copy of the bytes and not by copying elements, which would leave padding unset and so
@@ -360,22 +356,6 @@ def _object_array(
     return np.asarray(flat.reshape(shape), order=order)
 
 
-def _text_array(
-    site: Site, shape: tuple[int, ...], dtype: Any, content: Any, order: Any
-) -> np.ndarray[Any, Any]:
-    """Make an array of texts of any length; the bytes of such arrays are pointers."""
-    if len(plain(content, list)) != _count(site, shape, dtype.itemsize):
-        raise bad("shape", "an array has not as many texts as its shape says")
-    missing = getattr(dtype, "na_object", "")
-    for text in content:
-        nan = type(text) is type(missing) is float and math.isnan(text)
-        if type(text) is not str and text is not missing and not nan:
-            raise bad("values", "an array of texts holds something else")
-        site.charge_bytes(len(text) if type(text) is str else 0)
-    site.charge(len(content))
-    return np.asarray(np.array(content, dtype).reshape(shape), order=order)
-
-
 def _masked(_: Site, __: str, kind: Any, base: Any, shape: Any, code: Any) -> Draft:
     if type(kind) is not GlobalRef or type(base) is not GlobalRef:
         raise bad("shape", "a masked array is begun in another way than NumPy does")
@@ -388,8 +368,7 @@ def _masked_state(site: Site, draft: Any, state: Any) -> Any:
     if type(draft) is not Draft:
         raise bad("build-twice", "an array is built twice")
     version, shape, dtype, fortran, content, mask, fill = plain(state, tuple)
-    if _sound_dtype(dtype).kind == "T":
-        raise bad("dtype", "masked arrays of texts of any length are not accepted")
+    _sound_dtype(dtype)
     if not (fill is None or isinstance(fill, np.generic | int | float | complex | str | bytes)):
         fill = plain(fill, np.ndarray)[()]
     values = _plain_array(site, (version, shape, dtype, fortran, content))

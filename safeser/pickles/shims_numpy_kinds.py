@@ -1,11 +1,10 @@
-"""Reviewed functions for what NumPy has beside arrays: polynomials, dtypes of texts, ``masked``.
+"""Reviewed functions for what NumPy has beside arrays: polynomials and ``masked``.
 
 The one rule: everything goes through the public constructor, from arrays that were checked.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,16 +28,6 @@ _SERIES: dict[str, Any] = {
 
 def _masked_constant(_: Site, __: str) -> Any:
     return np.ma.masked
-
-
-def _string_dtype(_: Site, __: str, coerce: Any, *missing: Any) -> Any:
-    kind: Any = np.dtypes.StringDType
-    if not missing:
-        return kind(coerce=bool(plain(coerce, int, bool)))
-    (only,) = missing
-    if type(plain(only, type(None), float, str)) is float and not math.isnan(only):
-        raise bad("arguments", "what is missing in an array of texts is None, NaN or a text")
-    return kind(coerce=bool(plain(coerce, int, bool)), na_object=only)
 
 
 def _polynomial(_: Site, name: str) -> Draft:
@@ -81,5 +70,4 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "poly1d": _poly1d,
     "polynomial": _polynomial,
     "series": _series,
-    "string_dtype": _string_dtype,
 }
