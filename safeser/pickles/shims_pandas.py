@@ -73,19 +73,19 @@ def _manager(site: Site, _: str, blocks: Any, axes: Any) -> _Blocks:
     site.charge(len(labels))
     if len(labels) > _COLUMNS_FREE + site.given:
         raise bad("max-refs", "a frame has more columns than its pickle has bytes")
-    taken = np.zeros(len(labels), bool)
+    taken, count = np.zeros(len(labels), bool), 0
     for block in plain(blocks, tuple):
         places = plain(block, _Block).places
         _check_shape(block.values, columns=len(places), rows=len(index))
-        if len(places) > len(labels):
+        count += len(places)
+        if count > len(labels):
             raise bad("shape", "two blocks of a frame overlap, or one is outside")
         where = np.asarray(places, np.int64)
         if len(where) and (where.min() < 0 or where.max() >= len(labels)):
             raise bad("shape", "two blocks of a frame overlap, or one is outside")
-        if taken[where].any() or len(np.unique(where)) != len(where):
-            raise bad("shape", "two blocks of a frame overlap, or one is outside")
         taken[where] = True
-    if not taken.all():
+    # As many places as columns, and each taken: none of them twice.
+    if count != len(labels) or not taken.all():
         raise bad("shape", "a column of a frame is missing")
     return _Blocks(blocks, labels, index)
 

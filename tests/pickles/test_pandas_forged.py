@@ -387,6 +387,23 @@ def test_a_range_of_labels_is_never_written_out():
         opened(New(pd.CategoricalDtype, {"categories": pd.RangeIndex(1 << 30), **state}))
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [2, 1, 2],
+        [np.nan, 1.0, np.nan],
+        [1j, 2, 1j],
+        [True, True],
+        np.array(["2026", "2025", "2026"], "M8[s]"),
+        np.array(["NaT", "NaT"], "M8[s]"),
+    ],
+    ids=str,
+)
+def test_numbers_that_must_be_there_once(labels):
+    with pytest.raises(PayloadError):
+        opened(levels([codes(0)], [pd.Index(labels)]))
+
+
 def test_objects_that_collide_are_refused():
     labels = np.array([number * ((1 << 61) - 1) for number in range(1, 200)], object)
     with pytest.raises(PayloadError, match="share one hash"):
