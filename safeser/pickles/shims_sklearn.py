@@ -8,6 +8,7 @@ cannot be checked is refused.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.errors import PayloadError
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.profiles import Profile
@@ -95,12 +97,13 @@ _LEAVES = (type(None), bool, int, float, complex, str, bytes, slice, range)
 def _functions(field: str) -> tuple[Any, ...]:
     """Return the live functions and classes that may stand in *field*."""
     begins = _FUNCTIONS.get(field, ())
-    names = [name for name in _listed().entries if begins and name.startswith(begins)]
-    return tuple(
-        _listed().object_of(entry)
-        for entry in map(_listed().get, names)
-        if entry is not None and entry.role == "reference"
-    )
+    found = []
+    for name, entry in _listed().entries.items():
+        if begins and name.startswith(begins) and entry.role == "reference":
+            # Not every version has all of them.
+            with contextlib.suppress(PayloadError):
+                found.append(_listed().object_of(entry))
+    return tuple(found)
 
 
 def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
