@@ -365,7 +365,7 @@ class _Writer:
             self._place(node, self._gather(node.items, b"\x91", head=_MARK))
         elif isinstance(node, ByteArray):
             size = len(node.data).to_bytes(8, "little")
-            self._place(node, self._gather((), b"\x96" + size + node.data))
+            self._place(node, self._gather((), b"".join([b"\x96", size, node.data])))
         elif isinstance(node, Call):
             self._call(node)
         elif not isinstance(node, Buffer | GlobalRef):

@@ -179,11 +179,22 @@ class Machine:
         self.pos = end
         return taken
 
-    def take_sized(self, width: int) -> bytes:
+    def size_of(self, width: int) -> int:
         size = int.from_bytes(self.take(width), "little")
-        if self.limits.max_string < size <= len(self.data) - self.pos:
+        if size > len(self.data) - self.pos:
+            self.refuse("truncated", "an opcode's argument is cut off")
+        if size > self.limits.max_string:
             self.over("max-string", "a string is longer than allowed")
-        return self.take(size)
+        return size
+
+    def take_sized(self, width: int) -> bytes:
+        return self.take(self.size_of(width))
+
+    def look_sized(self, width: int) -> memoryview:
+        """Do as :meth:`take_sized` without a copy; what is built of it will be one."""
+        start = self.pos + width
+        self.pos = start + self.size_of(width)
+        return memoryview(self.data)[start : self.pos]
 
     def take_text(self) -> bytes:
         line = self.take_line(len(self.data))
@@ -590,7 +601,7 @@ _TABLE: dict[bytes, Handler] = {
     b"\x8d": lambda machine: machine.push_text(machine.take_sized(8)),
     b"B": lambda machine: machine.stack.append(machine.take_sized(4)),
     b"\x8e": lambda machine: machine.stack.append(machine.take_sized(8)),
-    b"\x96": lambda machine: machine.push(ByteArray(machine.take_sized(8))),
+    b"\x96": lambda machine: machine.push(ByteArray(machine.look_sized(8))),
     # containers
     b"l": Machine.do_list,
     b"a": Machine.do_append,

@@ -100,7 +100,7 @@ class DictOf(Node):
 class ByteArray(Node):
     __slots__ = ("data",)
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: memoryview) -> None:
         self.data = data
 
 
