@@ -1,4 +1,4 @@
-"""``safeser inspect``: what a pickle says, without loading it.
+"""``safeser inspect``: what a file holds, and whether anything would load it, without loading it.
 
 The one rule: nothing in the file is imported or built, and nothing of it is trusted by a terminal.
 """
@@ -7,57 +7,185 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from safeser.cli.ending import DENIED
-from safeser.cli.screen import line, mark
-from safeser.errors import ConfigError, PayloadError
+from safeser.cli.ending import one_line
+from safeser.cli.screen import line, mark, say, table
+
+if TYPE_CHECKING:
+    from safeser.inspection import Report, Source
 
 __all__ = ["inspect"]
 
-# The tree of a pickle takes many times its size; a file for a person to look at is far smaller.
-_MAX_BYTES = 256 << 20
+# What a person reads; --json has more.
+_MAX_GLOBALS = 60
+_MAX_PARTS = 20
+_MAX_LINES = 60
+_UNITS = ("bytes", "KiB", "MiB", "GiB")
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A pickle; - reads standard input.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files; - reads standard input.")
+    ],
     profile: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Profile to judge by; may be repeated. [default: data]"),
+        typer.Option(
+            metavar="NAME",
+            help="Profile to judge by, with those that it builds on; may be repeated."
+            " [default: all]",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    tree: Annotated[
+        bool | None,
+        typer.Option("--tree/--no-tree", help="Show the whole tree, or none. [default: its start]"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, a line for each file.")
+    ] = False,
 ) -> None:
-    """Show what a pickle says, without loading it; code 1 if refused."""
-    from safeser import pickles
+    """Show what a pickle, joblib, NumPy or PyTorch file holds, without loading it.
 
-    found = pickles.inspect(_read(file), profile=tuple(profile or ("data",)))
-    if as_json:
-        line(json.dumps(found.as_dict(), indent=2))
-    else:
-        for each in found.text().splitlines():
-            line(each)
+    Code 0: the profiles allow all of it. 1: refused. 2: it cannot be read to its end.
+    """
+    from safeser.inspection import examine
+    from safeser.inspection.lists import with_bases
+    from safeser.pickles.profiles import DATA_PROFILES
+
+    profiles = with_bases(profile or DATA_PROFILES)
+    worst = 0
+    for number, path in enumerate(files):
+        source = _opened(path)
+        try:
+            report = examine(source, profiles=profiles)
+        finally:
+            source.close()
+        worst = max(worst, report.verdict.code)
+        if as_json:
+            line(json.dumps({"file": str(path), **report.as_dict(tree=tree is not False)}))
+            continue
+        if number:
+            line()
+        _show(path, report, asked=profile or [], tree=tree)
+    if worst:
+        raise typer.Exit(worst)
+
+
+def _opened(path: Path) -> Source:
+    from safeser.inspection import Source
+
+    return Source.read_from(sys.stdin.buffer) if str(path) == "-" else Source.open(path)
+
+
+def _show(path: Path, report: Report, *, asked: list[str], tree: bool | None) -> None:
+    say(one_line(f"{path}: {report.title}, {_size(report.size)}"))
+    _show_verdict(report, asked=asked)
+    if report.globals:
         line()
-        for name, problem in found.verdicts.items():
-            mark(not problem, f"profile {name}: {problem or 'every global is listed'}")
-    if not found.permitted:
-        raise typer.Exit(DENIED)
+        _show_globals(report)
+    if len(report.parts) > 1:
+        line()
+        _show_parts(report)
+    if tree is not False:
+        _show_trees(report, most=None if tree else _MAX_LINES)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        if str(path) == "-":
-            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        else:
-            with path.open("rb") as file:
-                data = file.read(_MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "that is not a path"
-        raise ConfigError(
-            f"{path} cannot be read: {reason}", rule="config.file", fix="Name a readable file."
-        ) from None
-    if len(data) > _MAX_BYTES:
-        raise PayloadError(f"{path} has more than {_MAX_BYTES >> 20} MiB", rule="pickle.max-bytes")
-    return data
+def _show_verdict(report: Report, *, asked: list[str]) -> None:
+    from safeser.inspection import Verdict
+
+    if report.verdict is Verdict.ALLOWED:
+        mark(True, f"Allowed: {_permission(report)}")
+        say(f"Load it by {_loading(report)}. Check what you load: allowed is not the same as true.")
+        if report.loader.startswith("joblib"):
+            say("Never by pickle.load: it would take the arrays' bytes for opcodes, and run them.")
+    else:
+        word = "Refused" if report.verdict is Verdict.REFUSED else "Not read"
+        mark(False, one_line(f"{word}: {report.reason}. [{report.rule}]"))
+        if report.fix:
+            say(one_line(report.fix))
+    if asked:
+        added = [name for name in report.profiles if name not in asked]
+        also = f" (with {', '.join(added)}, on which they build)" if added else ""
+        say(f"Judged by the profiles {', '.join(asked)}{also}.")
+
+
+def _loading(report: Report) -> str:
+    if report.kind != "pickle":
+        return report.loader
+    needs = report.needs or ("data",)
+    profile = f'"{needs[0]}"' if len(needs) == 1 else repr(needs).replace("'", '"')
+    return f"{report.loader}(data, profile={profile})"
+
+
+def _permission(report: Report) -> str:
+    if not report.globals:
+        return "it names nothing that would be imported; any profile would do."
+    if report.kind.startswith("torch"):
+        return "every global is one that PyTorch's tensors need; safeser itself loads no such file."
+    if not report.needs:
+        return "every global is one that its format needs."
+    many = "profiles" if len(report.needs) > 1 else "profile"
+    return (
+        f"every global is listed by {many} {', '.join(report.needs)}; values are checked on load."
+    )
+
+
+def _show_globals(report: Report) -> None:
+    """Show each global once, with its roles, refused ones first."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    offsets: dict[tuple[str, str], int] = {}
+    for use in report.globals:
+        key = use.name, use.allowed_by or f"REFUSED: {use.problem}"
+        roles = rows.setdefault(key, [])
+        offsets.setdefault(key, use.offset)
+        if use.role not in roles:
+            roles.append(use.role)
+    shown = [
+        (name, ", ".join(roles), by, str(offsets[name, by]))
+        for (name, by), roles in islice(rows.items(), _MAX_GLOBALS)
+    ]
+    table(("global", "is", "allowed by", "at byte"), shown)
+    _say_rest(len(rows) - len(shown), "globals")
+
+
+def _show_parts(report: Report) -> None:
+    rows = [
+        (part.name, part.what, str(part.offset), _size(part.size))
+        for part in report.parts[:_MAX_PARTS]
+    ]
+    table(("part", "what", "from byte", "size"), rows)
+    _say_rest(len(report.parts) - len(rows), "parts")
+
+
+def _say_rest(count: int, what: str) -> None:
+    if count > 0:
+        line(f"... and {count} more {what}; --json has more of them")
+
+
+def _show_trees(report: Report, *, most: int | None) -> None:
+    trees = [part for part in report.parts if part.inspection is not None]
+    left = most
+    for part in trees:
+        assert part.inspection is not None
+        lines = part.inspection.text().splitlines()
+        line()
+        if len(trees) > 1:
+            line(f"{part.name}:")
+        for each in islice(lines, left):
+            line(each)
+        if left is not None:
+            if len(lines) > left or (part is not trees[-1] and len(lines) == left):
+                line("... the rest is left out; --tree shows it")
+                return
+            left -= len(lines)
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{count} {_UNITS[0]}" if not unit else f"{size:.1f} {_UNITS[unit]}"

@@ -16,7 +16,7 @@ from safeser.pickles.budget import Budget
 from safeser.pickles.loop import Handler
 from safeser.pickles.loop import run as loop
 from safeser.pickles.machine import HANDLERS, Machine
-from safeser.pickles.nodes import ABSENT, Call, DictOf, GlobalRef, Program, TupleOf
+from safeser.pickles.nodes import Call, DictOf, GlobalRef, Program, TupleOf
 
 __all__ = ["WRAPPER", "Passage", "RawArray", "read_passage"]
 
@@ -85,10 +85,21 @@ def read_passage(
     return Passage(program, start, reader.pos, tuple(reader.arrays), tuple(reader.inner))
 
 
+def _frame(machine: Machine) -> None:
+    """Say of a frame that is longer than the file what it is: the sign of a file that was cut."""
+    size = int.from_bytes(machine.data[machine.pos : machine.pos + 8], "little")
+    if size > len(machine.data) - machine.pos - 8:
+        machine.refuse("truncated", "a frame is cut off")
+    machine.do_frame()
+
+
+_ALONE = tuple(_frame if each is Machine.do_frame else each for each in HANDLERS)
+
+
 class _Alone(Machine):
     """Reads one pickle and stops behind it."""
 
-    handlers: tuple[Handler | None, ...] = HANDLERS
+    handlers: tuple[Handler | None, ...] = _ALONE
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -186,9 +197,7 @@ def _build(machine: Machine) -> None:
     machine.skip_built()
 
 
-_WithArrays.handlers = tuple(
-    _build if handler is Machine.do_build else handler for handler in HANDLERS
-)
+_WithArrays.handlers = tuple(_build if each is Machine.do_build else each for each in _ALONE)
 
 
 def _element(dtype: Any) -> tuple[int, bool, str] | None:
@@ -237,7 +246,7 @@ def _fields(dtype: Call) -> list[tuple[int, bool, str]] | None:
     while pending:
         part = pending.pop()
         base = _simple(part)
-        if base is None or len(found) > _MAX_FIELDS:
+        if base is None or len(found) + len(pending) > _MAX_FIELDS:
             return None
         found.append(base)
         subarray, fields = part.state.items[2], part.state.items[4]

@@ -1,0 +1,102 @@
+"""Compressed pickles, as joblib writes them: one stream, inflated no further than it may become.
+
+The one rule: what comes out is bounded, in all and by what went in, before it is made; and the
+stream must end where the file ends.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from safeser.errors import PayloadError
+from safeser.inspection.source import MAX_HELD, Source, cut_off, too_large
+
+__all__ = ["compression_of", "inflate"]
+
+_CHUNK = 1 << 20
+# Arrays of zeros compress far better than deflate's 1,032; a few of them are free.
+_FREE, _RATIO = 64 << 20, 200
+# What a stream's header may make the decoder set aside; the presets of xz take 65 MiB at most.
+_LZMA_MEMORY = 128 << 20
+
+
+def _lzma(form: int) -> Callable[[], Any]:
+    return lambda: lzma.LZMADecompressor(form, memlimit=_LZMA_MEMORY)
+
+
+# The bytes by which joblib itself tells them apart, and, where those are few, what follows them.
+_STARTS: tuple[tuple[bytes, str, Callable[[], Any] | None], ...] = (
+    (b"\x1f\x8b", "gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
+    (b"BZh", "bz2", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ", "xz", _lzma(lzma.FORMAT_XZ)),
+    (b"\x5d\x00", "lzma", _lzma(lzma.FORMAT_ALONE)),
+    (b"\x04\x22\x4d\x18", "lz4", None),
+    (b"\x78", "zlib", zlib.decompressobj),
+)
+
+
+def compression_of(head: bytes) -> str:
+    """Return what a file that begins with *head* is compressed by; nothing if it is not."""
+    return next((name for start, name, _ in _STARTS if head.startswith(start)), "")
+
+
+def inflate(source: Source, name: str) -> bytes:
+    """Return what *source*, compressed by *name*, becomes."""
+    make = next(make for _, known, make in _STARTS if known == name)
+    if make is None:
+        raise PayloadError(
+            f"the file is compressed by {name}, which is not read here",
+            rule="inspect.unknown",
+            fix="Decompress it, and look at what comes out.",
+        )
+    engine, made, given = make(), bytearray(), 0
+    try:
+        while not engine.eof and given < source.size:
+            raw = source.read(given, min(_CHUNK, source.size - given))
+            given += len(raw)
+            _feed(engine, raw, made, given)
+        # The checksum's last byte may come alone; zlib has nothing more to take then.
+        while not engine.eof and _feed(engine, b"", made, given):
+            continue
+    except (zlib.error, lzma.LZMAError, OSError, EOFError):
+        raise PayloadError(
+            f"the file does not decompress by {name}",
+            rule="inspect.damaged",
+            where=f"byte {given}",
+            fix="Have it sent again.",
+        ) from None
+    if not engine.eof:
+        raise cut_off("the compressed stream is cut off", source.size)
+    if engine.unused_data or given < source.size:
+        raise PayloadError(
+            "there is data after the compressed stream",
+            rule="inspect.trailing",
+            where=f"byte {given - len(engine.unused_data)}",
+            fix="Readers differ in whether they go on there; have it written again.",
+        )
+    return bytes(made)
+
+
+def _feed(engine: Any, raw: bytes, made: bytearray, given: int) -> bool:
+    """Inflate *raw* onto *made*; return whether that gave anything."""
+    before = len(made)
+    while not engine.eof:
+        out = engine.decompress(raw, _CHUNK)
+        made += out
+        if len(made) > MAX_HELD:
+            raise too_large("the file, decompressed,")
+        if len(made) > _FREE + given * _RATIO:
+            raise PayloadError(
+                f"the file becomes {_RATIO} times as large, or more",
+                rule="inspect.bomb",
+                where=f"byte {given}",
+            )
+        # zlib hands back what it did not get to; the others keep it and say so.
+        raw = getattr(engine, "unconsumed_tail", b"")
+        if not raw and (len(out) < _CHUNK or getattr(engine, "needs_input", False)):
+            break
+    return len(made) > before

@@ -1,0 +1,165 @@
+"""One file being looked at: what has been found in it so far, and what comes of that.
+
+The one rule: each pickle is judged by the profiles that were asked for and by what its format adds,
+and whatever stops the reading makes the whole file refused or unreadable, never part of it fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from safeser.errors import PayloadError, SafeserError
+from safeser.inspection.lists import judged_by, with_bases
+from safeser.inspection.report import Global, Part, Report, Verdict
+from safeser.inspection.source import Source
+from safeser.pickles.advice import deny
+from safeser.pickles.budget import Budget
+from safeser.pickles.inspection import Inspection
+from safeser.pickles.judge import Use, check_shape, judge, problem_under
+from safeser.pickles.names import shown
+from safeser.pickles.nodes import Program
+from safeser.pickles.profiles import DATA_PROFILES, Profile
+from safeser.pickles.streams import Passage
+from safeser.values import Limits
+
+__all__ = ["Examination"]
+
+#: A file for a person to look at has a few; a million small ones would take a million trees.
+MAX_PICKLES = 1000
+# Reading stopped where nothing more can be told: not that something is refused.
+_UNREADABLE = frozenset(
+    {
+        "pickle.truncated",
+        "inspect.truncated",
+        "inspect.unknown",
+        "inspect.too-large",
+        "inspect.not-verified",
+    }
+)
+
+
+class Examination:
+    """Collects what readers find; :meth:`report` says what it comes to."""
+
+    def __init__(self, source: Source, profiles: tuple[str, ...]) -> None:
+        self.source = source
+        self.profiles = with_bases(profiles)
+        self.formats: tuple[str, ...] = ()
+        self.limits = Limits()
+        self.budget = Budget(self.limits)
+        self.kind = "unknown"
+        self.title = "nothing that is known here"
+        self.loader = ""
+        self.parts: list[Part] = []
+        self._globals: dict[tuple[str, str, str, str], Global] = {}
+        self._denied: tuple[Use, Profile, str] | None = None
+        self._pickles = 0
+
+    def is_a(self, kind: str, title: str, *, loader: str, formats: tuple[str, ...] = ()) -> None:
+        """Say what the file is; *formats* add their lists to the profiles from now on."""
+        self.kind, self.title, self.loader, self.formats = kind, title, loader, formats
+
+    def add(self, name: str, what: str, offset: int, size: int) -> None:
+        """Note a piece that is no pickle."""
+        self.parts.append(Part(shown(name), what, offset, size))
+
+    def add_pickle(self, name: str, passage: Passage, *, persistent: bool = False) -> None:
+        """Judge a pickle and note it, with the arrays and pickles that stand inside it.
+
+        :param persistent: the format says what persistent ids mean, and its reader checks them.
+        """
+        self._pickles += 1
+        if self._pickles > MAX_PICKLES:
+            raise PayloadError(
+                f"the file holds more than {MAX_PICKLES} pickles", rule="inspect.too-large"
+            )
+        program, start = passage.program, passage.start
+        profile = judged_by(self.profiles, self.formats)
+        uses = judge(program, profile, persistent=persistent)
+        verdicts = {profile.name: next((use.problem for use in uses if use.problem), "")}
+        seen = Inspection(program, profile.name, tuple(uses), verdicts)
+        what = f"pickle, protocol {program.protocol}"
+        self.parts.append(Part(shown(name), what, start, passage.end - start, seen))
+        allowed = self._allowed_by(program, uses, persistent=persistent)
+        for use, by in zip(uses, allowed, strict=True):
+            self._note(use, by, shown(name))
+            if use.problem and self._denied is None:
+                self._denied = use, profile, shown(name)
+        for array in passage.arrays:
+            shape = "x".join(map(str, array.shape)) or "one value"
+            what = f"array of {array.dtype}, {shape}" + (": see below" if array.objects else "")
+            self.add(f"{name}: array", what, array.offset, array.size)
+        for inner in passage.inner:
+            self.add_pickle(f"{name}: objects of an array", inner)
+        check_shape(program, self.limits)
+
+    def _allowed_by(self, program: Program, uses: Sequence[Use], *, persistent: bool) -> list[str]:
+        """Return of each use what allows it: the format, or the first profile that does."""
+        allowed = ["" if use.problem else "+".join(self.profiles) for use in uses]
+        left = {at for at, use in enumerate(uses) if not use.problem}
+        for name in (*self.formats, *self.profiles):
+            if not left:
+                break
+            one = judged_by((), (name,)) if name in self.formats else judged_by((name,))
+            # The same program has the same uses in the same order, whoever judges it.
+            for at, use in enumerate(judge(program, one, persistent=persistent)):
+                if at in left and not use.problem:
+                    allowed[at] = name
+                    left.discard(at)
+        return allowed
+
+    def _note(self, use: Use, allowed_by: str, part: str) -> None:
+        key = (use.name, use.role, use.problem or allowed_by, part)
+        known = self._globals.get(key)
+        offset, count = (use.offset, 1) if known is None else (known.offset, known.count + 1)
+        self._globals[key] = Global(
+            shown(use.name), use.role, allowed_by, use.problem, part, offset, count
+        )
+
+    # -- what it comes to ------------------------------------------------------------------------
+
+    def report(self, failed: SafeserError | None = None) -> Report:
+        """Return what was found; *failed* is what stopped the reading, if anything did."""
+        verdict, reason, rule, fix = self._verdict(failed)
+        uses = sorted(self._globals.values(), key=lambda use: not use.problem)
+        needs = {use.allowed_by for use in uses}
+        return Report(
+            kind=self.kind,
+            title=self.title,
+            size=self.source.size,
+            profiles=self.profiles,
+            verdict=verdict,
+            reason=reason,
+            rule=rule,
+            fix=fix,
+            loader=self.loader,
+            globals=uses,
+            parts=self.parts,
+            needs=tuple(name for name in DATA_PROFILES if name in needs),
+        )
+
+    def _verdict(self, failed: SafeserError | None) -> tuple[Verdict, str, str, str]:
+        if self._denied is not None:
+            use, profile, part = self._denied
+            reason = f"{shown(use.name)} is {use.role} at byte {use.offset} of {part}"
+            return (
+                Verdict.REFUSED,
+                f"{reason}: {use.problem}",
+                "pickle.global",
+                self._fix(use, profile),
+            )
+        if failed is not None:
+            where = f" at {failed.where}" if failed.where else ""
+            unread = failed.rule in _UNREADABLE or failed.rule.startswith("envelope")
+            verdict = Verdict.UNREADABLE if unread else Verdict.REFUSED
+            return verdict, f"{failed.message}{where}", failed.rule, failed.fix
+        return Verdict.ALLOWED, "", "", ""
+
+    def _fix(self, use: Use, profile: Profile) -> str:
+        for name in DATA_PROFILES:
+            wider = judged_by(with_bases((*self.profiles, name)), self.formats)
+            if not problem_under(use, wider):
+                return (
+                    f"Profile {name} allows it: add --profile {name}, if such values may come in."
+                )
+        return deny(use, profile).fix

@@ -1,0 +1,91 @@
+"""By what a file is judged: profiles, with those that they build on, and what its format adds.
+
+The one rule: what a format adds is for looking at files alone. It never reaches a load.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
+
+__all__ = ["dtypes", "judged_by", "storages", "with_bases"]
+
+# Frames hold arrays, and arrays hold plain values: alone, such a profile would allow nothing.
+_BASES: Mapping[str, tuple[str, ...]] = {
+    "numpy": ("data",),
+    "pandas": ("data", "numpy"),
+    "scipy": ("data", "numpy"),
+    "sklearn": ("data", "numpy", "scipy"),
+    "exceptions": ("data",),
+    "functions": ("data",),
+    "dask-internal": ("data",),
+    "dask-graph": ("data",),
+}
+
+
+def with_bases(names: Iterable[str]) -> tuple[str, ...]:
+    """Return *names* and the profiles that they build on, each once, in the usual order."""
+    asked = dict.fromkeys(names)
+    Profile.named(*asked)  # refuses a name that is none
+    wanted = {base for name in asked for base in (*_BASES.get(name, ()), name)}
+    return tuple(name for name in DATA_PROFILES if name in wanted)
+
+
+@cache
+def judged_by(names: tuple[str, ...], formats: tuple[str, ...] = ()) -> Profile:
+    """Return profiles *names*, and what *formats* add, as one."""
+    entries = dict(Profile.named(*names).entries) if names else {}
+    for form in formats:
+        for entry in _listed(form):
+            known = entries.get(entry.name)
+            entries[entry.name] = _both(known, entry) if known else entry
+    return Profile("+".join((*names, *formats)), entries.values())
+
+
+def _both(known: Entry, added: Entry) -> Entry:
+    if "reference" in (known.role, added.role):
+        return known.merged(added)
+    via = tuple(dict.fromkeys((*known.via, *added.via)))
+    return replace(known, via=via, fields=known.fields | added.fields)
+
+
+def storages() -> Mapping[str, int]:
+    """Return the names of PyTorch's storages with the size of an element."""
+    found: Mapping[str, int] = _document("torch")["storages"]
+    return found
+
+
+def dtypes() -> Mapping[str, int]:
+    """Return the names of PyTorch's dtypes with the size of an element."""
+    found: Mapping[str, int] = _document("torch")["dtypes"]
+    return found
+
+
+@cache
+def _document(form: str) -> Mapping[str, Any]:
+    listed = resources.files("safeser.inspection").joinpath("listed", f"{form}.toml")
+    return tomllib.loads(listed.read_text("utf-8"))
+
+
+def _listed(form: str) -> Iterable[Entry]:
+    document = _document(form)
+    for name in (
+        *document.get("references", ()),
+        *document.get("storages", ()),
+        *document.get("dtypes", ()),
+    ):
+        yield Entry(name, "reference")
+    for name, ways in document["made"].items():
+        yield Entry(
+            name,
+            "class",
+            via=tuple(way for way in ways if way != "built"),
+            # Their readers check what it is; here it only says that there may be some.
+            fields=frozenset({"*"} if "built" in ways else ()),
+        )
