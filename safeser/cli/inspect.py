@@ -54,9 +54,8 @@ def inspect(
     """
     from safeser.inspection import examine
     from safeser.inspection.lists import with_bases
-    from safeser.pickles.profiles import DATA_PROFILES
 
-    profiles = with_bases(profile or DATA_PROFILES)
+    profiles = with_bases(profile or ())
     worst = 0
     for number, path in enumerate(files):
         source = _opened(path)
@@ -100,8 +99,13 @@ def _show_verdict(report: Report, *, asked: list[str]) -> None:
     if report.verdict is Verdict.ALLOWED:
         mark(True, f"Allowed: {_permission(report)}")
         say(f"Load it by {_loading(report)}. Check what you load: allowed is not the same as true.")
-        if report.loader.startswith("joblib"):
+        if report.kind == "joblib":
             say("Never by pickle.load: it would take the arrays' bytes for opcodes, and run them.")
+        if report.globals and report.kind in ("joblib", "npy", "npz"):
+            say(
+                f"Unlike safeser, {report.loader} does not check what it hands to the globals that"
+                " are listed: forged values can crash it, or take its memory."
+            )
     else:
         word = "Refused" if report.verdict is Verdict.REFUSED else "Not read"
         mark(False, one_line(f"{word}: {report.reason}. [{report.rule}]"))

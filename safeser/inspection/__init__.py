@@ -18,7 +18,6 @@ from safeser.inspection.report import Global, Part, Report, Verdict
 from safeser.inspection.sealed import ENVELOPE_START, read_envelope
 from safeser.inspection.source import Source
 from safeser.inspection.zips import ZIP_STARTS
-from safeser.pickles.profiles import DATA_PROFILES
 
 __all__ = ["Global", "Part", "Report", "Source", "Verdict", "examine"]
 
@@ -27,9 +26,10 @@ _HEAD = 512
 _TAR_MARK, _TAR_SUM = slice(257, 262), slice(148, 156)
 
 
-def examine(source: Source, *, profiles: Iterable[str] = DATA_PROFILES) -> Report:
+def examine(source: Source, *, profiles: Iterable[str] = ()) -> Report:
     """Return what *source* is and holds, judged by *profiles* and those that they build on.
 
+    :param profiles: without them all, or, if safeser is not what would load it, those of values.
     :raises ConfigError: there is no such profile. Whatever the file is, is no error but a report.
     """
     seen = Examination(source, tuple(profiles))

@@ -22,7 +22,13 @@ from safeser.pickles.profiles import DATA_PROFILES, Profile
 from safeser.pickles.streams import Passage
 from safeser.values import Limits
 
-__all__ = ["Examination"]
+__all__ = ["OWN_LOADER", "Examination"]
+
+#: The only loader that checks the arguments of what it calls.
+OWN_LOADER = "safeser.pickles.loads"
+# Where another loader calls what is listed, unasked: only what makes values. Others list functions
+# that are harmless by what safeser hands to them (getattr, type), and stock loaders hand over all.
+_VALUES = ("data", "numpy", "pandas", "scipy", "sklearn")
 
 #: A file for a person to look at has a few; a million small ones would take a million trees.
 MAX_PICKLES = 1000
@@ -43,7 +49,8 @@ class Examination:
 
     def __init__(self, source: Source, profiles: tuple[str, ...]) -> None:
         self.source = source
-        self.profiles = with_bases(profiles)
+        self.profiles = with_bases(profiles or DATA_PROFILES)
+        self._default = not profiles
         self.formats: tuple[str, ...] = ()
         self.limits = Limits()
         self.budget = Budget(self.limits)
@@ -56,7 +63,12 @@ class Examination:
         self._pickles = 0
 
     def is_a(self, kind: str, title: str, *, loader: str, formats: tuple[str, ...] = ()) -> None:
-        """Say what the file is; *formats* add their lists to the profiles from now on."""
+        """Say what the file is; *formats* add their lists to the profiles from now on.
+
+        :param loader: what reads such a file; it is known to check what it is told, or it is not.
+        """
+        if self._default and loader and loader != OWN_LOADER:
+            self.profiles = _VALUES
         self.kind, self.title, self.loader, self.formats = kind, title, loader, formats
 
     def add(self, name: str, what: str, offset: int, size: int) -> None:
@@ -162,4 +174,8 @@ class Examination:
                 return (
                     f"Profile {name} allows it: add --profile {name}, if such values may come in."
                 )
+        if self.loader != OWN_LOADER:
+            return (
+                "Nothing that safeser lists allows it. Whoever wrote the file chose what it names."
+            )
         return deny(use, profile).fix

@@ -32,7 +32,8 @@ _BASES: Mapping[str, tuple[str, ...]] = {
 def with_bases(names: Iterable[str]) -> tuple[str, ...]:
     """Return *names* and the profiles that they build on, each once, in the usual order."""
     asked = dict.fromkeys(names)
-    Profile.named(*asked)  # refuses a name that is none
+    if asked:
+        Profile.named(*asked)  # refuses a name that is none
     wanted = {base for name in asked for base in (*_BASES.get(name, ()), name)}
     return tuple(name for name in DATA_PROFILES if name in wanted)
 
@@ -85,7 +86,8 @@ def _listed(form: str) -> Iterable[Entry]:
         yield Entry(
             name,
             "class",
-            via=tuple(way for way in ways if way != "built"),
+            via=tuple(way for way in ways if way in ("called", "instantiated")),
+            grows="dict" if "filled" in ways else "",
             # Their readers check what it is; here it only says that there may be some.
             fields=frozenset({"*"} if "built" in ways else ()),
         )

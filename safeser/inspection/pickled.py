@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.errors import PayloadError
-from safeser.inspection.examination import Examination
+from safeser.inspection.examination import OWN_LOADER, Examination
 from safeser.inspection.source import cut_off
 from safeser.inspection.tensors import check_tensors, storages_of
 from safeser.pickles.nodes import DictOf, ListOf
@@ -21,7 +21,7 @@ _PROTO = b"\x80"
 # The first two pickles of torch.save before 1.6, and the third's keys.
 _TORCH_MAGIC = 0x1950A86A20F9469CFC6C
 _TORCH_VERSION = 1001
-_TORCH_SYSTEM = ["protocol_version", "little_endian", "type_sizes"]
+_TORCH_SYSTEM = ["little_endian", "protocol_version", "type_sizes"]
 # A file that is no pickle at all mostly stops a reader of protocol 0 with one of these.
 _NO_PICKLE = frozenset({"opcode", "stack", "text", "memo", "truncated", "grow-target", "name"})
 
@@ -37,7 +37,7 @@ def read_pickles(seen: Examination, data: bytes, *, compression: str = "") -> No
         title = f"a joblib file{inside}"
         seen.is_a("joblib", title, loader="joblib.load", formats=("joblib",))
     else:
-        seen.is_a("pickle", f"a pickle{inside}", loader="safeser.pickles.loads")
+        seen.is_a("pickle", f"a pickle{inside}", loader=OWN_LOADER)
     seen.add_pickle("pickle", first)
     at, count = first.end, 1
     while at < len(data):
@@ -106,7 +106,8 @@ def _read_torch(seen: Examination, data: bytes, magic: Passage) -> None:
     root = system.program.root
     if version.program.root != _TORCH_VERSION or not isinstance(root, DictOf):
         raise _bad("is of another version", version.start)
-    if root.items[::2] != _TORCH_SYSTEM:
+    keys_of_system = root.items[::2]
+    if set(map(type, keys_of_system)) != {str} or sorted(keys_of_system) != _TORCH_SYSTEM:
         raise _bad("does not say what system it is from", system.start)
     objects = read_passage(data, system.end, seen.budget, persistent=True)
     seen.add_pickle("objects", objects, persistent=True)

@@ -24,8 +24,14 @@ from safeser.pickles.nodes import (
 
 __all__ = ["check_tensors", "storages_of"]
 
-_REBUILD = "torch._utils:_rebuild_tensor_v2"
-_REBUILD_TYPED = "torch._utils:_rebuild_tensor_v3"
+# With how many arguments: storage, place, shape and strides; then whether it has gradients, and
+# hooks; then a dtype of its own. The last two may have one more, about the tensor's flags.
+_REBUILDS = {
+    "torch._utils:_rebuild_tensor": (4,),
+    "torch._utils:_rebuild_tensor_v2": (6, 7),
+    "torch._utils:_rebuild_tensor_v3": (7, 8),
+}
+_TYPED = "torch._utils:_rebuild_tensor_v3"
 _ORDERED = "collections:OrderedDict"
 _MAX_DIMS = 64
 _INT63 = 1 << 63
@@ -62,28 +68,24 @@ def _storage(node: Persistent, *, legacy: bool) -> tuple[str, str, int]:
     return key, kind.name, count
 
 
-def check_tensors(program: Program, *, legacy: bool = False) -> int:
-    """Refuse tensors that reach past their storage; return how many there are."""
-    count = 0
+def check_tensors(program: Program, *, legacy: bool = False) -> None:
+    """Refuse tensors that reach past their storage."""
     for node in program.nodes:
         if not isinstance(node, Call) or not isinstance(node.callee, GlobalRef):
             continue
         name = node.callee.name
-        if name in (_REBUILD, _REBUILD_TYPED):
-            count += 1
-            _check_tensor(node, typed=name == _REBUILD_TYPED, legacy=legacy)
+        if name in _REBUILDS:
+            _check_tensor(node, name, legacy=legacy)
         elif name == _ORDERED and node.state is not ABSENT:
             state = node.state.items if type(node.state) is DictOf else []
             # What state_dict() leaves on its result, and nothing by which it would do more.
             if state[::2] != ["_metadata"]:
                 raise _bad("gives a dict other fields than _metadata", node)
-    return count
 
 
-def _check_tensor(node: Call, *, typed: bool, legacy: bool) -> None:
+def _check_tensor(node: Call, name: str, *, legacy: bool) -> None:
     args = node.args.items
-    fixed = 7 if typed else 6
-    if len(args) not in (fixed, fixed + 1) or type(args[0]) is not Persistent:
+    if len(args) not in _REBUILDS[name] or type(args[0]) is not Persistent:
         raise _bad("makes a tensor of something else than a storage", node)
     _, kind, elements = _storage(args[0], legacy=legacy)
     begin, shape, strides = args[1:4]
@@ -92,7 +94,7 @@ def _check_tensor(node: Call, *, typed: bool, legacy: bool) -> None:
     lengths, steps = _numbers(shape, node), _numbers(strides, node)
     if len(lengths) != len(steps):
         raise _bad("makes a tensor with more lengths than strides, or fewer", node)
-    if typed:
+    if name == _TYPED:
         dtype = args[6].name if type(args[6]) is GlobalRef else ""
         if dtype not in dtypes():
             raise _bad("makes a tensor of an unknown dtype", node)
