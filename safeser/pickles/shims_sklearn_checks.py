@@ -419,6 +419,22 @@ def _check_label_sets(_: Site, fields: dict[str, Any]) -> None:
         _check_places(fields["_cached_dict"], len(numbers_or_text(fields.get("classes_"))))
 
 
+def _check_one_versus_rest(_: Site, fields: dict[str, Any]) -> None:
+    """For several labels, rows are counted as indexes by what the inner estimators answer."""
+    if "estimators_" not in fields:
+        return
+    labels: Any = getattr(fields.get("label_binarizer_"), "__dict__", {})
+    if labels.get("y_type_") == "multiclass":
+        return
+    for part in plain(fields["estimators_"], list):
+        inner: Any = getattr(part, "__dict__", {})
+        kind = type(part)
+        linear = kind.__module__.startswith("sklearn.linear_model.") or kind.__name__ == "LinearSVC"
+        answers = np.shape(inner.get("coef_", ()))[:1], np.size(inner.get("intercept_", ()))
+        if not linear or answers != ((1,), 1) or np.ndim(inner["coef_"]) != 2:
+            _refuse("one-versus-rest over two or several labels is accepted of linear models only")
+
+
 # Quantifiers inside of quantified groups take exponential time on a text of the right form.
 _MAX_PATTERN = 256
 _MAX_UNBOUNDED = 4
@@ -462,6 +478,7 @@ _CHECKS: dict[str, Callable[[Site, dict[str, Any]], None]] = {
     "_BaseKMeans": _check_clusters,
     "BaseSGD": _check_gradient_descent,
     "OneHotEncoder": _check_one_hot,
+    "OneVsRestClassifier": _check_one_versus_rest,
     "_VectorizerMixin": _check_pattern,
     "CountVectorizer": _check_vocabulary,
     "DictVectorizer": _check_vocabulary,

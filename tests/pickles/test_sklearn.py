@@ -100,7 +100,7 @@ CLASSIFIERS = [
     discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=0.1),
     neural_network.MLPClassifier((3,), max_iter=3, random_state=0),
     gaussian_process.GaussianProcessClassifier(optimizer=None),
-    multiclass.OneVsRestClassifier(svm.LinearSVC()),
+    multiclass.OneVsRestClassifier(linear_model.LogisticRegression()),
     multiclass.OneVsOneClassifier(svm.LinearSVC()),
     CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2),
     CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2, method="isotonic"),

@@ -25,6 +25,7 @@ from sklearn import (
     impute,
     isotonic,
     linear_model,
+    multiclass,
     neighbors,
     pipeline,
     preprocessing,
@@ -468,3 +469,14 @@ def test_an_estimator_without_its_state_is_no_value(asm):
     maker = "sklearn._loss._loss:__pyx_unpickle_CyHalfMultinomialLoss"
     assert loads(asm.pickle(asm.call(maker, multinomial, asm.number(1), b"N")), profile=PROFILE)
     refused(asm.pickle(asm.call(maker, multinomial, asm.number(1), asm.list())))
+
+
+def test_one_versus_rest_counts_rows_by_what_is_inside():
+    """An inner model with two rows of coefficients made indexes beyond the last sample."""
+    several = np.c_[LABELS, 1 - LABELS]
+    inner = linear_model.LogisticRegression()
+    made = multiclass.OneVsRestClassifier(inner).fit(X, several)
+    assert (loads(forged(made), profile=PROFILE).predict(X) == made.predict(X)).all()
+    made.estimators_[0].coef_ = np.ones((2, 3))
+    refused(forged(made), "one-versus-rest")
+    refused(forged(multiclass.OneVsRestClassifier(svm.SVC()).fit(X, several)), "one-versus-rest")
