@@ -160,13 +160,18 @@ class _Plan:
 
     def _fed_by_buffers(self) -> set[int]:
         """Return the nodes whose value depends on what the buffers of one load hold."""
-        fed = {node.index for node in self.program.nodes if type(node) is Buffer}
-        before = 0
-        while len(fed) > before:
-            before = len(fed)
-            for node in self.program.nodes:
-                if any(isinstance(child, Node) and child.index in fed for child in children(node)):
-                    fed.add(node.index)
+        pending = [node.index for node in self.program.nodes if type(node) is Buffer]
+        fed = set(pending)
+        holders: dict[int, list[int]] = {}
+        for node in self.program.nodes if fed else ():
+            for child in children(node):
+                if isinstance(child, Node):
+                    holders.setdefault(child.index, []).append(node.index)
+        while pending:
+            for index in holders.get(pending.pop(), ()):
+                if index not in fed:
+                    fed.add(index)
+                    pending.append(index)
         for node in self.program.nodes if fed else ():
             if any(isinstance(key, Node) and key.index in fed for key in _keys(node)):
                 # What it costs to hash, and what it collides with, was judged for those alone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import pickle
 import pickletools
+import sys
 from collections import Counter, OrderedDict, deque
 from random import Random
 
@@ -20,6 +21,7 @@ from safeser.pickles.canonical import finishing, finishing_own, making
 from safeser.pickles.emitting import emit
 from safeser.pickles.judge import check_shape, judge
 from safeser.pickles.machine import read
+from safeser.pickles.nodes import children
 from safeser.pickles.own import OwnClass
 from safeser.pickles.profiles import Profile
 from safeser.pickles.shims import Site
@@ -220,6 +222,26 @@ def test_keys_that_a_buffer_makes_have_no_verdict(data):
     """What they cost to hash, and what they collide with, is another matter each time."""
     builder, _ = built(data, [b"abc"])
     assert emit(builder) is None
+
+
+def test_what_a_buffer_feeds_is_found_in_one_pass():
+    """Lists that hold each other in an unlucky order took a pass for each level."""
+    chain = b"".join(b"h%ch%ca0" % (at, at + 1) for at in range(90))
+    wide = b"](" + b")" * 20_000 + b"e0"
+    data = T + b"]\x940" * 91 + b"h\x5a\x97a0" + chain + wide + b"h\0."
+    steps = 0
+
+    def count(frame, event, _):
+        nonlocal steps
+        steps += event == "call" and frame.f_code is children.__code__
+
+    builder, _ = built(data, [b"abc"])
+    sys.setprofile(count)
+    try:
+        assert emit(builder) is not None
+    finally:
+        sys.setprofile(None)
+    assert steps < 4 * len(builder.program.nodes)
 
 
 def test_a_name_repeated_by_the_memo_takes_no_room():
