@@ -95,6 +95,10 @@ def _namespace(_: Site, name: str) -> Any:
 def _namespace_state(site: Site, made: Any, state: Any) -> Any:
     site.charge(len(plain(state, dict)))
     _check_names(state)
+    for field in state:
+        # repr() of an argparse.Namespace calls its _get_args and _get_kwargs.
+        if hasattr(type(made), field):
+            raise bad("state", "a namespace hides a part of its class")
     vars(made).update(state)
     return made
 
@@ -195,7 +199,9 @@ def _mail(site: Site, draft: Any, state: Any) -> email.message.Message:
     headers = [_header(pair) for pair in state["_headers"]]
     site.charge(len(headers))
     made = _MESSAGES[draft.kind.endswith("EmailMessage")](policy=state["policy"])
-    vars(made).update({**state, "_headers": headers})
+    # Copies: the stream may add to its lists after they were checked.
+    payload = [*state["_payload"]] if type(state["_payload"]) is list else state["_payload"]
+    vars(made).update({**state, "_headers": headers, "_payload": payload, "defects": []})
     return made
 
 

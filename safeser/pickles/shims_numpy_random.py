@@ -56,11 +56,18 @@ def _fields(value: Any, *names: str) -> list[Any]:
 
 def _twister(state: Any) -> dict[str, Any]:
     key, position = _fields(state, "key", "pos")
-    return {"key": _words(key, np.uint32, 624), "pos": _within(position, 625)}
+    words = _words(key, np.uint32, 624)
+    if not words[0] >> 31 and not words[1:].any():
+        # Nothing leads there; all that it draws is 0, and C waits for another number for ever.
+        raise bad("values", "a random generator's state stands still")
+    return {"key": words, "pos": _within(position, 625)}
 
 
 def _permuted(state: Any) -> dict[str, Any]:
     number, increment = _fields(state, "state", "inc")
+    if not plain(increment, int) & 1:
+        # Odd by construction; 0 stands still, as above.
+        raise bad("values", "a random generator's state stands still")
     return {"state": _within(number, _UINT128), "inc": _within(increment, _UINT128)}
 
 

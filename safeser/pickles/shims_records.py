@@ -193,6 +193,9 @@ def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
     # The last one is the position: behind the end, drawing reads foreign memory.
     _within(words[-1], _TWISTER + 1, least=0)
     plain(spare, float, type(None))
+    if not words[0] >> 31 and not any(words[1:-1]):
+        # Nothing leads there; all that it draws is 0, and normalvariate() waits for another number.
+        raise bad("values", "a generator of random numbers stands still")
     made = random.Random(0)  # noqa: S311 - it is the kind that was sent
     made.setstate((version, words, spare))
     return made
@@ -224,8 +227,12 @@ def _iterator_at(_: Site, made: Any, position: Any) -> Any:
 
 _MAX_PATTERN = 1000
 _MAX_CLASSES = 32
-# Compiling is pure Python, some dozens of microseconds for each character.
+# Compiling is pure Python, some dozens of microseconds for each character; a class of all
+# characters takes some fifteen milliseconds.
 _COMPILE_COST = 256
+_CLASS_COST = 1 << 15
+# A character by its name: re would import a module to look it up.
+_NAMED = re.compile(r"(?<!\\)(?:\\\\)*\\N")
 _FLAGS = int(re.A | re.I | re.L | re.M | re.S | re.X | re.U)
 
 
@@ -238,10 +245,13 @@ def _pattern(site: Site, _: str, text: Any, flags: Any) -> re.Pattern[Any]:
     if len(plain(text, str, bytes)) > _MAX_PATTERN or plain(flags, int) & ~_FLAGS:
         raise bad("arguments", "a regular expression is too long or has unknown flags")
     source = text if type(text) is str else text.decode("latin-1")
-    folds = flags & re.I or "(?" in source
-    if source.count("[") > _MAX_CLASSES or (folds and not _narrow(source)):
+    folds, classes = flags & re.I or "(?" in source, source.count("[")
+    if _NAMED.search(source):
+        raise bad("arguments", "a regular expression has characters by their names")
+    if classes > _MAX_CLASSES or (folds and not _narrow(source)):
         raise bad("arguments", "a regular expression is too costly to compile")
     site.charge(len(source) * _COMPILE_COST)
+    site.charge(0 if _narrow(source) else classes * _CLASS_COST)
     return re.compile(text, flags)
 
 

@@ -149,6 +149,12 @@ BYPASSES = {
     "a namespace's number": lambda a: a.build(
         a.call("types:SimpleNamespace"), a.dict(b"K\x01", b"N")
     ),
+    "a namespace's repr": lambda a: a.build(
+        a.new("argparse:Namespace"), a.dict(a.text("_get_args"), a.name("decimal:Clamped"))
+    ),
+    "a namespace's repr by keywords": lambda a: a.build(
+        a.new("argparse:Namespace"), a.dict(a.text("_get_kwargs"), b"N")
+    ),
     "a namespace's arguments": lambda a: a.call("types:SimpleNamespace", a.dict()),
     "a record's method": lambda a: record(a, getMessage=a.text("x")),
     "a record's exception": lambda a: record(a, exc_info=a.tuple(b"N", b"N", b"N")),
@@ -183,6 +189,13 @@ def test_the_recipes_are_right_but_for_what_they_forge(asm):
     assert got["Subject"] == "x"
     assert loads(asm.pickle(held(asm, "collections:UserList", data=b"]"))) == []
     assert loads(asm.pickle(asm.build(asm.new("email.policy:EmailPolicy"), asm.dict())))
+
+
+def test_bypass_a_mail_is_kept_as_it_was_checked(asm):
+    body = mail(asm, _payload=b"]\x94", defects=b"]\x94")
+    later = [b"h" + bytes([number]) + asm.number(1) + b"a0" for number in (0, 1)]
+    got = loads(asm.pickle(b"".join([body, *later])))
+    assert (got.get_payload(), got.defects) == ([], [])
 
 
 @pytest.mark.parametrize(

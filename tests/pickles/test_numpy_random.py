@@ -117,6 +117,11 @@ BYPASSES = {
     "another field": lambda a: bits(a, "MT19937", state("MT19937", {"x": 1})),
     "another field outside": lambda a: bits(a, "PCG64", state("PCG64", x=1)),
     "a state too large": lambda a: bits(a, "PCG64", state("PCG64", {"state": 1 << 128})),
+    "a twister that stands still": lambda a: bits(
+        a, "MT19937", state("MT19937", {"key": short(624, "u4")})
+    ),
+    "an increment that stands still": lambda a: bits(a, "PCG64", state("PCG64", {"inc": 0})),
+    "an even increment": lambda a: bits(a, "PCG64DXSM", state("PCG64DXSM", {"inc": 2})),
     "a negative increment": lambda a: bits(a, "PCG64", state("PCG64", {"inc": -1})),
     "a state of another kind": lambda a: bits(a, "PCG64DXSM", state("PCG64")),
     "a flag that is none": lambda a: bits(a, "PCG64", state("PCG64", has_uint32=2)),

@@ -129,6 +129,7 @@ BYPASSES = {
     "a position behind a twister's words": lambda a: twister(a, place=625),
     "a position before a twister's words": lambda a: twister(a, place=-1),
     "a word of a twister too large": lambda a: twister(a, word=1 << 32),
+    "a twister that stands still": lambda a: twister(a, word=0),
     "too few words of a twister": lambda a: twister(a, words=600),
     "a twister's older version": lambda a: twister(a, version=2),
     "a twister's spare number": lambda a: twister(a, spare=a.text("x")),
@@ -184,6 +185,7 @@ BYPASSES = {
     "a pattern whose class takes a second": lambda a: pattern(a, "[\0-\U0010ffff]", re.IGNORECASE),
     "the same in escapes": lambda a: pattern(a, r"[\x00-\U0010ffff]", re.IGNORECASE),
     "the same with the flag inside": lambda a: pattern(a, r"(?i)[\x00-\U0010ffff]"),
+    "a pattern that has a module imported": lambda a: pattern(a, r"\\\N{DIGIT ONE}"),
     "a pattern's debugging": lambda a: pattern(a, "a", re.DEBUG),
     "a pattern that is none": lambda a: pattern(a, "("),
     "a zone that is a path": lambda a: zone(a, "../../etc/passwd"),
@@ -236,10 +238,18 @@ def test_the_recipes_are_right_but_for_what_they_forge(asm):
     assert loads(asm.pickle(text_stream(asm, "a", "\n"))).read() == "a"
     assert loads(asm.pickle(pattern(asm, "a", re.IGNORECASE))).match("A")
     assert loads(asm.pickle(zone(asm, "UTC"))).key == "UTC"
+    assert loads(asm.pickle(pattern(asm, r"\\N"))).match(r"\N")
 
 
 def test_bypass_of_cpu_many_patterns_are_charged(asm):
     body = asm.list(*[pattern(asm, f"(?:{n}a*)" * 100) for n in range(100)])
+    with pytest.raises(PayloadError) as caught:
+        loads(asm.pickle(body))
+    assert caught.value.rule == "pickle.max-refs"
+
+
+def test_bypass_of_cpu_classes_of_all_characters_are_charged(asm):
+    body = asm.list(*[pattern(asm, f"[{n}-\U0010ffff]" * 32) for n in "abcde"])
     with pytest.raises(PayloadError) as caught:
         loads(asm.pickle(body))
     assert caught.value.rule == "pickle.max-refs"
