@@ -328,7 +328,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             channel = self._roles.connecting(safeser or {})
             comm = await self._connect(address, channel, deserialize, safeser or {})
         except (AuditError, AuthenticationError, ConfigError) as error:
-            self._roles.stop_command_line(error)
+            self._roles.stop_command_line(error, connecting_to=address)
             raise
         self._roles.note_connected()
         return comm

@@ -153,12 +153,18 @@ class Roles:
         """Note that a peer accepted this process: from here on no refusal is the command's end."""
         self._accepted = True
 
-    def stop_command_line(self, error: SafeserError) -> None:
+    def stop_command_line(self, error: SafeserError, *, connecting_to: str | None = None) -> None:
         """End ``dask scheduler`` or ``dask worker`` with one line instead of a traceback.
 
         Only while the command starts: what fails later is for Dask to handle.
+
+        :param connecting_to: ``host:port`` where *error* happened. Only at the scheduler that this
+            process was started for does it end the command: other addresses are what peers name,
+            and a scheduler, which was started for none, would end when a guest names a wrong one.
         """
         if self._accepted or not _is_command():
+            return
+        if connecting_to is not None and connecting_to not in self._schedulers:
             return
         sys.stderr.write(f"safeser: {error}\n")
         sys.stderr.flush()

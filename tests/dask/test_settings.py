@@ -309,6 +309,24 @@ def test_only_the_stock_commands_end_the_process(made, monkeypatch, capfd):
     assert capfd.readouterr().err == "safeser: no key [config] Make one.\n"
 
 
+@pytest.mark.parametrize("server", [Server.SCHEDULER, Server.WORKER])
+def test_what_peers_name_ends_no_command(made, monkeypatch, capfd, server):
+    """A guest had a scheduler's command end by naming it an address that accepts nobody."""
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(os.sys, "argv", ["/bin/dask", "x"])
+    monkeypatch.setattr("safeser.dask.roles.close_channels_in", lambda folder: None)
+    roles = Roles()
+    own = None if server is Server.SCHEDULER else "127.0.0.1:8786"
+    roles.listening(server, {}, scheduler=own)
+    roles.stop_command_line(ConfigError("no"), connecting_to="127.0.0.1:9")
+    assert ended == []
+    assert capfd.readouterr().err == ""
+    if own is not None:
+        roles.stop_command_line(ConfigError("no"), connecting_to=own)
+        assert ended == [2]
+
+
 # --- the worker of a nanny ------------------------------------------------------------------
 
 
