@@ -39,10 +39,10 @@ _PREFIX = 8  # one length of the frame-length table, bytes
 #: The header of bytes that are one pickle, where nothing says so.
 _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 
-#: For deciding what a message holds, and for loading it.
-_Budgets = tuple[serialization.Budget, serialization.Budget]
+#: For reading pickles to derive their families, for checking what a message holds, for loading it.
+_Budgets = tuple[serialization.Budget, serialization.Budget, serialization.Budget]
 #: Of a message without payloads.
-_UNUSED: _Budgets = (serialization.Budget(Limits()),) * 2
+_UNUSED: _Budgets = (serialization.Budget(Limits()),) * 3
 
 #: What may pass where no context matches.
 _NOTHING = Grant(context="", families=())
@@ -74,8 +74,9 @@ class Link(Recording):
         """Return a payload of *verified*, whose family is derived from its content.
 
         Only its shape is read, and the names inside a pickle: nothing is decoded or imported, since
-        nothing is decided yet. Where *context* grants cloudpickle, reading a pickle to derive its
-        family could not change the answer: it counts as ``cloudpickle``, the most that it can be.
+        nothing is decided yet. Where reading a pickle could not change the answer, it is not read:
+        it counts as ``cloudpickle``, the most that it can be, if *context* grants that, and as
+        ``pickle``, the least, if *context* grants neither and so denies both.
 
         :param wraps: bytes that it may hold are unpickled by whoever handles them.
         :raises PayloadError: if its shape is not one that a payload has.
@@ -87,8 +88,9 @@ class Link(Recording):
                 own,
                 frames,
                 limits=self.policy.limits,
-                code="cloudpickle" in bound.families,
+                unread=_unread(bound),
                 allow=bound.allow,
+                budget=self._budgets_of(verified)[0],
             )
         except SafeserError as error:
             error.where = error.where or where
@@ -158,7 +160,7 @@ class Link(Recording):
             self._decide(context, payload, willing)
         every = (*payloads, *inside.values())
         # 5. What they hold, without building or importing anything.
-        budget, loading = self._budgets_of(verified) if payloads else _UNUSED
+        _, budget, loading = self._budgets_of(verified) if payloads else _UNUSED
         for payload in every:
             self._check(context, payload, budget)
         grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
@@ -173,13 +175,17 @@ class Link(Recording):
         return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
 
     def _budgets_of(self, verified: Verified) -> _Budgets:
-        """Return what deciding, and what loading, may take for all that is in *verified*.
+        """Return what reading, checking and loading may each take for all that is in *verified*.
 
         One message of Dask's holds many elements, each of which is admitted by itself.
         """
         if self._budgeted != verified.sequence:
             limits = self.policy.limits
-            self._budgets = serialization.Budget(limits), serialization.Budget(limits)
+            self._budgets = (
+                serialization.Budget(limits),
+                serialization.Budget(limits),
+                serialization.Budget(limits),
+            )
             self._budgeted = verified.sequence
         return self._budgets
 
@@ -415,6 +421,17 @@ class Link(Recording):
             self.note_refusal(context, error)
             raise
         return self.admit(verified, context, [payload])
+
+
+def _unread(bound: Grant) -> str | None:
+    """Return what every pickle counts as, unread, where *bound* is the most that may pass.
+
+    A machine that walks opcodes takes seconds for a few megabytes of them: whoever may send no
+    pickle at all must not have it at work.
+    """
+    if "cloudpickle" in bound.families:
+        return "cloudpickle"
+    return None if "pickle" in bound.families else "pickle"
 
 
 def _willing(family: str, families: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from safeser.families.tree import Node
 from safeser.pickles.stock import load_code
 from safeser.values import Allowed, Grant, Limits
 
-__all__ = ["as_code", "decode", "encode", "family_of", "judge"]
+__all__ = ["decode", "encode", "family_of", "judge"]
 
 
 def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
@@ -29,21 +29,21 @@ def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
     return {"serializer": family, "writeable": writeable}, [data, *buffers]
 
 
-def family_of(node: Node, limits: Limits, allow: tuple[Allowed, ...] = ()) -> str:
+def family_of(
+    node: Node,
+    limits: Limits,
+    allow: tuple[Allowed, ...] = (),
+    budget: pickles.Budget | None = None,
+) -> str:
     """Return ``"pickle"`` or ``"cloudpickle"``, from the globals that the pickle needs.
 
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
+    :param budget: what reading may take; without it, all of *limits*.
     """
     if node.value is None:
         known = pickles.Profile.granted(pickles.DATA_PROFILES, allow)
-        node.value = pickles.family_of(node.frames[0], profiles=known, limits=limits)
+        node.value = pickles.family_of(node.frames[0], profiles=known, limits=limits, budget=budget)
     return str(node.value)
-
-
-def as_code(node: Node) -> str:
-    """Take *node* as the most that a pickle can be, without reading it."""
-    node.value = "cloudpickle"
-    return "cloudpickle"
 
 
 def judge(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> None:

@@ -40,18 +40,20 @@ def derive(
     frames: Sequence[Any],
     *,
     limits: Limits = DEFAULTS,
-    code: bool = False,
+    unread: str | None = None,
     allow: tuple[Allowed, ...] = (),
+    budget: Budget | None = None,
 ) -> str:
     """Return the strongest family that the content needs; a pickle's claim is not believed.
 
     Nothing is decoded, checked or imported: only pickles are read, as symbols.
 
-    :param code: take every pickle as the most that it can be, without reading it.
+    :param unread: the family that each pickle counts as, without reading it.
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
+    :param budget: shared by all pickles of one message; without it each has all of *limits*.
     """
     nodes = parse(header, frames, limits=limits)
-    return strongest(_family(node, limits, code=code, allow=allow) for node in nodes)
+    return strongest(_family(node, limits, unread, allow, budget) for node in nodes)
 
 
 def bytes_in(
@@ -111,10 +113,10 @@ def deserialize(
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
     nodes = parse(header, frames, limits=limits)
-    code = "cloudpickle" in grant.families
+    unread = "cloudpickle" if "cloudpickle" in grant.families else None
     budget = budget or Budget(limits)
     for node in nodes:
-        family = _family(node, limits, code=code, allow=grant.allow)
+        family = _family(node, limits, unread, grant.allow)
         if not covers(grant.families, family):
             raise PolicyDenied(
                 f"a value of family {family} came where context {grant.context!r} grants"
@@ -151,14 +153,24 @@ def judge(
             pickled.judge(node, grant, limits, budget)
 
 
-def _family(node: Node, limits: Limits, *, code: bool, allow: tuple[Allowed, ...] = ()) -> str:
+def _family(
+    node: Node,
+    limits: Limits,
+    unread: str | None,
+    allow: tuple[Allowed, ...],
+    budget: Budget | None = None,
+) -> str:
     """Return the family of *node* alone.
 
-    :param code: whether its sender may send code: it gains nothing from a pickle that needs none.
-        Reading it to find out would take longer than loading it.
+    :param unread: what a pickle counts as where reading it could not change the answer: who may
+        send code gains nothing from a pickle that needs none, and reading it to find out would take
+        longer than loading it.
     """
     if node.serializer in ("pickle", "cloudpickle"):
-        return pickled.as_code(node) if code else pickled.family_of(node, limits, allow)
+        if unread is None:
+            return pickled.family_of(node, limits, allow, budget)
+        node.value = unread
+        return unread
     return "msgpack" if node.serializer == "collection" else node.serializer
 
 

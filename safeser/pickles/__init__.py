@@ -198,15 +198,19 @@ def family_of(
     *,
     profiles: str | Sequence[str] | Profile = DATA_PROFILES,
     limits: Limits = _DEFAULTS,
+    budget: Budget | None = None,
 ) -> str:
     """Return ``"pickle"`` if *profiles* list every use of a global, else ``"cloudpickle"``.
 
     Derived from the content and never from what a header claims.
+
+    :param budget: shared by all pickles of one message.
+    :raises PayloadError: the pickle is malformed or over budget.
     """
     listed, whole = Profile.of(profiles), _whole(data, limits)
     if _VERDICTS.find(whole, (listed, limits, "")) is not None:
         return "pickle"
-    program = read(whole, buffers=None, limits=limits)
+    program = read(whole, buffers=None, limits=limits, budget=budget)
     if any(use.problem for use in judge(program, listed)):
         return "cloudpickle"
     check_shape(program, limits)
