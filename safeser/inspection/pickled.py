@@ -66,15 +66,13 @@ def _first(seen: Examination, data: bytes) -> Passage:
         return read_passage(data, 0, seen.budget, arrays=True, persistent=True)
     except PayloadError as error:
         rule = error.rule.removeprefix("pickle.")
-        if data[:1] == _PROTO:
-            # From its first byte, so from here on the failure is one of a pickle.
-            seen.is_a("pickle", "a pickle", loader="")
-        elif rule in _NO_PICKLE:
+        if data[:1] != _PROTO and rule in _NO_PICKLE:
             raise PayloadError(
                 "that is no pickle, joblib, NumPy or PyTorch file and no envelope",
                 rule="inspect.unknown",
                 fix="Files are told by their content, not by their name.",
             ) from None
+        seen.is_a("pickle", "a pickle", loader="")
         raise
 
 

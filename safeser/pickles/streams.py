@@ -143,8 +143,8 @@ class _WithArrays(_Alone):
 
     def described(self, wrapper: Call) -> tuple[tuple[int, ...], Any, bool]:
         """Return shape, dtype and alignment of what *wrapper* stands for."""
-        state, plain = wrapper.state, wrapper.new and not wrapper.bare
-        if not plain or wrapper.args.items or wrapper.kwargs is not None:
+        state = wrapper.state
+        if not wrapper.new or wrapper.args.items or wrapper.kwargs is not None:
             self.bad_array("is not made as joblib makes it")
         if type(state) is not DictOf or any(type(key) is not str for key in state.items[::2]):
             self.bad_array("is not described")

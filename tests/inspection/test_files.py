@@ -1,0 +1,287 @@
+"""What a file is follows from its content; everything in it is accounted for, or it is not fine."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import operator
+import os
+import pickle
+import tarfile
+import zipfile
+
+import joblib
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.errors import ConfigError
+from safeser.inspection import Source, Verdict, examine
+from safeser.inspection.lists import with_bases
+from safeser.values import Limits
+from tests.inspection.forging import archive, legacy_file, looked_at, torch_records
+from tests.inspection.test_torch import LEGACY
+
+
+class Attack:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+LIMITED = Limits(max_refs=120)
+PLAIN = {"a": [1, 2.5, None], "b": b"x"}
+ATTACK = pickle.dumps(Attack())
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_one_pickle(protocol):
+    report = looked_at(pickle.dumps(PLAIN, protocol))
+    assert (report.kind, report.verdict) == ("pickle", Verdict.ALLOWED)
+    report = looked_at(pickle.dumps(Attack(), protocol))
+    assert (report.verdict, report.rule) == (Verdict.REFUSED, "pickle.global")
+    assert "posix:system is called" in report.reason
+
+
+def test_several_in_a_row():
+    report = looked_at(pickle.dumps(1) + pickle.dumps(PLAIN, 0) + pickle.dumps([2], 2))
+    assert report.title == "3 pickles in a row"
+    assert [part.offset for part in report.parts] == [0, 5, 5 + len(pickle.dumps(PLAIN, 0))]
+
+
+def test_a_pickle_hidden_behind_another():
+    report = looked_at(pickle.dumps(PLAIN) + ATTACK)
+    assert "posix:system is called" in report.reason
+    joined = io.BytesIO()
+    joblib.dump([np.arange(3)], joined)
+    report = looked_at(pickle.dumps(1) + joined.getvalue())
+    assert (report.kind, report.verdict.code) == ("joblib", 0)
+
+
+@pytest.mark.parametrize("more", [b"\0", b"junk", b"PK\3\4", b"\x93NUMPY", b"cposix\nsystem\n"])
+def test_bytes_behind_a_pickle_that_are_none(more):
+    report = looked_at(pickle.dumps(PLAIN) + more)
+    assert (report.verdict.code, report.rule) == (1, "inspect.trailing")
+
+
+def test_a_second_pickle_that_is_cut_off():
+    assert looked_at(pickle.dumps(PLAIN) + pickle.dumps(PLAIN)[:-2]).verdict.code == 2
+
+
+def test_too_many_pickles():
+    report = looked_at(b"N." * 1001)
+    assert (report.verdict.code, report.rule) == (2, "inspect.too-large")
+
+
+def test_limits_are_for_the_whole_file(monkeypatch):
+    monkeypatch.setattr("safeser.inspection.examination.Limits", lambda: LIMITED)
+    assert looked_at(pickle.dumps([1] * 50)).verdict.code == 0
+    assert looked_at(pickle.dumps([1] * 50) * 3).rule == "pickle.max-refs"
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_every_cut_of_a_pickle_is_noticed(protocol):
+    whole = pickle.dumps([PLAIN, datetime.date(2020, 1, 1), "x" * 300], protocol)
+    assert {looked_at(whole[:size]).verdict.code for size in range(len(whole))} == {2}
+
+
+def test_what_no_profile_allows_is_refused():
+    for data in (b"\x80\x02\x82\x01.", b"\x80\x04\x94N.", b"\x80\x02]b.", b"\x80\x02N(R."):
+        report = looked_at(data)
+        assert (report.kind, report.verdict.code) == ("pickle", 1)
+    assert looked_at(b"\x80\x02X\x01\x00\x00\x00xQ.").reason.startswith("<persistent id>")
+
+
+def test_values_too_deep_to_walk_are_refused():
+    deep = b"\x80\x02" + b"]" * 300 + b"a" * 299 + b"."
+    assert looked_at(deep).rule == "pickle.max-depth"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"hello world\n", b"{}", b"\x89HDF\r\n", b"GGUF", b"%PDF-1.7"]
+)
+def test_what_is_none_of_these(data):
+    report = looked_at(data)
+    assert (report.kind, report.verdict, report.rule) == (
+        "unknown",
+        Verdict.UNREADABLE,
+        "inspect.unknown",
+    )
+
+
+def test_tar_archives_are_recognised():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as made:
+        made.addfile(tarfile.TarInfo("pickle"), io.BytesIO())
+    assert looked_at(file.getvalue()).kind == "tar"
+    # Only by its own sum: other files may have those letters there.
+    assert looked_at(b"\0" * 257 + b"ustar" + bytes(250)).kind == "unknown"
+    assert looked_at(pickle.dumps(b"u" * 200 + b"ustar" * 20)).kind == "pickle"
+
+
+# -- envelopes -----------------------------------------------------------------------------------
+
+
+def sealed(*lengths: int, sequence: int = 3, header: bytes = b"{}") -> bytes:
+    from safeser.envelope.format import pack_fields, pack_lengths
+
+    fields = pack_fields(
+        sequence=sequence,
+        header_length=len(header),
+        frame_count=len(lengths),
+        body_length=sum(lengths),
+    )
+    return fields + bytes(32) + header + pack_lengths(lengths) + bytes(sum(lengths))
+
+
+def test_an_envelope_is_shown_and_never_fine():
+    report = looked_at(sealed(4, 9))
+    assert (report.kind, report.verdict, report.rule) == (
+        "envelope",
+        Verdict.UNREADABLE,
+        "inspect.not-verified",
+    )
+    assert [part.size for part in report.parts] == [64, 2, 4, 9]
+    assert "not verified" in report.title
+
+
+def test_envelopes_that_are_cut_off_or_malformed():
+    whole = sealed(4, 9)
+    assert {looked_at(whole[:size]).verdict.code for size in range(4, len(whole))} == {2}
+    assert looked_at(whole + b"x").parts[-1].name == "behind it"
+    assert looked_at(b"SSm1\x09" + bytes(59)).verdict.code == 2
+    assert looked_at(whole.replace(b"\x09" + bytes(7), b"\xff" * 8)).verdict.code == 2
+
+
+# -- profiles ------------------------------------------------------------------------------------
+
+
+def test_profiles_bring_what_they_build_on():
+    assert with_bases(["pandas"]) == ("data", "numpy", "pandas")
+    assert with_bases(["data"]) == ("data",)
+    with pytest.raises(ConfigError):
+        with_bases(["everything"])
+
+
+def test_the_report_says_which_profiles_it_takes():
+    data = pickle.dumps([datetime.date(2020, 1, 1), ValueError("x")])
+    report = looked_at(data)
+    assert report.needs == ("data", "exceptions")
+    refused = looked_at(data, "numpy")
+    assert refused.verdict.code == 1
+    assert "--profile exceptions" in refused.fix
+
+
+def test_other_loaders_are_given_values_alone():
+    # safeser hands getattr exact values; joblib's unpickler would hand it anything.
+    value = [np.arange(3), operator.itemgetter(1)]
+    file = io.BytesIO()
+    joblib.dump(value, file)
+    report = looked_at(file.getvalue())
+    assert report.verdict.code == 1
+    assert "--profile functions" in report.fix
+    assert looked_at(file.getvalue(), "numpy", "functions").verdict.code == 0
+    assert looked_at(pickle.dumps(value[1])).verdict.code == 0
+
+
+def test_format_lists_are_for_their_formats():
+    wrapper = b"\x80\x02cjoblib.numpy_pickle\nNumpyArrayWrapper\n."
+    assert looked_at(wrapper).verdict.code == 1
+    assert looked_at(b"\x80\x02ctorch\nFloatStorage\n.").verdict.code == 1
+
+
+# -- reports -------------------------------------------------------------------------------------
+
+
+def test_json_is_bounded_whatever_the_file_is():
+    many = b"".join(pickle.dumps([n]) for n in range(900))
+    told = looked_at(many).as_dict()
+    assert (told["parts_in_all"], len(told["parts"])) == (900, 200)
+    assert sum("tree" in part for part in told["parts"]) == 20
+    names = b"".join(b"cmod%d\nname\n0" % n for n in range(1500))
+    told = looked_at(b"\x80\x02" + names + b"N.").as_dict(tree=False)
+    assert (told["globals_in_all"], len(told["globals"])) == (1500, 1000)
+    assert len(json.dumps(told)) < 1 << 20
+
+
+def test_hostile_names_are_shown_plain():
+    name = "\x1b[2J" + "n" * 300
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr(name.replace("\x1b", "é"), b"x")
+    part = looked_at(file.getvalue()).parts[0]
+    assert part.name.isascii()
+    assert part.name.isprintable()
+    assert len(part.name) < 130
+
+
+def test_sources(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"N.")
+    source = Source.open(path)
+    assert source.whole() == b"N."
+    path.write_bytes(b"N")
+    assert examine(source).rule == "inspect.truncated"
+    source.close()
+    for wrong in (tmp_path, tmp_path / "none"):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            Source.open(wrong)
+
+
+def test_sources_that_are_too_large(tmp_path, monkeypatch):
+    monkeypatch.setattr("safeser.inspection.source.MAX_HELD", 10)
+    assert looked_at(pickle.dumps("x" * 20)).rule == "inspect.too-large"
+    with pytest.raises(Exception, match="takes more than"):
+        Source.read_from(io.BytesIO(bytes(11)))
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    keep = os.open(fifo, os.O_RDWR)
+    os.write(keep, bytes(20))
+    with pytest.raises(Exception, match="takes more than"):
+        Source.open(fifo)
+    os.close(keep)
+
+
+def test_an_array_may_be_larger_than_what_is_held(monkeypatch):
+    monkeypatch.setattr("safeser.inspection.source.MAX_HELD", 10)
+    file = io.BytesIO()
+    np.save(file, np.arange(100))
+    assert looked_at(file.getvalue()).verdict.code == 0
+
+
+def _samples() -> list[bytes]:
+    plain, objects, packed, npy, npz = (io.BytesIO() for _ in range(5))
+    joblib.dump([np.arange(3), "x"], plain)
+    joblib.dump([np.array([None, "x"], dtype=object)], objects)
+    joblib.dump([np.arange(3)], packed, compress=("zlib", 3))
+    np.save(npy, np.array([1, "x"], dtype=object))
+    np.savez_compressed(npz, a=np.arange(3), b=np.array([None], dtype=object))
+    files = [each.getvalue() for each in (plain, objects, packed, npy, npz)]
+    legacy = legacy_file(LEGACY, ["7"], (6, bytes(24)))
+    return [*files, archive(torch_records()), legacy, sealed(4, 9), pickle.dumps(PLAIN) * 2]
+
+
+SAMPLES = _samples()
+
+
+@given(
+    sample=st.sampled_from(SAMPLES),
+    changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(max_size=6)), max_size=4),
+    cut=st.integers(0, 200),
+)
+def test_any_mutation_gives_a_report(sample, changes, cut):
+    data = bytearray(sample)
+    for at, new in changes:
+        at %= len(data)
+        data[at : at + len(new)] = new
+    data = bytes(data[: max(0, len(data) - cut)]) if cut > 100 else bytes(data)
+    report = looked_at(data)
+    assert report.verdict.code in (0, 1, 2)
+    json.dumps(report.as_dict())
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes_give_a_report(data):
+    for start in (b"", b"\x80\x04", b"PK\3\4", b"\x93NUMPY\x01\x00", b"SSm1", b"\x78\x9c"):
+        assert looked_at(start + data).verdict.code in (0, 1, 2)

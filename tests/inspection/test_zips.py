@@ -1,0 +1,178 @@
+"""Zip archives in which two readers would see two things are refused, whatever they hold."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from tests.inspection.forging import Record, archive, looked_at, torch_records
+
+
+def records(**first: object) -> list[Record]:
+    made = torch_records()
+    for name, value in first.items():
+        setattr(made[0], name, value)
+    return made
+
+
+def test_an_archive_as_pytorch_writes_it():
+    for zip64 in (True, False):
+        assert looked_at(archive(torch_records(), zip64=zip64)).verdict.code == 0
+
+
+def test_deflated_records_are_read():
+    assert looked_at(archive(records(method=8))).verdict.code == 0
+
+
+@pytest.mark.parametrize(
+    "tampered",
+    [
+        {"local_name": "archive/evil.pkl"},  # CVE-2025-1944
+        {"flags": 0x809},  # CVE-2025-1945: encrypted, says the directory
+        {"local_flags": 0x809},
+        {"flags": 0x2808},
+        {"flags": 0x828},
+        {"crc": 1},  # CVE-2025-10156: the record is damaged, or is it
+        {"described_crc": 1},
+        {"local_crc": 1},
+        {"local_size": 5},
+        {"size": 1},
+        {"size": 1 << 20},
+        {"extra": b"\x75\x70\x01\x00x"},  # another name for it, in Unicode
+        {"extra": b"\x01\x00\x08\x00" + bytes(8)},
+        {"extra": b"FB\x09\x00"},
+        {"extra": b"FB"},
+        {"extra": b"FB\x00\x00FB\x00\x00"},
+        {"central_extra": b"\x75\x70\x01\x00x"},
+        {"comment": b"x"},
+        {"after": b"PK\x03\x04"},
+        {"after": b"\x00"},
+        {"central": {"header": 1}},
+        {"central": {"disk": 1}},
+        {"name": "archive/../data.pkl"},
+        {"name": "/archive/data.pkl"},
+        {"name": "archive//data.pkl"},
+        {"name": "archive\\data.pkl"},
+        {"name": "archive/data.pkl\x00.txt"},
+        {"name": "archive/"},
+        {"name": "a" * 600},
+        {"method": 8, "size": 1 << 31},
+    ],
+    ids=str,
+)
+def test_an_archive_that_says_two_things(tampered):
+    report = looked_at(archive(records(**tampered)))
+    assert report.verdict.code == 1
+    assert report.rule in ("inspect.zip", "inspect.bomb")
+
+
+def test_a_method_that_is_not_read():
+    made = bytearray(archive(torch_records()))
+    for mark, at in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
+        begin = made.find(mark)
+        made[begin + at : begin + at + 2] = struct.pack("<H", 12)
+    assert looked_at(bytes(made)).rule == "inspect.zip"
+
+
+def test_names_that_do_not_decode():
+    for name, flags in ((b"\xff", 0x808), (b"\xc3\xa9", 0x8)):
+        made = archive([Record("xx"[: len(name)], b"data", flags=flags)])
+        made = made.replace(b"xx"[: len(name)] + b"FB", name + b"FB")
+        made = made.replace(b"xx"[: len(name)] + b"PK", name + b"PK")
+        assert looked_at(made).rule == "inspect.zip"
+
+
+@pytest.mark.parametrize("name", ["archive/data.pkl", "archive/DATA.pkl"])
+def test_two_records_of_one_name(name):
+    # PyTorch's reader finds names without regard to case; others take the last of two.
+    assert looked_at(archive([*torch_records(), Record(name, b"N.")])).rule == "inspect.zip"
+
+
+def test_records_out_of_order_or_hidden():
+    made = torch_records()
+    assert looked_at(archive(made, count=len(made) - 1)).rule == "inspect.zip"
+    assert looked_at(archive(made, count=len(made) + 1)).rule == "inspect.zip"
+    assert looked_at(b"PK\x03\x04" + archive(made)).verdict.code == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        struct.pack("<4s4H2IH", b"PK\5\6", 1, 0, 5, 5, 1, 1, 0),
+        struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 4, 5, 1, 1, 0),
+        struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 5, 5, 1, 1, 0),
+        struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 5, 5, 1, 1, 9),
+    ],
+)
+def test_ends_that_contradict_each_other(end):
+    for zip64 in (True, False):
+        assert looked_at(archive(torch_records(), zip64=zip64, end=end)).verdict.code == 1
+
+
+def test_second_ends_that_are_none():
+    made = archive(torch_records())
+    for at, value in ((-42 + 4, 1), (-42 + 16, 2), (-42 + 8, 1), (-42 - 56 + 4, 1), (-42 - 52, 9)):
+        forged = bytearray(made)
+        forged[at] = value
+        assert looked_at(bytes(forged)).rule == "inspect.zip"
+
+
+def test_an_archive_that_is_cut_off():
+    made = archive(torch_records())
+    assert {looked_at(made[:size]).verdict.code for size in range(4, len(made))} == {2}
+
+
+def test_a_comment_behind_the_archive_is_no_end():
+    assert looked_at(archive(torch_records()) + b"x").verdict.code == 2
+
+
+def test_a_directory_that_is_too_large_is_not_read(monkeypatch):
+    monkeypatch.setattr("safeser.inspection.zips._MAX_ENTRIES", 2)
+    assert looked_at(archive(torch_records())).rule == "inspect.too-large"
+
+
+def test_a_bomb_is_refused_before_it_is_inflated():
+    bomb = Record("a.npy", bytes(90 << 20), method=8)
+    assert looked_at(archive([bomb])).rule == "inspect.bomb"
+
+
+@pytest.mark.parametrize("stated", [0, 10, 99, 101, 5000])
+def test_no_more_is_inflated_than_the_headers_say(stated):
+    record = Record("archive/data.pkl", bytes(100), method=8, size=stated)
+    assert looked_at(archive([record])).rule == "inspect.zip"
+
+
+def test_broken_deflate():
+    made = bytearray(archive([Record("archive/data.pkl", b"abc" * 50, method=8)]))
+    begin = made.find(b"Z" * 3)
+    while made[begin : begin + 1] == b"Z":
+        begin += 1
+    made[begin] ^= 0x07
+    assert looked_at(bytes(made)).rule == "inspect.zip"
+
+
+def test_an_archive_of_something_else_is_listed_and_not_judged():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr("inner.zip", b"PK")
+    report = looked_at(file.getvalue())
+    assert (report.verdict.code, report.kind) == (2, "zip")
+    assert [part.name for part in report.parts] == ["inner.zip"]
+    assert looked_at(b"PK\5\6" + bytes(18)).verdict.code == 2
+
+
+def test_numpys_own_archives():
+    for save in (np.savez, np.savez_compressed):
+        file = io.BytesIO()
+        save(file, a=np.arange(9), b=np.ones((2, 2)))
+        report = looked_at(file.getvalue())
+        assert (report.verdict.code, report.kind) == (0, "npz")
+        assert [part.what for part in report.parts] == ["array of <i8, 9", "array of <f8, 2x2"]
+
+
+def test_a_member_that_is_no_array():
+    assert looked_at(archive([Record("a.npy", b"\x80\x04N.")])).rule == "inspect.npy"
