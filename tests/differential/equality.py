@@ -121,6 +121,12 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
             yield "", (list(part) if filled else _function(part))
 
 
+def _member_order(member: Any) -> tuple[str, str, bytes]:
+    # NaNs have a sign and a payload that their text does not show.
+    bits = struct.pack(">d", member) if type(member) is float else b""
+    return str(type(member)), repr(member), bits
+
+
 def _told_apart(reduced: tuple[Any, ...]) -> Iterator[Any]:
     """Yield the parts of a reduction without what its object's users cannot see."""
     for part in reduced:
