@@ -121,10 +121,18 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
             yield "", (list(part) if filled else _function(part))
 
 
-def _member_order(member: Any) -> tuple[str, str, bytes]:
-    # NaNs have a sign and a payload that their text does not show.
-    bits = struct.pack(">d", member) if type(member) is float else b""
-    return str(type(member)), repr(member), bits
+def _member_order(member: Any) -> str:
+    """Return text that puts members of equal sets in one order."""
+    kind = type(member)
+    if kind is float:
+        text = struct.pack(">d", member).hex()  # NaNs have a sign and a payload that repr hides
+    elif kind is frozenset:
+        text = str(sorted(map(_member_order, member)))
+    elif kind is tuple:
+        text = str([_member_order(part) for part in member])
+    else:
+        text = repr(member)
+    return f"{kind.__name__} {text}"
 
 
 def _told_apart(reduced: tuple[Any, ...]) -> Iterator[Any]:
