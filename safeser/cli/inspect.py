@@ -81,7 +81,8 @@ def _opened(path: Path) -> Source:
 
 
 def _show(path: Path, report: Report, *, asked: list[str], tree: bool | None) -> None:
-    say(one_line(f"{path}: {report.title}, {_size(report.size)}"))
+    name = "standard input" if str(path) == "-" else str(path)
+    say(one_line(f"{name}: {report.title}, {_size(report.size)}"))
     _show_verdict(report, asked=asked)
     if report.globals:
         line()
@@ -130,12 +131,9 @@ def _permission(report: Report) -> str:
         return "it names nothing that would be imported; any profile would do."
     if report.kind.startswith("torch"):
         return "every global is one that PyTorch's tensors need; safeser itself loads no such file."
-    if not report.needs:
-        return "every global is one that its format needs."
     many = "profiles" if len(report.needs) > 1 else "profile"
-    return (
-        f"every global is listed by {many} {', '.join(report.needs)}; values are checked on load."
-    )
+    listed = f"every global is listed by {many} {', '.join(report.needs)}"
+    return f"{listed}; values are checked on load." if report.kind == "pickle" else f"{listed}."
 
 
 def _show_globals(report: Report) -> None:

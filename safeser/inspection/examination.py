@@ -55,7 +55,7 @@ class Examination:
         self.limits = Limits()
         self.budget = Budget(self.limits)
         self.kind = "unknown"
-        self.title = "nothing that is known here"
+        self.title = "a file of an unknown kind"
         self.loader = ""
         self.parts: list[Part] = []
         self._globals: dict[tuple[str, str, str, str], Global] = {}
@@ -134,7 +134,7 @@ class Examination:
         """Return what was found; *failed* is what stopped the reading, if anything did."""
         verdict, reason, rule, fix = self._verdict(failed)
         uses = sorted(self._globals.values(), key=lambda use: not use.problem)
-        needs = {use.allowed_by for use in uses}
+        needs = {name for use in uses for name in use.allowed_by.split("+")}
         return Report(
             kind=self.kind,
             title=self.title,
@@ -175,7 +175,5 @@ class Examination:
                     f"Profile {name} allows it: add --profile {name}, if such values may come in."
                 )
         if self.loader != OWN_LOADER:
-            return (
-                "Nothing that safeser lists allows it. Whoever wrote the file chose what it names."
-            )
+            return "Nothing listed here allows it, and whoever wrote the file chose what it names."
         return deny(use, profile).fix
