@@ -80,9 +80,7 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
             yield "", item
     elif kind in (set, frozenset):
         # Order is no part of a set; text that tells equal members of two types apart is.
-        yield from (
-            ("", item) for item in sorted(made, key=lambda item: (str(type(item)), repr(item)))
-        )
+        yield from (("", item) for item in sorted(made, key=_member_order))
     elif kind.__module__ == "pyarrow.lib" and kind.__name__ == "Buffer":
         yield "bytes", made.to_pybytes()  # arrays of Arrow cannot be written to, either way
     elif kind is bytearray:
