@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 import types
 from collections.abc import Iterable
 from functools import cache
@@ -36,11 +37,19 @@ _CODE = (
 _GETTERS = frozenset(
     (
         "operator:itemgetter",
-        "operator:attrgetter",
         "operator:methodcaller",
         "dask.utils:methodcaller",
     )
 )
+# What a task may take of whatever object another task gives it. Anything else may be a method, and
+# max(paths, key=...) or apply() calls that: ndarray.tofile writes files, DataFrame.eval runs text.
+_DATA_ONLY = """
+    T columns day denominator dtype dtypes hour imag index itemsize left microsecond mid minute
+    month name names nbytes ndim numerator real right second shape size start step stop values year
+"""
+_ATTRIBUTES = frozenset(_DATA_ONLY.split())
+# Its instances have whatever attributes a task gives them, and NumPy takes an address from one.
+_UNCALLED = frozenset(("types:SimpleNamespace",))
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, range, type(...))
 #: Values of these libraries are made by reviewed functions, and hold nothing that can be called.
 _LIBRARIES = frozenset(("datetime", "decimal", "fractions", "uuid", "pathlib", "scipy", "pyarrow"))
@@ -75,7 +84,7 @@ def _check_class(site: Site, kind: type) -> None:
     """Refuse a class that may be named but not called: ndarray makes pointers of bytes."""
     entry = own().get(_name(kind))
     listed = (entry is not None and entry.referable) or kind in _expressions()
-    if not listed and not _added(site, kind):
+    if _name(kind) in _UNCALLED or not (listed or _added(site, kind)):
         raise bad("function", f"{shown(_name(kind))} may not stand in a graph")
 
 
@@ -93,10 +102,19 @@ def function_of(site: Site, value: Any, depth: int = 0) -> Any:
         # A class's own method, as Sum.chunk, is listed by that name.
         if not isinstance(value.__self__, type):
             raise bad("function", "something is to be called that is no listed function")
+    elif kind is operator.attrgetter:
+        _check_attributes(value)
     # Functions themselves can only be here because their names are listed.
     elif kind not in (*_CODE, _toolz.curry, _toolz.Compose) and _name(kind) not in _GETTERS:
         raise bad("function", "something is to be called that is no listed function")
     return value
+
+
+def _check_attributes(getter: Any) -> None:
+    _, names = getter.__reduce__()
+    for name in names:
+        if not _ATTRIBUTES.issuperset(name.split(".")):
+            raise bad("function", f"the attribute {shown(name)} is not one that is only data")
 
 
 def value_of(site: Site, value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for each kind

@@ -6,6 +6,7 @@ import functools
 import io
 import operator
 import pickle
+import types
 import warnings
 
 import numpy as np
@@ -251,6 +252,27 @@ class TestFunctions:
     def test_methods_that_do_not_only_compute(self, asm, name):
         argument = asm.text(name) if type(name) is str else asm.number(name)
         refused(asm.pickle(asm.call("dask.utils:methodcaller", argument)))
+
+    @pytest.mark.parametrize(
+        "name", ["tofile", "real.tofile", "eval", "style.env.from_string", "dtype.type", "apply"]
+    )
+    def test_bypass_a_method_that_one_task_takes_and_another_calls(self, name):
+        taken = Task("method", operator.attrgetter(name), DATA)
+        called = Task("k", max, ["/a", "/b"], key=TaskRef("method"))
+        refused(pickle.dumps({"method": taken, "k": called}))
+        refused(pickle.dumps(Task("k", toolz.compose(str, operator.attrgetter("T", name)), DATA)))
+        refused(pickle.dumps(Task("k", sorted, [DATA], key=operator.attrgetter(name))))
+
+    def test_attributes_that_are_only_data(self):
+        got = rebuilt(Task("k", operator.attrgetter("T.shape"), DATA))
+        assert got() == (4, 4)
+
+    def test_bypass_an_address_that_numpy_takes_from_an_attribute(self):
+        address = {"data": (id(DATA), True), "shape": (64,), "typestr": "|u1", "version": 3}
+        holder = types.SimpleNamespace
+        refused(pickle.dumps(Task("k", holder, __array_interface__=address)))
+        refused(pickle.dumps(Task("k", dask.utils.apply, holder, [], {"__array_struct__": 1})))
+        refused(pickle.dumps(Task("k", functools.partial(dask.utils.apply, holder))))
 
     def test_a_curried_text_imports_nothing(self, asm):
         def curry(function, outer=b"\x89", fields=b")"):
