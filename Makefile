@@ -26,7 +26,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench format lock clean
+.PHONY: help demo test check bench differential fuzz format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -53,6 +53,15 @@ check: $(VENV)/dev.stamp
 bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.pickles
 	@$(BIN)/python -m benchmarks.dask
+
+## differential: compare ten million pickles with CPython's readers; an hour, stops and resumes
+differential: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.differential --cases 10000000 --state .differential
+
+## fuzz: an hour of coverage-guided fuzzing of restricted pickle; what it found is kept in .fuzz
+fuzz: $(VENV)/dev.stamp
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
+	@$(BIN)/python -m tests.fuzz.pickles .fuzz --seconds 3600
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp
