@@ -59,9 +59,6 @@ def inflate(source: Source, name: str) -> bytes:
             raw = source.read(given, min(_CHUNK, source.size - given))
             given += len(raw)
             _feed(engine, raw, made, given)
-        # The checksum's last byte may come alone; zlib has nothing more to take then.
-        while not engine.eof and _feed(engine, b"", made, given):
-            continue
     except (zlib.error, lzma.LZMAError, OSError, EOFError):
         raise PayloadError(
             f"the file does not decompress by {name}",
@@ -81,10 +78,9 @@ def inflate(source: Source, name: str) -> bytes:
     return bytes(made)
 
 
-def _feed(engine: Any, raw: bytes, made: bytearray, given: int) -> bool:
-    """Inflate *raw* onto *made*; return whether that gave anything."""
-    before = len(made)
-    while not engine.eof:
+def _feed(engine: Any, raw: bytes, made: bytearray, given: int) -> None:
+    """Inflate all of *raw* onto *made*, a bounded piece at a time."""
+    while True:
         out = engine.decompress(raw, _CHUNK)
         made += out
         if len(made) > MAX_HELD:
@@ -97,6 +93,5 @@ def _feed(engine: Any, raw: bytes, made: bytearray, given: int) -> bool:
             )
         # zlib hands back what it did not get to; the others keep it and say so.
         raw = getattr(engine, "unconsumed_tail", b"")
-        if not raw and (len(out) < _CHUNK or getattr(engine, "needs_input", False)):
-            break
-    return len(made) > before
+        if engine.eof or (not raw and (len(out) < _CHUNK or getattr(engine, "needs_input", False))):
+            return

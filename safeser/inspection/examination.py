@@ -17,7 +17,7 @@ from safeser.pickles.budget import Budget
 from safeser.pickles.inspection import Inspection
 from safeser.pickles.judge import Use, check_shape, judge, problem_under
 from safeser.pickles.names import shown
-from safeser.pickles.nodes import Program
+from safeser.pickles.nodes import Buffer, Program
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 from safeser.pickles.streams import Passage
 from safeser.values import Limits
@@ -104,6 +104,13 @@ class Examination:
         for inner in passage.inner:
             self.add_pickle(f"{name}: objects of an array", inner)
         check_shape(program, self.limits)
+        outside = len({node.number for node in program.nodes if isinstance(node, Buffer)})
+        if outside:
+            raise PayloadError(
+                f"the pickle takes {outside} buffers that are not in the file",
+                rule="inspect.buffers",
+                fix="They were written apart from it, and whoever has them chooses what they hold.",
+            )
 
     def _allowed_by(self, program: Program, uses: Sequence[Use], *, persistent: bool) -> list[str]:
         """Return of each use what allows it: the format, or the first profile that does."""

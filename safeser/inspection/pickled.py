@@ -68,8 +68,10 @@ def _first(seen: Examination, data: bytes) -> Passage:
         rule = error.rule.removeprefix("pickle.")
         if data[:1] != _PROTO and rule in _NO_PICKLE:
             raise PayloadError(
-                "that is no pickle, joblib, NumPy or PyTorch file and no envelope",
+                "that is no pickle, joblib, NumPy or PyTorch file and no envelope (read as a"
+                f" pickle, it ends with: {error.message})",
                 rule="inspect.unknown",
+                where=error.where,
                 fix="Files are told by their content, not by their name.",
             ) from None
         seen.is_a("pickle", "a pickle", loader="")

@@ -247,12 +247,14 @@ class Archive:
         engine = zlib.decompressobj(-zlib.MAX_WBITS)
         try:
             for raw in self._stored(entry):
-                pending = raw
-                while pending and not engine.eof:
-                    yield engine.decompress(pending, _CHUNK)
+                pending, full = raw, False
+                while pending or full:
+                    if engine.eof:
+                        raise _bad("has an entry whose data goes on behind its end", entry.offset)
+                    out = engine.decompress(pending, _CHUNK)
+                    yield out
                     pending = engine.unconsumed_tail
-            while not engine.eof and (rest := engine.decompress(b"", _CHUNK)):
-                yield rest
+                    full = len(out) == _CHUNK and not engine.eof
         except zlib.error:
             raise _bad("has an entry that does not inflate", entry.offset) from None
         if not engine.eof or engine.unused_data:

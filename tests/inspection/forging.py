@@ -35,6 +35,7 @@ class Record:
     central_extra: bytes = b""
     comment: bytes = b""
     after: bytes = b""
+    behind: bytes = b""  # the end of what deflate made, and inside the record all the same
     central: dict[str, int] = field(default_factory=dict)
 
 
@@ -47,7 +48,7 @@ def archive(
         packed = record.data
         if record.method == 8:
             engine = zlib.compressobj(wbits=-15)
-            packed = engine.compress(packed) + engine.flush()
+            packed = engine.compress(packed) + engine.flush() + record.behind
         name = record.name.encode()
         crc = zlib.crc32(record.data) if record.crc is None else record.crc
         size = len(record.data) if record.size is None else record.size

@@ -127,6 +127,10 @@ WHOLE = dumped([np.arange(3)])
         (b")\x81", b"]\x85\x81"),
         (b")\x81", b")R"),
         (b"\x88\x8c", b"N\x8c"),
+        (b"K\x03\x85", b"\x8a\x08" + bytes(7) + b"\x40\x85"),
+        (b"NNNJ", b"]NNJ"),
+        (b"NNNJ", b"NN]J"),
+        (b"\x8c\x05dtype\x94\x93", b"\x8c\x05dtypf\x94\x93"),
     ],
     ids=str,
 )
@@ -137,6 +141,21 @@ def test_wrappers_that_joblib_does_not_write(old, new):
     unframed = forged[:2] + forged[11:] if forged[2] == 0x95 else forged
     assert looked_at(forged).verdict.code != 0
     assert looked_at(unframed).verdict.code != 0
+
+
+@pytest.mark.parametrize("state", [b"]", b"N", b"}K\x01K\x02s", b"}"])
+def test_wrappers_that_are_not_described(state):
+    made = b"\x80\x02cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81" + state + b"b."
+    assert looked_at(made).rule == "pickle.joblib-array"
+
+
+def test_fields_that_are_none():
+    whole = dumped([np.zeros(1, dtype="V8")], protocol=2)
+    assert looked_at(whole).verdict.code == 0
+    for fields in (b"]", b"}K\x01Ns", b"}K\x01)s"):
+        forged = whole.replace(b"NNNK\x08", b"NN" + fields + b"K\x08")
+        assert forged != whole
+        assert looked_at(forged).rule == "pickle.joblib-array"
 
 
 def test_arrays_inside_a_frame():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -153,6 +154,28 @@ def test_broken_deflate():
         begin += 1
     made[begin] ^= 0x07
     assert looked_at(bytes(made)).rule == "inspect.zip"
+
+
+def test_data_behind_the_end_of_what_inflates(monkeypatch):
+    monkeypatch.setattr("safeser.inspection.zips._CHUNK", 64)
+    packed = Record("archive/data.pkl", bytes(1000), method=8)
+    assert looked_at(archive([packed])).rule != "inspect.zip"
+    engine = zlib.compressobj(wbits=-15)
+    stream = engine.compress(bytes(1000)) + engine.flush()
+    for more in (b"x", bytes(200), bytes(64 - len(stream)) + b"hidden"):
+        whole = archive([Record("archive/data.pkl", bytes(1000), method=8, behind=more)])
+        assert looked_at(whole).rule == "inspect.zip"
+
+
+def test_bytes_before_an_empty_directory():
+    begin = b"PK\3\4" + bytes(30)
+    end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 0, 0, 0, len(begin), 0)
+    assert looked_at(begin + end).rule == "inspect.zip"
+
+
+def test_an_entry_that_is_too_large_to_hold(monkeypatch):
+    monkeypatch.setattr("safeser.inspection.zips.MAX_HELD", 10)
+    assert looked_at(archive(torch_records())).rule == "inspect.too-large"
 
 
 def test_an_archive_of_something_else_is_listed_and_not_judged():
