@@ -9,13 +9,9 @@ nothing follows it. CPython's own readers disagree with each other on each of th
 
 from __future__ import annotations
 
-import codecs
-import re
 from collections.abc import Callable
-from math import isinf
 from typing import Any, NoReturn
 
-from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.loop import Handler
 from safeser.pickles.loop import run as loop
@@ -40,37 +36,13 @@ from safeser.pickles.nodes import (
     Step,
     TupleOf,
 )
-from safeser.pickles.opcodes import opcode_at
+from safeser.pickles.tape import Tape
 from safeser.values import Limits
 
 __all__ = ["HANDLERS", "Machine", "read"]
 
-# CPython's C reader takes INT's "-0" for False, its Python reader for 0.
-_DECIMAL = re.compile(rb"(?:0|-?[1-9][0-9]*)\Z")
-_LONG = re.compile(rb"(-?(?:0|[1-9][0-9]*))L?\Z")
-_INDEX = re.compile(rb"(?:0|[1-9][0-9]{0,9})\Z")
-_FLOAT = re.compile(rb"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,4})?|inf|nan)\Z")
-# The escapes that Python 2's repr of an ASCII string makes; anything else has no business here.
-# Possessive: going back would keep a hundred bytes for each character.
-_STRING = re.compile(
-    rb"""'(?:[ -&(-\[\]-~]++|\\(?:[\\'"nrt]|x[0-7][0-9a-f]))*+'\Z"""
-    rb"""|"(?:[ !#-\[\]-~]++|\\(?:[\\'"nrt]|x[0-7][0-9a-f]))*+"\Z"""
-)
-
-# int() of decimal text is quadratic; CPython's own ceiling is 4,300 digits.
-_MAX_DIGITS = 4300
-_MAX_FLOAT_TEXT = 64
-_MAX_NAME = 1024
 # A persistent id is a name, or a few parts of one.
 _MAX_PID = 16
-_NOTHING = "No profile and no limit allows this."
-_FIXES = {
-    "opcodes": "Raise the policy's limits.max_refs if its sender may: four opcodes for each.",
-    "truncated": "The bytes are no whole pickle; have the sender write them again.",
-    "trailing": "One pickle is loaded at a time; cut the rest off, or send it apart.",
-    "buffers": "Hand over the buffers that were written with it, in order.",
-    "persistent-id": "Pass persistent_load, with the meaning that the writer's persistent_id has.",
-}
 # One list of a million numbers costs some two million opcodes; MARKs and POPs cost nothing else.
 _OPCODES_PER_REF = 4
 
@@ -97,7 +69,7 @@ def read(
     return program
 
 
-class Machine:
+class Machine(Tape):
     def __init__(
         self,
         data: bytes,
@@ -108,10 +80,7 @@ class Machine:
         persistent: bool,
         start: int = 0,
     ) -> None:
-        self.data = data
-        self.start = start
-        self.pos = start
-        self.at = start
+        super().__init__(data, limits, start=start)
         self.frame_end = 0
         self.frames: list[int] = []
         self.plain = True
@@ -123,7 +92,6 @@ class Machine:
         self.nodes: list[Node] = []
         self.spelt: set[int] = set()
         self.steps: list[Step] = []
-        self.limits = limits
         self.granted = budget.refs
         self.refs = budget.refs
         self.calls = budget.calls
@@ -157,64 +125,6 @@ class Machine:
             spelt=frozenset(self.spelt),
             frames=tuple(self.frames) if self.plain else None,
         )
-
-    def refuse(self, rule: str, message: str) -> NoReturn:
-        raise PayloadError(
-            message,
-            rule=f"pickle.{rule}",
-            where=opcode_at(self.data, self.at),
-            fix=_FIXES.get(rule, _NOTHING),
-        )
-
-    def over(self, rule: str, message: str) -> NoReturn:
-        raise over(rule, message, where=opcode_at(self.data, self.at))
-
-    # -- reading -------------------------------------------------------------------------------
-
-    def take(self, count: int) -> bytes:
-        end = self.pos + count
-        if end > len(self.data):
-            self.refuse("truncated", "an opcode's argument is cut off")
-        taken = self.data[self.pos : end]
-        self.pos = end
-        return taken
-
-    def size_of(self, width: int) -> int:
-        size = int.from_bytes(self.take(width), "little")
-        if size > len(self.data) - self.pos:
-            self.refuse("truncated", "an opcode's argument is cut off")
-        if size > self.limits.max_string:
-            self.over("max-string", "a string is longer than allowed")
-        return size
-
-    def take_sized(self, width: int) -> bytes:
-        return self.take(self.size_of(width))
-
-    def look_sized(self, width: int) -> memoryview:
-        """Do as :meth:`take_sized` without a copy; what is built of it will be one."""
-        start = self.pos + width
-        self.pos = start + self.size_of(width)
-        return memoryview(self.data)[start : self.pos]
-
-    def take_text(self) -> bytes:
-        line = self.take_line(len(self.data))
-        if len(line) > self.limits.max_string:
-            self.over("max-string", "a string is longer than allowed")
-        return line
-
-    def take_line(self, most: int) -> bytes:
-        end = self.data.find(b"\n", self.pos, self.pos + most + 1)
-        if end < 0:
-            self.refuse("truncated", "a line of text has no end, or is too long")
-        line = self.data[self.pos : end]
-        self.pos = end + 1
-        return line
-
-    def decode(self, raw: bytes, codec: str, errors: str = "strict") -> str:
-        try:
-            return raw.decode(codec, errors)
-        except ValueError:
-            self.refuse("text", "a string does not decode")
 
     # -- budgets and the stack -----------------------------------------------------------------
 
@@ -264,8 +174,8 @@ class Machine:
         self.push(GlobalRef(name))
 
     def do_global(self) -> None:
-        module = self.decode(self.take_line(_MAX_NAME), "utf-8")
-        self.push_global(module, self.decode(self.take_line(_MAX_NAME), "utf-8"))
+        module = self.take_name("utf-8")
+        self.push_global(module, self.take_name("utf-8"))
 
     def do_stack_global(self) -> None:
         qualname, module = self.pop(), self.pop()
@@ -364,8 +274,8 @@ class Machine:
         self.push_call(callee, args, old=True)
 
     def do_inst(self) -> None:
-        module = self.decode(self.take_line(_MAX_NAME), "ascii")
-        self.push_global(module, self.decode(self.take_line(_MAX_NAME), "ascii"))
+        module = self.take_name("ascii")
+        self.push_global(module, self.take_name("ascii"))
         callee = self.stack.pop()
         self.push_old_instance(callee, self.pop_mark())
 
@@ -383,7 +293,7 @@ class Machine:
         self.push(Persistent(pid))
 
     def do_persid(self) -> None:
-        self.push_persistent(self.decode(self.take_line(_MAX_NAME), "ascii"))
+        self.push_persistent(self.take_name("ascii"))
 
     def do_binpersid(self) -> None:
         pid = self.pop()
@@ -463,12 +373,6 @@ class Machine:
             self.refuse("memo", "the memo has no such entry")
         self.stack.append(self.memo[index])
 
-    def take_index(self) -> int:
-        line = self.take_line(10)
-        if not _INDEX.match(line):
-            self.refuse("memo", "a memo index is not a plain number")
-        return int(line)
-
     def do_pop(self) -> None:
         if self.stack:
             self.stack.pop()
@@ -486,61 +390,6 @@ class Machine:
             self.refuse("frame", "a frame is nested, empty, too long or before its time")
         self.frame_end = self.pos + size
         self.frames.append(self.at)
-
-    # -- leaves --------------------------------------------------------------------------------
-
-    def do_int(self) -> None:
-        line = self.take_line(_MAX_DIGITS)
-        if line in (b"00", b"01"):
-            self.stack.append(line == b"01")
-        elif _DECIMAL.match(line):
-            self.push_decimal(line)
-        else:
-            self.refuse("text", "an integer is not plain decimal text")
-
-    def do_long(self) -> None:
-        match = _LONG.match(self.take_line(_MAX_DIGITS))
-        if match is None:
-            self.refuse("text", "an integer is not plain decimal text")
-        self.push_decimal(match[1])
-
-    def push_long(self, raw: bytes) -> None:
-        if len(raw) > self.limits.max_int:
-            self.over("max-int", "an integer is larger than allowed")
-        self.stack.append(int.from_bytes(raw, "little", signed=True))
-
-    def push_decimal(self, text: bytes) -> None:
-        value = int(text)
-        if value.bit_length() >> 3 >= self.limits.max_int:
-            self.over("max-int", "an integer is larger than allowed")
-        self.stack.append(value)
-
-    def do_float(self) -> None:
-        line = self.take_line(_MAX_FLOAT_TEXT)
-        if not _FLOAT.match(line):
-            self.refuse("text", "a float is not plain decimal text")
-        value = float(line)
-        if isinf(value) and not line.endswith(b"inf"):
-            # The C unpickler refuses it; the Python one reads infinity.
-            self.refuse("text", "a float is too large to be one")
-        self.stack.append(value)
-
-    def do_string(self) -> None:
-        line = self.take_text()
-        if not _STRING.match(line):
-            self.refuse("text", "a string is not plain quoted ASCII")
-        self.stack.append(codecs.unicode_escape_decode(line[1:-1])[0])
-
-    def do_unicode(self) -> None:
-        # By the function: decode() would look the codec up by its name, and import it.
-        try:
-            text = codecs.raw_unicode_escape_decode(self.take_text())[0]
-        except ValueError:
-            self.refuse("text", "a string does not decode")
-        self.stack.append(text)
-
-    def push_text(self, raw: bytes) -> None:
-        self.stack.append(self.decode(raw, "utf-8", "surrogatepass"))
 
     # -- buffers -------------------------------------------------------------------------------
 
@@ -561,6 +410,13 @@ def _string(width: int) -> Callable[[Machine], None]:
     # Python 2's byte strings; CPython decodes them as ASCII unless told otherwise.
     def push(machine: Machine) -> None:
         machine.stack.append(machine.decode(machine.take_sized(width), "ascii"))
+
+    return push
+
+
+def _text(width: int) -> Callable[[Machine], None]:
+    def push(machine: Machine) -> None:
+        machine.stack.append(machine.decode(machine.take_sized(width), "utf-8", "surrogatepass"))
 
     return push
 
@@ -587,18 +443,18 @@ _TABLE: dict[bytes, Handler] = {
     b"g": lambda machine: machine.get(machine.take_index()),
     b"j": _get(4),
     # constants and numbers
-    b"I": Machine.do_int,
-    b"L": Machine.do_long,
-    b"\x8a": lambda machine: machine.push_long(machine.take_sized(1)),
-    b"\x8b": lambda machine: machine.push_long(machine.take_sized(4)),
-    b"F": Machine.do_float,
+    b"I": lambda machine: machine.stack.append(machine.take_int()),
+    b"L": lambda machine: machine.stack.append(machine.take_long()),
+    b"\x8a": lambda machine: machine.stack.append(machine.take_long_sized(1)),
+    b"\x8b": lambda machine: machine.stack.append(machine.take_long_sized(4)),
+    b"F": lambda machine: machine.stack.append(machine.take_float()),
     # text and bytes
-    b"S": Machine.do_string,
+    b"S": lambda machine: machine.stack.append(machine.take_string()),
     b"T": _string(4),
     b"U": _string(1),
-    b"V": Machine.do_unicode,
-    b"X": lambda machine: machine.push_text(machine.take_sized(4)),
-    b"\x8d": lambda machine: machine.push_text(machine.take_sized(8)),
+    b"V": lambda machine: machine.stack.append(machine.take_unicode()),
+    b"X": _text(4),
+    b"\x8d": _text(8),
     b"B": lambda machine: machine.stack.append(machine.take_sized(4)),
     b"\x8e": lambda machine: machine.stack.append(machine.take_sized(8)),
     b"\x96": lambda machine: machine.push(ByteArray(machine.look_sized(8))),
