@@ -15,6 +15,7 @@ from typing import Any
 from safeser.errors import SafeserError
 from safeser.pickles.budget import Budget
 from safeser.pickles.judge import argument_tuples
+from safeser.pickles.members import Members
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
     ABSENT,
@@ -36,7 +37,7 @@ from safeser.pickles.nodes import (
     SetOf,
     TupleOf,
 )
-from safeser.pickles.own import OwnClass, members
+from safeser.pickles.own import OwnClass
 from safeser.pickles.profiles import Entry, Profile
 from safeser.pickles.shims import Draft, Site, are_plain_keys, bad, shim
 from safeser.values import Limits
@@ -245,7 +246,7 @@ class Builder(Site):
         if entry.role == "enum":
             if getattr(live.found, "__hash__", None) in _PLAIN_HASHES:
                 self.hashable.add(live.found)
-            return partial(_look_up, entry, members(entry, live.found))
+            return partial(_look_up, entry, Members(entry, live.found))
         if entry.role == "callable":
             return partial(_call_own, live.found, entry, self.profile.returned(entry))
         return partial(self.make_own, OwnClass(entry, live.found))
@@ -323,7 +324,7 @@ def _call_own(
 
 def _look_up(
     entry: Entry,
-    members_: Mapping[tuple[type, Any], Any],
+    members: Members,
     _: Call,
     arguments: list[Any],
     kwargs: Mapping[str, Any],
@@ -331,10 +332,7 @@ def _look_up(
     """Return a member that exists; calling the enum would run its ``_missing_``."""
     if len(arguments) != 1 or kwargs:
         raise bad("arguments", f"{entry.name} is looked up by one value")
-    found = members_.get((type(arguments[0]), arguments[0]))
-    if found is None:
-        raise bad("arguments", f"{entry.name} has no such member")
-    return found
+    return members.of(arguments[0])
 
 
 # Enums hash their names or values by these, which run no code of their own.

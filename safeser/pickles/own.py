@@ -20,7 +20,7 @@ from safeser.pickles.layout import layout
 from safeser.pickles.profiles import Entry
 from safeser.pickles.shims import bad
 
-__all__ = ["OwnClass", "members"]
+__all__ = ["OwnClass", "unfit"]
 
 # What @dataclass(frozen=True, slots=True) puts into a class: a list of its fields' values.
 _SLOTTED_STATE: Any = getattr(dataclasses, "_dataclass_setstate", None)
@@ -45,11 +45,11 @@ class OwnClass:
 
     def __init__(self, entry: Entry, found: Any) -> None:
         if not isinstance(found, type):
-            raise _unfit(entry, "is not a class")
+            raise unfit(entry, "is not a class")
         if issubclass(found, type | types.ModuleType):
-            raise _unfit(entry, "makes classes or modules, which belong to the whole process")
+            raise unfit(entry, "makes classes or modules, which belong to the whole process")
         if issubclass(found, enum.Enum):
-            raise _unfit(entry, "is an enum, whose members belong to the whole process")
+            raise unfit(entry, "is an enum, whose members belong to the whole process")
         self.entry = entry
         self.cls = found
         self._old = hasattr(found, "__getinitargs__")
@@ -85,7 +85,7 @@ class OwnClass:
         else:
             made, held = _references(self.cls, arguments, kwargs)
         if type(made) is not self.cls:
-            raise _unfit(self.entry, "made something of another type")
+            raise unfit(self.entry, "made something of another type")
         alone = held <= _ALONE and (
             not self.cls.__weakrefoffset__ or not weakref.getweakrefcount(made)
         )
@@ -166,21 +166,8 @@ class OwnClass:
         return bad("state", f"{self.entry.name} {problem}")
 
 
-def members(entry: Entry, found: Any) -> dict[tuple[type, Any], Any]:
-    """Return the members of an enum by type and value: ``_missing_`` and composites are code."""
-    if not isinstance(found, enum.EnumMeta):
-        raise _unfit(entry, "is not an enum")
-    held: Mapping[str, Any] = vars(found).get("_member_map_", {})
-    by_value = {}
-    for member in held.values():
-        try:
-            by_value[type(member._value_), member._value_] = member
-        except TypeError:  # a value that cannot be hashed cannot be looked up either
-            continue
-    return by_value
-
-
-def _unfit(entry: Entry, problem: str) -> PayloadError:
+def unfit(entry: Entry, problem: str) -> PayloadError:
+    """Return the refusal of an entry whose role is not what its global can have."""
     return bad(
         "class",
         f"{entry.name} {problem}",

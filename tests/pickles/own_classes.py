@@ -160,6 +160,22 @@ class Bits(enum.Flag):
     TWO = 2
 
 
+class Wide(enum.IntFlag):
+    """Bits from 0 to 12, one more than are composed, and a mask with a bit of no member."""
+
+    vars().update({f"BIT_{at}": 1 << at for at in range(13)})
+    MASK = 0x4003
+
+
+class Missing(enum.Flag):
+    ONE = 1
+    TWO = 2
+
+    @classmethod
+    def _missing_(cls, value):
+        raise AssertionError("_missing_ ran")
+
+
 class Meta(type):
     pass
 
@@ -195,6 +211,8 @@ OWN = (
     Table,
     Colour,
     Bits,
+    Wide,
+    Missing,
     Meta,
     Module,
     build_point,

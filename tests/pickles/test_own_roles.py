@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import pickle
+import re
 import sys
 
 import pytest
@@ -16,6 +18,7 @@ from tests.pickles.own_classes import (
     Colour,
     Key,
     Table,
+    Wide,
     Words,
     allowed,
     build_point,
@@ -122,9 +125,57 @@ class TestEnums:
         )
         assert "Colour" in str(error)
 
+    @pytest.mark.parametrize("boundary", list(enum.FlagBoundary))
+    @pytest.mark.parametrize("base", [enum.Flag, enum.IntFlag])
+    def test_flags_are_composed_of_their_members_alone(self, asm, own, monkeypatch, boundary, base):
+        bits = base("Bits", {"ONE": 1, "TWO": 2, "EIGHT": 8, "ALL": 27}, boundary=boundary.value)
+        bits.__module__ = own.__name__
+        monkeypatch.setattr(own, "Bits", bits)
+        profile = allowed(Bits="enum")
+        for value in (bits.ONE, bits.ALL, bits(0), bits.ONE | bits.EIGHT, bits(11)):
+            for protocol in range(6):
+                assert loads(pickle.dumps(value, protocol), profile=profile) is value
+        before = dict(bits._value2member_map_)
+        for value in (b"K\x04", b"K\x10", b"K\x13", b"J\xff\xff\xff\xff", b"\x88"):
+            data = asm.pickle(asm.call(NAMES["Bits"], value))
+            refused(data, profile, "arguments")
+        refused(asm.pickle(asm.call(NAMES["Bits"], b"G@\x08" + bytes(6))), profile, "arguments")
+        assert bits._value2member_map_ == before
+
+    def test_flags_of_the_standard_library(self):
+        value = re.I | re.M
+        assert loads(pickle.dumps(value)) is value
+
+    def test_bypass_a_class_does_not_grow_by_composites_of_many_bits(self, asm):
+        def wide(value):
+            return asm.pickle(asm.call(NAMES["Wide"], asm.number(value)))
+
+        profile = allowed(Wide="enum")
+        size = len(Wide._value2member_map_)
+        for value in (0x1803, 0x1001):
+            refused(wide(value), profile, "arguments")
+        assert len(Wide._value2member_map_) == size
+        assert loads(wide(Wide.MASK), profile=profile) is Wide.MASK
+        # What the process has composed itself takes nothing more.
+        made = Wide(0x1805)
+        assert loads(wide(0x1805), profile=profile) is made
+
     @pytest.mark.parametrize("value", [b"K\x03", b"K\x00"])
-    def test_no_composite_is_made(self, asm, value):
-        refused(asm.pickle(asm.call(NAMES["Bits"], value)), allowed(Bits="enum"), "arguments")
+    def test_no_composite_is_made_by_code_of_the_class(self, asm, value):
+        refused(asm.pickle(asm.call(NAMES["Missing"], value)), allowed(Missing="enum"), "arguments")
+
+    def test_no_composite_is_made_by_code_of_its_metaclass(self, asm, own, monkeypatch):
+        class Meta(enum.EnumMeta):
+            def __call__(cls, *args, **kwargs):
+                raise AssertionError("the metaclass ran")
+
+        class Bits(enum.Flag, metaclass=Meta):
+            ONE = 1
+            TWO = 2
+
+        monkeypatch.setattr(own, "Bits", Bits)
+        data = asm.pickle(asm.call(NAMES["Bits"], b"K\x03"))
+        refused(data, allowed(Bits="enum"), "arguments")
 
     def test_one_value_it_is(self, asm):
         for arguments in ((), (b"K\x01", b"K\x01"), (asm.text("New"), asm.list())):
