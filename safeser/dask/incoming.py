@@ -17,6 +17,7 @@ from safeser.channel import Admitted, Link, Received
 from safeser.dask import translate
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths, substitute
 from safeser.dask.fields import pickled, references, select, transform
+from safeser.dask.shards import check_shards
 from safeser.dask.translate import Relayed
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied
@@ -229,7 +230,9 @@ def build(judged: Judged, *, opens: bool) -> Any:
             "a payload stands where only something hashable can", rule="payload.key"
         ) from None
     for path in judged.wrapped:
-        _refuse_bytes(message, path)
+        for where, value in select(message, path):
+            _refuse_bytes(value, where)
+            check_shards(value, where=where)
     return message
 
 
@@ -279,15 +282,14 @@ def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
     return Relayed(payload.header, list(payload.frames), author=payload.author, failed=row.failed)
 
 
-def _refuse_bytes(message: Any, path: str) -> None:
+def _refuse_bytes(value: Any, where: str) -> None:
     """Refuse bytes where a handler would unpickle them, without restrictions.
 
     Honest shards are bytes themselves, which were decided, or no bytes at all. What is bytes only
     after it was loaded, as a pickle of a pickle is, was decided as something else.
     """
-    for where, value in select(message, path):
-        if isinstance(value, bytes):
-            raise PayloadError("a shard is a pickle of a pickle", rule="raw.wrapped", where=where)
+    if isinstance(value, bytes):
+        raise PayloadError("a shard is a pickle of a pickle", rule="raw.wrapped", where=where)
 
 
 def _payload_fields(
