@@ -15,6 +15,7 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
 from safeser.pickles.layout import HEAP_TYPE, held_by
+from safeser.pickles.slots import WALK_FREE, Slots, spread_out
 from safeser.values import Limits
 
 __all__ = ["Draft", "Site", "are_plain_keys", "bad", "plain", "settled", "shim"]
@@ -52,6 +53,7 @@ class Site:
         self.budget = Budget(limits) if budget is None else budget
         self.budget.bring(given)
         self._hashes: dict[int, Counter[int]] = {}
+        self._slots: dict[int, list[Slots]] = {}
         self.hashable: set[type] = set()
         #: Instances whose fields are still to come, by identity; the builder keeps them alive.
         self.unfinished: dict[int, Any] = {}
@@ -72,6 +74,7 @@ class Site:
             self.check_key(checked, member)
             checked.add(member)
         self._hashes.pop(id(checked), None)
+        self._slots.pop(id(checked), None)
         return frozenset(checked)
 
     def check_key(self, container: object, key: Any) -> None:
@@ -80,7 +83,9 @@ class Site:
         if kind is str or kind is bytes:
             return
         cost = self.check_hashable(key)
-        seen = self._hashes.setdefault(id(container), Counter())
+        seen = self._hashes.get(id(container))
+        if seen is None:
+            seen = self._hashes[id(container)] = Counter()
         try:
             value = hash(key)
         except TypeError:
@@ -88,9 +93,22 @@ class Site:
         if seen[value]:
             # It is compared with each of those that differ from each other.
             self.charge(cost * min(seen[value], _COLLISIONS))
+        elif len(seen) >= WALK_FREE and self._walks_far(container, value):
+            raise bad("collisions", "keys are chosen so that each is compared with many others")
         seen[value] += 1
         if seen[value] > _COLLISIONS and key not in container:  # type: ignore[operator]  # a dict or set
             raise bad("collisions", "too many keys share one hash")
+
+    def _walks_far(self, container: object, value: int) -> bool:
+        """Tell whether keys walk too far, with a new hash, in *container* or among the hashes."""
+        tables = self._slots.get(id(container))
+        if tables is None:
+            kinds = (False, True) if isinstance(container, set) else (False,)
+            hashes = list(self._hashes[id(container)])
+            tables = [Slots(hashes, members=members) for members in kinds]
+            self._slots[id(container)] = tables
+        # Each table gets it, whatever the others say: the first that says yes is the end.
+        return any(table.add(value) for table in tables)
 
     def check_hashable(self, key: Any) -> int:
         """Refuse what is not a plain, hashable value; charge and return what hashing it costs."""
@@ -183,7 +201,8 @@ def are_plain_keys(keys: Sequence[Any], *, whole: bool) -> bool:
         return True
     if not whole or kinds != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
         return False
-    return len(keys) - len(set(map(hash, keys))) < _COLLISIONS
+    # In this order: putting the hashes into a set is what the second is afraid of.
+    return spread_out(keys) and len(keys) - len(set(map(hash, keys))) < _COLLISIONS
 
 
 def plain(value: Any, *kinds: type) -> Any:
