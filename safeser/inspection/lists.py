@@ -16,16 +16,12 @@ from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 
 __all__ = ["dtypes", "judged_by", "storages", "with_bases"]
 
-# Frames hold arrays, and arrays hold plain values: alone, such a profile would allow nothing.
+# Frames hold arrays, and everything holds plain values: alone, a profile would allow next to nothing.
+_ALWAYS = "data"
 _BASES: Mapping[str, tuple[str, ...]] = {
-    "numpy": ("data",),
-    "pandas": ("data", "numpy"),
-    "scipy": ("data", "numpy"),
-    "sklearn": ("data", "numpy", "scipy"),
-    "exceptions": ("data",),
-    "functions": ("data",),
-    "dask-internal": ("data",),
-    "dask-graph": ("data",),
+    "pandas": ("numpy",),
+    "scipy": ("numpy",),
+    "sklearn": ("numpy", "scipy"),
 }
 
 
@@ -34,7 +30,7 @@ def with_bases(names: Iterable[str]) -> tuple[str, ...]:
     asked = dict.fromkeys(names)
     if asked:
         Profile.named(*asked)  # refuses a name that is none
-    wanted = {base for name in asked for base in (*_BASES.get(name, ()), name)}
+    wanted = {base for name in asked for base in (_ALWAYS, *_BASES.get(name, ()), name)}
     return tuple(name for name in DATA_PROFILES if name in wanted)
 
 
