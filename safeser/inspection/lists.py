@@ -16,12 +16,13 @@ from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
 
 __all__ = ["dtypes", "judged_by", "storages", "with_bases"]
 
-# Frames hold arrays, and everything holds plain values: alone, a profile would allow next to nothing.
+# Frames hold arrays, and all hold plain values: alone, a profile would allow next to nothing.
 _ALWAYS = "data"
 _BASES: Mapping[str, tuple[str, ...]] = {
     "pandas": ("numpy",),
     "scipy": ("numpy",),
     "sklearn": ("numpy", "scipy"),
+    "dask-graph": ("numpy", "pandas", "functions"),
 }
 
 
