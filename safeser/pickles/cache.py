@@ -33,6 +33,7 @@ _MAX_SIZE = 32 << 20
 _MAX_SEEN = 8192
 # An element takes some 200 bytes while it is judged, so this is 20 MB at the most.
 _MAX_REFS = 100_000
+_MAX_PROGRAMS = 16
 
 #: Whose verdict it is: profile (by identity), limits, and the policy's name for itself.
 Scope = tuple[Profile, Limits, str]
@@ -206,8 +207,9 @@ class Programs:
     load them. What is kept here was read from the very same bytes under the same limits.
     """
 
-    def __init__(self, *, refs: int = _MAX_REFS) -> None:
+    def __init__(self, *, refs: int = _MAX_REFS, size: int = _MAX_SIZE) -> None:
         self._room = refs
+        self._size = size
         self._kept: deque[tuple[bytes, Limits, Program]] = deque()
         self._lock = Lock()
 
@@ -219,11 +221,16 @@ class Programs:
             self._kept.clear()
 
     def keep(self, data: bytes, limits: Limits, program: Program) -> None:
-        if program.refs > self._room:
+        # Few elements may be of many bytes; what is refused after this is never asked for again.
+        if program.refs > self._room or len(data) > self._size >> 3:
             return
         with self._lock:
             self._kept.append((data, limits, program))
-            while sum(kept.refs for _, _, kept in self._kept) > self._room or len(self._kept) > 16:
+            while (
+                sum(kept.refs for _, _, kept in self._kept) > self._room
+                or sum(len(content) for content, _, _ in self._kept) > self._size
+                or len(self._kept) > _MAX_PROGRAMS
+            ):
                 self._kept.popleft()
 
     def find(self, data: bytes, limits: Limits, *, last: bool) -> Program | None:

@@ -277,6 +277,16 @@ def test_programs_are_few():
     assert len(many) == 16
 
 
+def test_bypass_of_memory_programs_of_few_elements_and_many_bytes():
+    program = read(DATA, buffers=0, limits=LIMITS)
+    kept = Programs(size=800)
+    kept.keep(bytes(101), LIMITS, program)
+    assert len(kept) == 0
+    for number in range(10):
+        kept.keep(bytes([number]) * 90, LIMITS, program)
+    assert len(kept) == 8
+
+
 def test_threads_may_share_it(verdicts):
     datas = [pickle.dumps([number, "x" * number], 5) for number in range(40)]
     before = sys.getswitchinterval()
