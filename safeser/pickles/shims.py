@@ -7,6 +7,8 @@ takes memory or time, and calls constructors, never setters of raw state.
 from __future__ import annotations
 
 import importlib
+import pickle
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -18,7 +20,7 @@ from safeser.pickles.layout import HEAP_TYPE, held_by
 from safeser.pickles.slots import WALK_FREE, Slots, spread_out
 from safeser.values import Limits
 
-__all__ = ["Draft", "Site", "are_plain_keys", "bad", "plain", "settled", "shim"]
+__all__ = ["Draft", "Site", "are_plain_keys", "bad", "check_layout", "plain", "settled", "shim"]
 
 # hash() of a tuple walks all of it each time and is recursive in C: nested tuples that double took
 # 12 s in 214 bytes, and 300,000 levels overflow the C stack.
@@ -28,6 +30,7 @@ _KEY_DEPTH = 50
 _COLLISIONS = 64
 # Hashing a Decimal of 4,300 digits or a path takes up to this many times as long as a small int.
 _SLOW_HASH = 16
+_CHECKSUMS = 1 << 31
 
 
 def bad(rule: str, message: str, *, fix: str = "") -> PayloadError:
@@ -212,6 +215,18 @@ def plain(value: Any, *kinds: type) -> Any:
     return value
 
 
+def check_layout(kind: type, checksum: Any) -> None:
+    """Refuse a checksum that Cython did not give this *kind*'s fields, as its own reader does."""
+    unpickle = getattr(sys.modules[kind.__module__], f"__pyx_unpickle_{kind.__name__}")
+    if not 0 <= plain(checksum, int) < _CHECKSUMS:
+        raise bad("version", "a compiled object is of a layout that this version has not")
+    try:
+        # Without state it makes an empty object, which nobody sees.
+        unpickle(kind, checksum, None)
+    except pickle.PickleError:
+        raise bad("version", "a compiled object is of a layout that this version has not") from None
+
+
 def settled(site: Site, content: Any) -> Any:
     """Return *content* itself if nothing can change it any more, else a copy of it.
 
@@ -246,6 +261,14 @@ _ROOMS = {
 }
 
 
+_INSTALL = {
+    "dask": "Install safeser with the extra [dask].",
+    "pandas": "Install safeser with the extra [arrow].",
+    "pyarrow": "Install safeser with the extra [arrow].",
+    "sklearn": "Install scikit-learn here, in the version of the sender.",
+}
+
+
 @cache
 def shim(name: str) -> Callable[..., Any]:
     """Return the reviewed function that an entry names, as ``room.function``."""
@@ -258,6 +281,6 @@ def shim(name: str) -> Callable[..., Any]:
         raise PayloadError(
             f"what this pickle holds needs {library}, which is not installed here",
             rule="pickle.unresolved",
-            fix="Install safeser with the extra [arrow].",
+            fix=_INSTALL.get(library, f"Install {library} here, in the version of the sender."),
         ) from None
     return registry[function]

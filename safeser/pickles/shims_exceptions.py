@@ -147,13 +147,15 @@ def _named(site: Site, kind: Any, args: tuple[Any, ...], *, new: bool = False) -
     return made
 
 
-def _tblib(site: Site, _: str, kind: Any, args: Any, cause: Any, __: Any, *rest: Any) -> Any:
+def _tblib(site: Site, _: str, kind: Any, args: Any, cause: Any, trace: Any, *rest: Any) -> Any:
+    plain(trace, type(None))  # what was rebuilt as a traceback is None by now
     made = _named(site, kind, plain(args, tuple))
     return _chained(made, cause, *(rest or (None,)))
 
 
 def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *rest: Any) -> Any:
-    _, context, suppress, notes, given = rest
+    trace, context, suppress, notes, given = rest
+    plain(trace, type(None))
     fields = dict(plain(attributes, dict))
     args = plain(fields.pop("args"), tuple)
     # Only groups are given their arguments twice, as a tuple and as the list they were made from.

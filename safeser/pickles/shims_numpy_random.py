@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims import Draft, Site, bad, check_layout, plain
 
 __all__ = ["SHIMS"]
 
@@ -181,8 +181,7 @@ def _random_state_state(site: Site, draft: Any, state: Any) -> np.random.RandomS
 
 
 def _seed(_: Site, __: str, named: Any, checksum: Any, state: Any) -> Draft:
-    # The checksum is of the layout that wrote it; the state is checked by its parts.
-    plain(checksum, int)
+    check_layout(np.random.SeedSequence, checksum)
     if type(named) is not GlobalRef or state is not None:
         raise bad("arguments", "a SeedSequence is begun in another way than NumPy does")
     return Draft("seed")

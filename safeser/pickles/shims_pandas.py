@@ -100,11 +100,37 @@ def _check_shape(values: Any, *, columns: int, rows: int) -> None:
 
 
 def _single(_: Site, __: Any, state: Any) -> _Blocks:
-    axes, values, _items, _rest = plain(state, tuple)
-    (index,), (only,) = plain(axes, list), plain(values, list)
+    axes, values, items, rest = plain(state, tuple)
+    inner = _exactly(_exactly(rest, "0.14.1")["0.14.1"], "axes", "blocks")
+    (index,), (block,) = plain(inner["axes"], list), plain(inner["blocks"], list)
+    only = _exactly(block, "values", "mgr_locs")["values"]
+    (outside,), (beside,), (labels,) = (plain(part, list) for part in (axes, values, items))
     if not isinstance(index, pd.Index) or len(column(only)) != len(index):
         raise bad("shape", "a series has another length than its index")
+    # pandas reads the inner ones only, and writes the same objects around it, labels as a slice.
+    same = outside is index and beside is only and type(labels) is type(index)
+    if not same or len(labels) != len(index):
+        raise bad("state", "a series is held in two different ways")
+    _check_whole(block["mgr_locs"], len(index))
     return _Blocks((_Block(only, range(1)),), None, index)
+
+
+def _check_whole(places: Any, count: int) -> None:
+    """Refuse places that are not all of a series, as pandas spells them."""
+    if count:
+        whole = plain(places, slice)
+        sound = [plain(at, int) for at in (whole.start, whole.stop, whole.step)] == [0, count, 1]
+    else:
+        # pandas takes a slice of nothing for an array of nothing.
+        sound = plain(places, np.ndarray).dtype == np.int64 and places.shape == (0,)
+    if not sound:
+        raise bad("shape", "a series is somewhere else")
+
+
+def _exactly(fields: Any, *names: str) -> dict[str, Any]:
+    if set(plain(fields, dict)) != set(names):
+        raise bad("state", "a series has other fields than it must have")
+    return fields  # type: ignore[no-any-return]  # plain() proved it a dict
 
 
 # -- frames and series -------------------------------------------------------------------------

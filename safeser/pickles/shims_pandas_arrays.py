@@ -18,12 +18,18 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims import Draft, Site, bad, check_layout, plain
 from safeser.pickles.shims_pandas_times import UNITS, pd, walked, zone
 
 __all__ = ["SHIMS", "draft_of", "fields_of", "owned", "unique"]
 
 _SPARSE: Any = importlib.import_module("pandas._libs.sparse")
+_NDARRAY: Any = importlib.import_module("pandas._libs.arrays")
+_BETWEEN: Any = importlib.import_module("pandas._libs.interval")
+_UNPICKLE = {
+    "pandas._libs.arrays:__pyx_unpickle_NDArrayBacked": _NDARRAY.NDArrayBacked,
+    "pandas._libs.interval:__pyx_unpickle_IntervalMixin": _BETWEEN.IntervalMixin,
+}
 _MASKED = {"IntegerArray": "iu", "FloatingArray": "f", "BooleanArray": "b"}
 # pandas keeps a table of every frequency that it was ever asked for.
 _PERIOD = re.compile(r"period\[(?:[1-9][0-9]{0,2})?[A-Za-z]{1,3}(?:-[A-Z]{3})?\]\Z")
@@ -38,6 +44,13 @@ _LABELS = (
 )
 _TYPED = "dtype" in inspect.signature(pd.arrays.ArrowStringArray).parameters
 _LABELS_EACH = 2
+# What arrays and types are asked before anything else. pandas works out the rest again.
+_REMEMBERED = frozenset(
+    (
+        *("dtype", "numpy_dtype", "kind", "itemsize", "unit", "_creso", "_can_hold_na"),
+        *("is_signed_integer", "is_unsigned_integer"),
+    )
+)
 _INT32 = 1 << 31
 
 
@@ -54,8 +67,7 @@ def draft_of(draft: Any) -> str:
 def fields_of(state: Any, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the state's fields, which are *names*, *optional* or what pandas notes itself."""
     fields = dict(plain(state, dict))
-    fields.pop("_cache", None)
-    if not set(names) <= fields.keys() <= {*names, *optional, "_readonly"}:
+    if not set(names) <= fields.keys() <= {*names, *optional, "_readonly", "_cache"}:
         raise bad("state", "a state has other fields than it must have")
     return fields
 
@@ -109,8 +121,20 @@ def _same(made: Any, dtype: Any) -> Any:
 
 def _kept(made: Any, fields: dict[str, Any]) -> Any:
     """Return *made*, a view that may not be written to where the sender's was one."""
-    if fields.get("_readonly"):
+    if plain(fields.get("_readonly", False), bool):
         made._readonly = True
+    if "_dtype" in fields:
+        _same(made, fields["_dtype"])
+    return _remembered(made, fields)
+
+
+def _remembered(made: Any, fields: dict[str, Any]) -> Any:
+    """Return *made*, of which its state says nothing that is not so."""
+    for name, value in plain(fields.get("_cache", {}), dict).items():
+        if plain(name, str) in _REMEMBERED:
+            known = getattr(made, name)
+            if type(value) is not type(known) or value != known:
+                raise bad("state", "an object of pandas' remembers what is not so")
     return made
 
 
@@ -128,9 +152,7 @@ def _plain_dtype(_: Site, name: str) -> Any:
 
 
 def _plain_dtype_state(_: Site, made: Any, state: Any) -> Any:
-    # What pandas has worked out about the type so far; it does so again.
-    fields_of(state)
-    return made
+    return _remembered(made, fields_of(state))
 
 
 def _string_dtype(_: Site, __: str, storage: Any = None, missing: Any = pd.NA) -> Any:
@@ -225,9 +247,10 @@ def _arrow_dtype(_: Site, draft: Any, state: Any) -> Any:
 # -- arrays over one NumPy array ---------------------------------------------------------------
 
 
-def _backed(_: Site, __: str, kind: Any, checksum: Any, state: Any) -> Draft:
-    if type(kind) is not GlobalRef or type(checksum) is not int or state is not None:
+def _backed(_: Site, name: str, kind: Any, checksum: Any, state: Any) -> Draft:
+    if type(kind) is not GlobalRef or state is not None:
         raise bad("arguments", "an array is begun in another way than pandas does")
+    check_layout(_UNPICKLE[name], checksum)
     return Draft(kind.name)
 
 

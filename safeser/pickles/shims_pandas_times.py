@@ -160,6 +160,11 @@ def _date_offset(_: Site, name: str) -> Draft:
     return Draft(name)
 
 
+def _check_begun(draft: Any) -> None:
+    if type(draft) is not Draft:
+        raise bad("build-twice", "a date offset is built twice")
+
+
 def _spans(fields: dict[Any, Any], *others: str) -> dict[str, Any]:
     spans = {}
     for name, value in fields.items():
@@ -174,18 +179,38 @@ def _spans(fields: dict[Any, Any], *others: str) -> dict[str, Any]:
     return spans
 
 
-def _date_offset_state(_: Site, __: Any, state: Any) -> Any:
+def _agree(sent: dict[Any, Any], made: dict[str, Any]) -> None:
+    """Refuse fields that are not those of the object made from them, each of the same type."""
+    if sent.keys() != made.keys():
+        raise bad("state", "a date offset has not the fields that it must have")
+    for name, value in made.items():
+        if type(value) is not type(sent[name]) or value != sent[name]:
+            raise bad("state", "a field of a date offset does not fit the others")
+
+
+def _date_offset_state(_: Site, draft: Any, state: Any) -> Any:
+    _check_begun(draft)
     fields = dict(plain(state, dict))
-    count, normalize = fields.pop("n", 1), fields.pop("normalize", False)
-    spans = _spans(fields, "_offset", "_use_relativedelta", "_cache")
-    return pd.DateOffset(_number(count, _MAX_REPEAT), plain(normalize, bool), **spans)
+    plain(fields.pop("_cache", {}), dict)
+    spans = _spans(fields, "n", "normalize", "_offset", "_use_relativedelta")
+    count, normalize = fields.get("n"), fields.get("normalize")
+    made = pd.DateOffset(_number(count, _MAX_REPEAT), plain(normalize, bool), **spans)
+    # Not only what it repeats, but how: pandas would add the sent span, not one made from names.
+    _agree(fields, made.__getstate__())
+    return made
 
 
-def _delta_state(_: Site, __: Any, state: Any) -> Any:
-    return _relative.relativedelta(**_spans(plain(state, dict), "_has_time"))
+def _delta_state(_: Site, draft: Any, state: Any) -> Any:
+    _check_begun(draft)
+    fields = plain(state, dict)
+    made = _relative.relativedelta(**_spans(fields, "_has_time"))
+    # The constructor carries over and rounds; what was sent has been through it.
+    _agree(fields, made.__dict__)
+    return made
 
 
-def _weekday_state(_: Site, __: Any, state: Any) -> Any:
+def _weekday_state(_: Site, draft: Any, state: Any) -> Any:
+    _check_begun(draft)
     nothing, fields = plain(state, tuple)
     if nothing is not None or set(plain(fields, dict)) != {"weekday", "n"}:
         raise bad("state", "a weekday has no such field")

@@ -16,7 +16,7 @@ import numpy as np
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims import Draft, Site, bad, plain
 
-__all__ = ["SHIMS", "indexes", "numbers"]
+__all__ = ["SHIMS", "indexes", "numbers", "repeated"]
 
 #: Untyped on purpose: SciPy is an extra.
 sparse: Any = importlib.import_module("scipy.sparse")
@@ -53,6 +53,12 @@ def indexes(site: Site, value: Any, *, below: int, low: int = 0) -> Any:
     if given.size and not (given.min() >= low and given.max() < below):
         raise bad("scipy", "an index is outside of what it points into")
     return np.array(given, order="C")
+
+
+def repeated(values: Any) -> bool:
+    """Tell whether one of the integers is there twice. np.unique hashes, and peers collide."""
+    ordered = np.sort(values)
+    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def _shape(value: Any, *, dims: int = 0) -> tuple[int, ...]:
@@ -183,7 +189,7 @@ def _diagonals(site: Site, draft: Any, state: Any) -> Any:
     # SciPy adds offsets to sizes; within these it cannot overflow.
     offsets = indexes(site, given["offsets"], low=-shape[0], below=shape[1] + 1)
     data = numbers(given["data"], ndim=2)
-    if len(offsets) != len(data) or len(np.unique(offsets)) != len(offsets):
+    if len(offsets) != len(data) or repeated(offsets):
         raise bad("scipy", "the parts of a sparse matrix are not of one size")
     if offsets.dtype.itemsize == 4 and max(*shape, data.shape[1]) >= 1 << 30:
         raise bad("scipy", "a sparse matrix is larger than its indexes reach")

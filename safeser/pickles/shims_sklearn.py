@@ -21,7 +21,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.profiles import Profile
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims import Draft, Site, bad, check_layout, plain
 from safeser.pickles.shims_sklearn_checks import (
     begin_tree,
     check_estimator,
@@ -35,6 +35,7 @@ __all__ = ["SHIMS"]
 #: Untyped on purpose: scikit-learn is an extra.
 sklearn: Any = importlib.import_module("sklearn")
 BaseEstimator: Any = importlib.import_module("sklearn.base").BaseEstimator
+_losses: Any = importlib.import_module("sklearn._loss._loss")
 Bunch: Any = importlib.import_module("sklearn.utils").Bunch
 
 _MAX_NESTING = 64
@@ -228,8 +229,9 @@ def _loss(_: Site, name: str, *numbers: Any) -> Any:
 
 
 def _multinomial_loss(site: Site, _: str, kind: Any, checksum: Any, state: Any) -> Any:
-    if plain(checksum, int) < 0 or state not in (None, ()):
+    if state not in (None, ()):
         raise bad("arguments", "a loss keeps nothing")
+    check_layout(_losses.CyHalfMultinomialLoss, checksum)
     return _loss(site, plain(kind, GlobalRef).name)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from safeser.pickles.shims import Draft, Site, bad, plain
-from safeser.pickles.shims_scipy import indexes, numbers
+from safeser.pickles.shims_scipy import indexes, numbers, repeated
 
 __all__ = ["begin_tree", "check_estimator", "metric", "search_tree", "tree"]
 
@@ -98,7 +98,7 @@ def _check_nodes(left: Any, right: Any, feature: Any, *, features: int) -> int:
     parents = np.concatenate((inner, inner))
     if (children <= parents).any() or (children >= len(left)).any():
         _refuse("a child in a tree is outside of it, or comes before its parent")
-    if len(children) != len(left) - 1 or len(np.unique(children)) != len(children):
+    if len(children) != len(left) - 1 or repeated(children):
         _refuse("a node of a tree is nobody's child, or that of two")
     if len(inner) and not (feature[inner].min() >= 0 and feature[inner].max() < features):
         _refuse("a tree looks at a feature that there is not")

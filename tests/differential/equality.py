@@ -137,7 +137,8 @@ def _told_apart(reduced: tuple[Any, ...]) -> Iterator[Any]:
     """Yield the parts of a reduction without what its object's users cannot see."""
     for part in reduced:
         if type(part) is dict and set(map(type, part)) == {str}:
-            yield dict(sorted(part.items()))  # attributes have no order
+            # Attributes have no order, and pandas' arrays keep what they have computed so far.
+            yield {name: part[name] for name in sorted(part) if name != "_cache"}
         else:
             yield part
 

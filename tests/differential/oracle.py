@@ -6,6 +6,7 @@ there gives nothing but names that safeser said would be used.
 
 from __future__ import annotations
 
+import codecs
 import io
 import pickle
 import pickletools
@@ -37,6 +38,10 @@ _SPELLING = {_GETATTR, _RECONSTRUCTOR, "builtins:object"}
 
 # Whatever the shims import is imported first: what comes later, a pickle asked for.
 zoneinfo.ZoneInfo("Europe/Zurich")
+for _codec in ("latin-1", "raw-unicode-escape", "unicode-escape"):
+    codecs.lookup(_codec)
+# Where the package tzdata is installed, listing the zones imports it.
+zoneinfo.available_timezones()
 for _entry in PROFILE.entries.values():
     # Some are names of another version of their library, and some say that they are old.
     with suppress(PayloadError), warnings.catch_warnings(action="ignore"):

@@ -15,12 +15,13 @@ import pickle
 import pickletools
 import uuid
 from collections.abc import Callable
-from functools import cache
 from random import Random
 from typing import Any
 
 import cloudpickle
 import numpy as np
+
+from tests.fuzz.seeds import without_exceptions
 
 __all__ = ["written"]
 
@@ -145,23 +146,10 @@ def value(chance: Random, depth: int = 3) -> Any:
     return container(chance, depth)
 
 
-@cache
-def _reducers(_: int) -> dict[type, Any]:
-    """Return what is registered, without tblib's reducers, which some library may have installed.
-
-    Under the names of Python 2 they lose which OSError it was.
-    """
-    return {
-        cls: reduce
-        for cls, reduce in copyreg.dispatch_table.items()
-        if not issubclass(cls, BaseException)
-    }
-
-
 def _dumped(kind: Any, made: Any, protocol: int, callback: Any) -> bytes:
     sink = io.BytesIO()
     pickler = kind(sink, protocol, buffer_callback=callback)
-    pickler.dispatch_table = _reducers(len(copyreg.dispatch_table))
+    pickler.dispatch_table = without_exceptions(len(copyreg.dispatch_table))
     pickler.dump(made)
     return sink.getvalue()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import array
 import collections
+import copyreg
 import datetime
 import decimal
 import fractions
@@ -28,12 +29,13 @@ import types
 import urllib.parse
 import uuid
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-__all__ = ["seeds"]
+__all__ = ["seeds", "without_exceptions"]
 
 
 def plain() -> Iterator[Any]:
@@ -130,17 +132,49 @@ def models() -> Iterator[Any]:
         yield model.fit(rows, labels)
 
 
+def searched() -> Iterator[Any]:
+    try:
+        import scipy.spatial as sp
+        from sklearn import neighbors
+    except ImportError:
+        return
+    points = np.arange(24.0).reshape(12, 2)
+    yield sp.KDTree(points, 2), sp.cKDTree(points, 3, balanced_tree=False, compact_nodes=False)
+    yield neighbors.KDTree(points, 2), neighbors.BallTree(points, 2, "minkowski", p=3)
+
+
+@cache
+def without_exceptions(_: int) -> dict[type, Any]:
+    """Return what is registered, without tblib's reducers, which some library may have installed.
+
+    Under the names of Python 2 they lose which OSError it was.
+    """
+    return {
+        cls: reduce
+        for cls, reduce in copyreg.dispatch_table.items()
+        if not issubclass(cls, BaseException)
+    }
+
+
+def _dumped(value: Any, protocol: int, callback: Callable[[Any], Any] | None = None) -> bytes:
+    sink = io.BytesIO()
+    pickler = pickle.Pickler(sink, protocol, buffer_callback=callback)
+    pickler.dispatch_table = without_exceptions(len(copyreg.dispatch_table))
+    pickler.dump(value)
+    return sink.getvalue()
+
+
 def seeds() -> list[bytes]:
     """Return fuzz inputs: one byte that says how many buffers come along, then a pickle."""
     made = []
-    for value in (*plain(), *rarer(), *arrays(), *frames(), *tables(), *models()):
+    for value in (*plain(), *rarer(), *arrays(), *frames(), *tables(), *models(), *searched()):
         for protocol in range(6):
             try:
-                made.append(b"\0" + pickle.dumps(value, protocol))
+                made.append(b"\0" + _dumped(value, protocol))
             except Exception:  # old protocols can't write everything
                 continue
         buffers: list[Any] = []
-        held = pickle.dumps(value, 5, buffer_callback=buffers.append)
+        held = _dumped(value, 5, buffers.append)
         if 0 < len(buffers) <= 3:
             made.append(bytes([len(buffers)]) + held)
     return made
