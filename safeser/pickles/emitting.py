@@ -481,10 +481,13 @@ def _keys(node: Node) -> Sequence[Any]:
 
 
 def _is_plain_numpy(value: Any) -> bool:
-    """Whether *value* is a dtype without fields, or a scalar that nothing can change."""
+    """Whether *value* is a dtype of nothing else, or a scalar that nothing can change.
+
+    What its user attached to a dtype can be anything, of any size, and is the receiver's to change.
+    """
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return False
     if isinstance(value, numpy.dtype):
-        return value.names is None and value.subdtype is None
+        return value.names is None and value.subdtype is None and value.metadata is None
     return isinstance(value, numpy.number | numpy.bool_ | numpy.datetime64)

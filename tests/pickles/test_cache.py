@@ -287,6 +287,15 @@ def test_bypass_of_memory_programs_of_few_elements_and_many_bytes():
     assert len(kept) == 8
 
 
+def test_bypass_of_state_what_one_load_changes_no_other_sees():
+    attached: dict[str, list[int]] = {"a": []}
+    data = pickle.dumps(np.dtype("i4", metadata=attached))
+    for number in range(5):
+        metadata = pickles.loads(data, profile=("data", "numpy")).metadata
+        assert metadata == {"a": []}
+        metadata["a"].append(number)
+
+
 def test_threads_may_share_it(verdicts):
     datas = [pickle.dumps([number, "x" * number], 5) for number in range(40)]
     before = sys.getswitchinterval()
