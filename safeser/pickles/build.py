@@ -254,7 +254,7 @@ class Builder(Site):
     def make_own(
         self, own: OwnClass, call: Call, arguments: list[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        made, alone = own.make(arguments, kwargs, new=call.new, old=call.old, bare=call.bare)
+        made, alone = own.make(arguments, kwargs, new=call.new, old=call.old, base=call.base)
         if call.state is not ABSENT:
             if not alone:
                 raise bad(

@@ -188,7 +188,7 @@ def making_own(own: OwnClass, call: Call) -> Callable[..., Any]:
     """
     keywords, built = call.kwargs is not None, call.state is not ABSENT
     # What it is called with comes anew each time; only how it is called is kept.
-    make = partial(own.make, new=call.new, old=call.old, bare=call.bare)
+    make = partial(own.make, new=call.new, old=call.old, base=call.base)
 
     def guarded(site: Site, *arguments: Any) -> Any:
         kwargs = arguments[-1] if keywords else {}

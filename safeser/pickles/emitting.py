@@ -253,7 +253,7 @@ class _Plan:
         """Return the key of the guard that makes what *call* does."""
         name, built = self.builder.entry_of(call).name, call.state is not ABSENT
         made = type(self.builder.values[call.index])
-        return "make", name, made, built, call.new, call.old, call.bare, call.kwargs is None
+        return "make", name, made, built, call.new, call.old, call.base, call.kwargs is None
 
     def finisher(self, call: Call) -> Any:
         """Return the key of the guard that gives what *call* made its state."""

@@ -145,8 +145,9 @@ def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
         return "it is not listed"
     if entry.role not in ("callable", "class", "enum") or role not in entry.via:
         return f"it is listed as {entry.role}, not to be {role}"
-    if call.old and entry.role != "class":
-        return f"it is listed as {entry.role}, and INST and OBJ are for classes"
+    unreviewed = call.base not in ("", "builtins:object") and entry.make
+    if unreviewed or (call.old and entry.role != "class"):
+        return f"it is listed as {entry.role}, not to be made in this old way"
     if call.kwargs is not None and not _keywords(call.kwargs) <= entry.kwargs:
         return "it may not be given these keyword arguments"
     if (call.items and entry.grows != "list") or (call.pairs and entry.grows != "dict"):

@@ -36,6 +36,14 @@ from safeser.pickles.nodes import (
     Step,
     TupleOf,
 )
+from safeser.pickles.spelling import (
+    GETATTR,
+    RECONSTRUCTOR,
+    base_of,
+    held_elsewhere,
+    keywords,
+    without,
+)
 from safeser.pickles.tape import Tape
 from safeser.values import Limits
 
@@ -91,6 +99,7 @@ class Machine(Tape):
         self.names: dict[tuple[str, str], str] = {}
         self.nodes: list[Node] = []
         self.spelt: set[int] = set()
+        self.parts: dict[int, Node] = {}
         self.steps: list[Step] = []
         self.granted = budget.refs
         self.refs = budget.refs
@@ -114,6 +123,8 @@ class Machine(Tape):
             self.refuse("frame", "a frame is longer than the pickle")
         if self.marked or len(self.stack) != 1:
             self.refuse("stack", "STOP must find exactly one value and no mark")
+        if self.parts:
+            self.forget_parts()
         return Program(
             self.stack[0],
             self.nodes,
@@ -125,6 +136,12 @@ class Machine(Tape):
             spelt=frozenset(self.spelt),
             frames=tuple(self.frames) if self.plain else None,
         )
+
+    def forget_parts(self) -> None:
+        """Leave out what only spelt instantiations; nobody else may have it."""
+        if held_elsewhere(self.parts, self.nodes, self.stack[0]):
+            self.refuse("callee", "what spells an instantiation is used as a value too")
+        self.steps = without(self.parts, self.nodes, self.steps)
 
     # -- budgets and the stack -----------------------------------------------------------------
 
@@ -190,7 +207,7 @@ class Machine(Tape):
         *,
         new: bool = False,
         old: bool = False,
-        bare: bool = False,
+        base: str = "",
         kwargs: Any = None,
     ) -> None:
         if not isinstance(callee, GlobalRef | Call):
@@ -200,24 +217,44 @@ class Machine(Tape):
         self.calls -= 1
         if self.calls < 0:
             self.over("max-calls", "the pickle makes more objects by calls than allowed")
-        self.push(Call(callee, args, new=new, old=old, bare=bare, kwargs=kwargs))
+        self.push(Call(callee, args, new=new, old=old, base=base, kwargs=kwargs))
 
     def do_reduce(self) -> None:
         args, callee = self.pop(), self.pop()
-        if type(callee) is GlobalRef and type(args) is TupleOf:
-            if callee.name == "builtins:getattr":
-                name = self.nested_name(args.items)
-                if name:
-                    self.push(GlobalRef(name))
-                    self.spelt.update((callee.index, args.index, args.items[0].index))
+        if type(args) is TupleOf:
+            if type(callee) is GlobalRef:
+                if callee.name == GETATTR and self.push_nested(callee, args):
                     return
-            if callee.name == "copyreg:_reconstructor" and self.is_plain_class(args.items):
-                # How protocols 0 and 1 spell an instantiation without arguments.
-                self.push(TupleOf([]))
-                self.push_call(args.items[0], self.stack.pop(), new=True, bare=True)
-                self.spelt.update((callee.index, args.index, args.items[1].index))
+                if callee.name == RECONSTRUCTOR and self.push_based(callee, args):
+                    return
+            elif type(callee) is Call and not args.items and self.push_with_keywords(callee):
                 return
         self.push_call(callee, args)
+
+    def push_nested(self, callee: GlobalRef, args: TupleOf) -> bool:
+        name = self.nested_name(args.items)
+        if name:
+            self.push(GlobalRef(name))
+            self.spelt.update((callee.index, args.index, args.items[0].index))
+        return bool(name)
+
+    def push_based(self, callee: GlobalRef, args: TupleOf) -> bool:
+        base = base_of(args.items)
+        if base:
+            cls, named, content = args.items
+            self.push(TupleOf([] if content is None else [content]))
+            self.push_call(cls, self.stack.pop(), new=True, base=base)
+            self.spelt.update((callee.index, args.index, named.index))
+        return bool(base)
+
+    def push_with_keywords(self, partial: Call) -> bool:
+        found = keywords(partial)
+        if found is not None:
+            self.push(TupleOf(found.args))
+            self.push_call(found.cls, self.stack.pop(), new=True, kwargs=found.kwargs)
+            self.spelt.update(name.index for name in found.names)
+            self.parts.update((part.index, part) for part in found.parts)
+        return found is not None
 
     def nested_name(self, items: list[Any]) -> str:
         """Return the name that ``getattr(global, "part")`` spells, as pickle writes nested names.
@@ -232,16 +269,6 @@ class Machine(Tape):
         module, qualname = items[0].module, f"{items[0].qualname}.{items[1]}"
         check_name(module, qualname, dotted=True, where=f"byte {self.at}")
         return f"{module}:{qualname}"
-
-    @staticmethod
-    def is_plain_class(items: list[Any]) -> bool:
-        return (
-            len(items) == 3
-            and type(items[0]) is GlobalRef
-            and type(items[1]) is GlobalRef
-            and items[1].name == "builtins:object"
-            and items[2] is None
-        )
 
     def do_newobj(self) -> None:
         args, callee = self.pop(), self.pop()

@@ -145,15 +145,15 @@ class Call(Node):
 
     :param old: by INST or OBJ, Python 2's instances: without arguments the class's ``__new__``
         alone, as for *new*, unless the class has ``__getinitargs__``; else a call of the class.
-    :param bare: by ``copyreg._reconstructor``, protocol 0's way: ``object.__new__`` of the class,
-        past a ``__new__`` of its own.
+    :param base: by ``copyreg._reconstructor``, protocol 0's way: the built-in class whose
+        ``__new__`` makes it of its content, past a ``__new__`` of the class's own. Else empty.
     :param callee: normally a :class:`GlobalRef`; anything else is never allowed, only shown.
     :param items: what APPEND(S) handed to the result.
     :param pairs: what SETITEM(S) handed to it, flat.
     :param state: what BUILD handed to it, or :data:`ABSENT`.
     """
 
-    __slots__ = ("args", "bare", "callee", "items", "kwargs", "new", "old", "pairs", "state")
+    __slots__ = ("args", "base", "callee", "items", "kwargs", "new", "old", "pairs", "state")
 
     def __init__(
         self,
@@ -162,14 +162,14 @@ class Call(Node):
         *,
         new: bool,
         old: bool = False,
-        bare: bool = False,
+        base: str = "",
         kwargs: Any = None,
     ) -> None:
         self.callee = callee
         self.args = args
         self.new = new
         self.old = old
-        self.bare = bare
+        self.base = base
         self.kwargs = kwargs
         self.items: list[Any] = []
         self.pairs: list[Any] = []

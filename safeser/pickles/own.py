@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
-from safeser.pickles.layout import layout
+from safeser.pickles.layout import HEAP_TYPE, layout
 from safeser.pickles.profiles import Entry
 from safeser.pickles.shims import bad
 
@@ -31,6 +31,9 @@ def _references(make: Callable[..., Any], arguments: Sequence[Any], kwargs: Any)
     return made, sys.getrefcount(made)
 
 
+_BASES: dict[str, type] = {
+    f"builtins:{kind.__name__}": kind for kind in (float, int, list, object, str, tuple)
+}
 #: Of an object that nobody else holds.
 _ALONE = _references(object, (), {})[1]
 
@@ -67,20 +70,16 @@ class OwnClass:
         *,
         new: bool,
         old: bool,
-        bare: bool,
+        base: str,
     ) -> tuple[Any, bool]:
         """Return an instance, and whether it was created here and nobody else has it.
 
         A class may hand out an object that it keeps; giving that one fields would change it for
         the whole process.
         """
-        if bare and self.cls.__new__ is not object.__new__:
-            raise bad(
-                "class",
-                f"{self.entry.name} has a __new__ of its own, which protocol 0 goes past",
-                fix="Write it with protocol 2 or later.",
-            )
-        if new or (old and not arguments and not self._old):
+        if base:
+            made, held = _references(self._made_of, (base, arguments), {})
+        elif new or (old and not arguments and not self._old):
             made, held = _references(self.cls.__new__, (self.cls, *arguments), kwargs)
         else:
             made, held = _references(self.cls, arguments, kwargs)
@@ -90,6 +89,40 @@ class OwnClass:
             not self.cls.__weakrefoffset__ or not weakref.getweakrefcount(made)
         )
         return made, alone
+
+    def _made_of(self, base: str, arguments: Sequence[Any]) -> Any:
+        """Return what protocols 0 and 1 make by a built-in base's ``__new__``, past the class's.
+
+        That is the same if the class has none. A named tuple's only counts its fields.
+        """
+        kind: Any = _BASES[base]
+        # The base that copyreg writes: the first that no Python code made.
+        if next(each for each in self.cls.__mro__ if not each.__flags__ & HEAP_TYPE) is not kind:
+            raise bad("class", f"{self.entry.name} is not based on what it is made of")
+        if kind is list and self.entry.grows != "list":
+            raise bad(
+                "class",
+                f"{self.entry.name} may not be filled",
+                fix=f'Say so where it is allowed: \'{{"{self.entry.name}":'
+                " {role: class, grows: list}}'.",
+            )
+        content: Any = arguments[0] if arguments else None
+        if arguments and type(content) is not kind:
+            raise bad("arguments", f"{self.entry.name} is made of something else")
+        if kind is tuple and hasattr(self.cls, "_fields"):
+            made: Any = self.cls.__new__(self.cls, *content)
+            if isinstance(made, tuple) and tuple.__eq__(made, content):
+                return made
+        if self.cls.__new__ is not kind.__new__:
+            raise bad(
+                "class",
+                f"{self.entry.name} has a __new__ of its own, which protocol 0 goes past",
+                fix="Write it with protocol 2 or later.",
+            )
+        made = kind.__new__(self.cls, *arguments)
+        if kind is list:
+            list.extend(made, content)
+        return made
 
     # -- fields --------------------------------------------------------------------------------
 

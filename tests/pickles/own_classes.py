@@ -7,7 +7,7 @@ import enum
 import functools
 import types
 import weakref
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import pytest
 
@@ -137,6 +137,46 @@ class Key:
         return self.number == other.number
 
 
+class Keyed:
+    """An instance with keyword arguments, which protocols 2 and 3 have no opcode for."""
+
+    def __new__(cls, *args, **kwargs):
+        self = super().__new__(cls)
+        self.made = args, kwargs
+        return self
+
+    def __getnewargs_ex__(self):
+        return self.made
+
+
+class Pair(NamedTuple):
+    a: object
+    b: object = None
+
+
+class Point(tuple):
+    __slots__ = ()
+
+
+class Odd(tuple):
+    __slots__ = ()
+
+    def __new__(cls, *args):
+        raise AssertionError("__new__ ran")
+
+
+class Number(int):
+    pass
+
+
+class Ratio(float):
+    pass
+
+
+class Text(str):
+    __slots__ = ()
+
+
 class Words(list):
     pass
 
@@ -207,6 +247,13 @@ OWN = (
     Weak,
     Single,
     Key,
+    Keyed,
+    Pair,
+    Point,
+    Odd,
+    Number,
+    Ratio,
+    Text,
     Words,
     Table,
     Colour,
