@@ -42,17 +42,20 @@ def _array(site: Site, _: str, parts: Any) -> Any:
 
 def _restored(site: Site, parts: Any) -> Any:
     """Return one array whose buffers are large enough; its values were not looked at yet."""
-    kind, length, _nulls, offset, buffers, children, dictionary = plain(parts, tuple)
+    kind, length, nulls, offset, buffers, children, dictionary = plain(parts, tuple)
     for size in (length, offset):
         if not 0 <= plain(size, int) < _MAX_LENGTH:
             raise bad("arrow", "an Arrow array has an impossible size")
     site.charge(1 + len(plain(buffers, list)) + len(plain(children, list)))
     whole = _whole(site, sound_type(kind), offset + length, buffers, children, dictionary)
-    if not offset:
-        return whole
-    # Arrow validates none of what lies before the offset, and yet reads it when it counts bytes.
-    whole.validate(full=True)
-    return whole.slice(offset, length)
+    if offset:
+        # Arrow validates none of what lies before the offset, and yet reads it to count bytes.
+        whole.validate(full=True)
+        whole = whole.slice(offset, length)
+    # Arrow writes -1 where it has not counted them.
+    if plain(nulls, int) not in (-1, whole.null_count):
+        raise bad("arrow", "an Arrow array has not as many nulls as it says")
+    return whole
 
 
 def _whole(  # noqa: PLR0917 - what an array consists of

@@ -290,7 +290,9 @@ def _scalar(site: Site, _: str, dtype: Any, raw: Any) -> Any:
 
 
 def _reconstruct(_: Site, __: str, kind: Any, shape: Any, code: Any) -> Draft:
-    if type(kind) is not GlobalRef or shape != (0,) or code not in (b"b", "b"):
+    # False is equal to 0, and NumPy does not take it.
+    sound = type(shape) is tuple and shape == (0,) and type(shape[0]) is int
+    if type(kind) is not GlobalRef or not sound or code not in (b"b", "b"):
         raise bad("shape", "an array is begun in another way than NumPy does")
     return Draft("array", kind.name)
 

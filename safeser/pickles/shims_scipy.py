@@ -1,8 +1,8 @@
 """Reviewed functions for SciPy's sparse matrices and search trees.
 
 The one rule: SciPy's compiled code trusts its indices, so each one is checked against the shape
-here, in arrays that nobody else holds; what cannot be checked (a search tree's nodes) is thrown
-away and built anew from the data.
+here, in arrays that nobody else holds; what cannot be checked (a search tree's nodes) is built
+anew from the data, and compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims import Draft, Site, bad, plain
 
-__all__ = ["SHIMS", "indexes", "numbers", "repeated"]
+__all__ = ["SHIMS", "identical", "indexes", "numbers", "repeated"]
 
 #: Untyped on purpose: SciPy is an extra.
 sparse: Any = importlib.import_module("scipy.sparse")
@@ -259,22 +259,75 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
 # -- search trees --------------------------------------------------------------------------------
 
 
+# SciPy's node, whose two addresses it finds anew from the two numbers at its end.
+_NODE = np.dtype(
+    [
+        *((name, np.intp) for name in ("split_dim", "children")),
+        ("split", np.float64),
+        *((name, np.intp) for name in ("start", "end", "less", "greater", "_less", "_greater")),
+    ],
+    align=True,
+)
+# Unbalanced, a tree may be a thousand levels deep for each dimension, on the stack.
+_UNBALANCED = 1 << 12
+_FORMS = ((True, True), (True, False), (False, True), (False, False))
+
+
+def identical(sent: Any, made: Any) -> bool:
+    """Tell whether *sent* is *made* to the letter: one number, or one array with its layout."""
+    if type(sent) is not type(made):
+        return False
+    if type(made) is not np.ndarray:
+        return bool(sent == made)
+    # Names of fields are part of the type; what SciPy and scikit-learn keep is contiguous.
+    shaped = sent.dtype == made.dtype and sent.shape == made.shape and sent.flags.c_contiguous
+    return bool(shaped) and sent.tobytes() == made.tobytes()
+
+
 def _search_tree(site: Site, draft: Any, state: Any) -> Any:
-    """Build the tree anew from its data: nodes and their ranges are read without any check."""
+    """Build the tree anew from its data, and refuse nodes and ranges that are not those built.
+
+    SciPy reads them without any check. Building is deterministic; how the sender built is tried.
+    """
     if type(draft) is not Draft:
         raise bad("build-twice", "an object is built twice")
-    _nodes, data, _n, _m, leafsize, _highest, _lowest, _indices, box, _box = plain(state, tuple)
+    nodes, data, _n, _m, leafsize, _highest, _lowest, _indices, box, _box = plain(state, tuple)
     if numbers(data, ndim=2, kinds="f").dtype != np.float64 or not data.shape[1]:
         raise bad("scipy", "the points of a search tree are no numbers")
     if not 0 < plain(leafsize, int) < _INT63:
         raise bad("scipy", "a search tree has an impossible field")
     if box is not None:
         numbers(box, ndim=1, kinds="f")
-    # Building sorts the points, some log2(n) times.
-    site.charge_bytes(2 * data.nbytes)
-    site.charge(len(data) * max(1, len(data).bit_length()) >> 2)
     kind = getattr(spatial, draft.kind.partition(":")[2])
-    return kind(data, leafsize=leafsize, boxsize=box, copy_data=True)
+    for balanced, compact in _FORMS if len(data) <= _UNBALANCED else _FORMS[:2]:
+        # Building sorts the points, some log2(n) times.
+        site.charge_bytes(3 * data.nbytes)
+        site.charge(len(data) * max(1, len(data).bit_length()) >> 2)
+        made = kind(
+            data,
+            leafsize=leafsize,
+            boxsize=box,
+            copy_data=True,
+            balanced_tree=balanced,
+            compact_nodes=compact,
+        )
+        own = made.__getstate__()
+        if all(map(identical, state[1:], own[1:])) and _same_nodes(nodes, own[0]):
+            return made
+    raise bad(
+        "scipy",
+        "a search tree is not the one that SciPy builds from its points"
+        " (or it is large, and was built with balanced_tree=False)",
+        fix="Send the points, and build the tree where it is used.",
+    )
+
+
+def _same_nodes(sent: Any, made: Any) -> bool:
+    if type(sent) is not np.ndarray or (sent.dtype, sent.shape) != (made.dtype, made.shape):
+        return False
+    ours, theirs = (np.frombuffer(part.tobytes(), _NODE) for part in (made, sent))
+    told = [name for name in _NODE.names or () if name not in ("less", "greater")]
+    return all(ours[name].tobytes() == theirs[name].tobytes() for name in told)
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

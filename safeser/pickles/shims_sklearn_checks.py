@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from safeser.pickles.shims import Draft, Site, bad, plain
-from safeser.pickles.shims_scipy import indexes, numbers, repeated
+from safeser.pickles.shims_scipy import identical, indexes, numbers, repeated
 
 __all__ = ["begin_tree", "check_estimator", "metric", "search_tree", "tree"]
 
@@ -131,12 +131,23 @@ def metric(_: Site, draft: Any, state: Any) -> Any:
     if name[:-2] == "MinkowskiDistance":
         if not plain(power, float) >= 1 or len(numbers(vector, ndim=1, kinds="f")):
             _refuse("a Minkowski metric is weighted, or of an impossible power")
-        return DistanceMetric.get_metric("minkowski", bits, p=power)
-    return DistanceMetric.get_metric(_PLAIN_METRICS[name[:-2]], bits)
+        made = DistanceMetric.get_metric("minkowski", bits, p=power)
+    else:
+        made = DistanceMetric.get_metric(_PLAIN_METRICS[name[:-2]], bits)
+    if type(made).__name__ != name or not all(map(identical, state, made.__getstate__())):
+        _refuse("a metric has another state than its name says")
+    return made
+
+
+# How far searches have come: each changes them.
+_COUNTERS = slice(7, 11)
 
 
 def search_tree(site: Site, draft: Any, state: Any) -> Any:
-    """Build the tree anew from its points: nodes and their ranges are read without any check."""
+    """Build the tree anew from its points, and refuse nodes and ranges that are not those built.
+
+    They are read without any check.
+    """
     if type(draft) is not Draft:
         raise bad("build-twice", "a search tree is built twice")
     parts = plain(state, tuple)
@@ -148,12 +159,22 @@ def search_tree(site: Site, draft: Any, state: Any) -> Any:
         _refuse("the points of a search tree are no numbers")
     if weights is not None and len(numbers(weights, ndim=1, kinds="f")) != len(points):
         _refuse("the weights of a search tree are not one for each point")
-    # Building sorts the points, some log2(n) times.
-    site.charge_bytes(2 * points.nbytes)
+    counters = parts[_COUNTERS]
+    if not all(0 <= plain(count, int) < _INT31 for count in counters):
+        _refuse("a search tree has searched an impossible number of times")
+    # Building sorts the points, some log2(n) times; what it gives is copied to be compared.
+    site.charge_bytes(5 * points.nbytes)
     site.charge(len(points) * len(points).bit_length() >> 2)
     kind = _kd_tree.KDTree if draft.kind.endswith(":KDTree") else _ball_tree.BallTree
     size = _size(leaf_size, "the leaves of a search tree")
-    return kind(np.array(points), leaf_size=size, metric=measure, sample_weight=weights)
+    made = kind(np.array(points), leaf_size=size, metric=measure, sample_weight=weights)
+    own = made.__getstate__()
+    searched = (*own[: _COUNTERS.start], *counters, *own[_COUNTERS.stop :])
+    if not all(map(identical, parts, searched)):
+        _refuse("a search tree is not the one that is built from its points")
+    # Its own parts but for the counters, of which nothing depends.
+    made.__setstate__(searched)
+    return made
 
 
 # -- fields of estimators -------------------------------------------------------------------------

@@ -83,6 +83,11 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
         yield from (("", item) for item in sorted(made, key=_member_order))
     elif kind.__module__ == "pyarrow.lib" and kind.__name__ == "Buffer":
         yield "bytes", made.to_pybytes()  # arrays of Arrow cannot be written to, either way
+    elif kind.__name__ in ("cKDTree", "KDTree") and kind.__module__.startswith("scipy."):
+        nodes, *rest = made.__getstate__()
+        # Numbers 5 and 6 of the nine in each node are addresses, which are found anew.
+        yield "nodes", np.delete(np.frombuffer(nodes.tobytes()).reshape(made.size, 9), (5, 6), 1)
+        yield from (("", part) for part in rest)
     elif kind is bytearray:
         yield "bytes", bytes(made)
     elif kind is memoryview:

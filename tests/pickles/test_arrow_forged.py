@@ -398,3 +398,15 @@ def test_any_state_gives_a_sound_array_or_a_refusal(seed):
         if len(got) < 100:
             assert len(pa.concat_arrays([got, got]).to_pylist()) == 2 * len(got)
     assert accepted
+
+
+def test_the_number_of_nulls_is_counted():
+    """C believes the sent number: it prints an array without a bitmap as invalid, or fails."""
+    array = pa.array([1, None, 3])
+    restore, (parts,) = array.__reduce__()
+    for nulls in (-1, 1):
+        counted = (*parts[:2], nulls, *parts[3:])
+        assert opened(Called(restore, counted)).equals(array)
+    for nulls in (0, 2, -2, 1 << 40, True, 1.0, None):
+        with pytest.raises(PayloadError):
+            opened(Called(restore, (*parts[:2], nulls, *parts[3:])))

@@ -290,13 +290,44 @@ def test_search_trees(kind, points):
         assert np.array_equal(ours, theirs)
 
 
-def test_the_nodes_of_a_search_tree_are_not_believed():
-    sent = spatial.cKDTree(np.arange(40.0).reshape(20, 2), leafsize=2)
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize("compact", [True, False])
+@pytest.mark.parametrize("points", [1, 2, 17, 400])
+@pytest.mark.parametrize("leafsize", [1, 3, 16])
+def test_each_way_to_build_a_search_tree_gives_the_nodes_sent(balanced, compact, points, leafsize):
+    rng = np.random.default_rng(points)
+    for data in (rng.random((points, 2)), np.zeros((points, 2)), rng.integers(3, size=(points, 2))):
+        sent = spatial.cKDTree(data, leafsize, balanced_tree=balanced, compact_nodes=compact)
+        assert all(
+            np.array_equal(ours, theirs)
+            for ours, theirs in zip(
+                rebuilt(sent).__getstate__()[1:8], sent.__getstate__()[1:8], strict=True
+            )
+        )
+
+
+def test_a_large_unbalanced_search_tree_is_not_built():
+    """Such a tree may be a thousand levels deep for each dimension, all of them on the stack."""
+    points = np.random.default_rng(0).random((5000, 2))
+    assert rebuilt(spatial.cKDTree(points)).n == 5000
+    with pytest.raises(PayloadError, match="large"):
+        rebuilt(spatial.cKDTree(points, balanced_tree=False))
+
+
+@pytest.mark.parametrize("part", [0, 2, 3, 5, 6, 7, 9])
+def test_the_nodes_of_a_search_tree_are_not_believed(part):
+    sent = spatial.cKDTree(np.arange(40.0).reshape(20, 2), leafsize=2, boxsize=50.0)
     state = list(sent.__getstate__())
-    state[0] = np.full_like(np.array(state[0]), 255)
-    state[7] = np.full(20, 1 << 60)
-    got = loads(forged(spatial.cKDTree, tuple(state)), profile=PROFILE)
-    assert got.query([5.0, 5.0])[1] == sent.query([5.0, 5.0])[1]
+    if isinstance(state[part], int):
+        others = [state[part] + 1, float(state[part]), None]
+    else:
+        changed = state[part].copy()
+        changed[-1:] = 1 << 5
+        others = [changed, state[part][1:], state[part].reshape(1, -1), None, state[part].tobytes()]
+    for other in others:
+        state[part] = other
+        with pytest.raises(PayloadError):
+            loads(forged(spatial.cKDTree, tuple(state)), profile=PROFILE)
 
 
 @pytest.mark.parametrize(
