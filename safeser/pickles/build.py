@@ -14,7 +14,6 @@ from typing import Any
 
 from safeser.errors import SafeserError
 from safeser.pickles.budget import Budget
-from safeser.pickles.judge import argument_tuples
 from safeser.pickles.members import Members
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
@@ -82,7 +81,7 @@ class Builder(Site):
 
     def build(self) -> Any:
         """Return the object, or raise :class:`PayloadError`."""
-        skipped = argument_tuples(self.program)
+        skipped = self.program.argument_tuples
         node: Any = None
         values = self.values
         try:

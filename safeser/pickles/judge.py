@@ -20,13 +20,13 @@ from safeser.pickles.nodes import (
     Node,
     Persistent,
     Program,
-    TupleOf,
     children,
+    held_as_values,
 )
 from safeser.pickles.profiles import Entry, Profile
 from safeser.values import Limits
 
-__all__ = ["Use", "argument_tuples", "check_shape", "judge", "problem_under"]
+__all__ = ["Use", "check_shape", "judge", "problem_under"]
 
 # Sharing lets a few bytes stand for a tree that no traversal finishes (a list that holds twice a
 # list that holds twice ...). Honest data repeats whole records, so it may be some times the limit.
@@ -92,38 +92,13 @@ def problem_under(use: Use, profile: Profile) -> str:
     return use.problem
 
 
-def argument_tuples(program: Program) -> set[int]:
-    """Return the indexes of tuples that are nothing but the arguments of calls.
-
-    Only in these may a name stand for itself at a position that an entry lists; a tuple that is
-    also handed over as a value is judged, and built, like any other.
-    """
-    if not program.calls and not program.spelt:
-        return set()
-    arguments = {node.args.index for node in program.nodes if type(node) is Call}
-    arguments.update(at for at in program.spelt if isinstance(program.nodes[at], TupleOf))
-    if isinstance(program.root, Node):
-        arguments.discard(program.root.index)
-    for node in program.nodes:
-        if type(node) is not GlobalRef:
-            for child in _held(node):
-                if type(child) is TupleOf:
-                    arguments.discard(child.index)
-    return arguments
-
-
 def _names_as_values(program: Program) -> set[int]:
-    skipped = argument_tuples(program)
+    skipped = program.argument_tuples
     held = [program.root]
     for node in program.nodes:
         if type(node) is not GlobalRef and node.index not in skipped:
-            held += _held(node)
+            held += held_as_values(node)
     return {child.index for child in held if type(child) is GlobalRef}
-
-
-def _held(node: Node) -> list[Any]:
-    held = children(node)
-    return held[1:] if isinstance(node, Call) else held
 
 
 def _judge_call(call: Call, profile: Profile) -> list[Use]:

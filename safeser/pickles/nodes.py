@@ -8,6 +8,7 @@ Leaves (None, bool, int, float, str, bytes) stand for themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Step",
     "TupleOf",
     "children",
+    "held_as_values",
 ]
 
 
@@ -180,7 +182,7 @@ class Call(Node):
 Step = Node | tuple[int, Node, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """One whole pickle, read once: what it makes, in order, and what it returns.
 
@@ -202,6 +204,26 @@ class Program:
     spelt: frozenset[int] = frozenset()
     frames: tuple[int, ...] | None = None
 
+    @cached_property
+    def argument_tuples(self) -> frozenset[int]:
+        """The indexes of tuples that are nothing but the arguments of calls.
+
+        Only in these may a name stand for itself at a position that an entry lists; a tuple that is
+        also handed over as a value is judged, and built, like any other.
+        """
+        if not self.calls and not self.spelt:
+            return frozenset()
+        arguments = {node.args.index for node in self.nodes if type(node) is Call}
+        arguments.update(at for at in self.spelt if type(self.nodes[at]) is TupleOf)
+        if isinstance(self.root, Node):
+            arguments.discard(self.root.index)
+        for node in self.nodes:
+            if type(node) is not GlobalRef:
+                for child in held_as_values(node):
+                    if type(child) is TupleOf:
+                        arguments.discard(child.index)
+        return frozenset(arguments)
+
 
 _ONE_LIST = frozenset((TupleOf, ListOf, DictOf, SetOf, FrozenSetOf))
 
@@ -222,3 +244,9 @@ def children(node: Node) -> list[Any]:
     if not isinstance(node.callee, GlobalRef):
         held.append(node.callee)
     return held
+
+
+def held_as_values(node: Node) -> list[Any]:
+    """Return what *node* holds beside the arguments of a call."""
+    held = children(node)
+    return held[1:] if type(node) is Call else held
