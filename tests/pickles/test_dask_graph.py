@@ -274,6 +274,12 @@ class TestFunctions:
         refused(pickle.dumps(Task("k", dask.utils.apply, holder, [], {"__array_struct__": 1})))
         refused(pickle.dumps(Task("k", functools.partial(dask.utils.apply, holder))))
 
+    def test_bypass_a_function_that_looks_any_method_up_by_its_name(self):
+        rolling = pytest.importorskip("dask.dataframe.dask_expr._rolling")
+        # It would hand over copyreg's functions, and methods that are bound.
+        made = Task("k", rolling._rolling_agg, None, 1, {}, "__reduce__", [], {})
+        refused(pickle.dumps(made), match="_rolling_agg")
+
     def test_a_curried_text_imports_nothing(self, asm):
         def curry(function, outer=b"\x89", fields=b")"):
             parts = asm.name("toolz.functoolz:curry"), function, b")", b"}", fields, outer
