@@ -8,6 +8,7 @@ containers, and every value in it is plain data, a part of the graph, or a liste
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import re
 from collections.abc import Callable
@@ -29,12 +30,11 @@ from safeser.pickles.shims_dask_values import (
 
 __all__ = ["SHIMS"]
 
-#: Untyped on purpose: Dask is an extra. Imported here by name, so that no other room needs it.
-_spec: Any = importlib.import_module("dask._task_spec")
-_graphs: Any = importlib.import_module("dask.highlevelgraph")
-_blocks: Any = importlib.import_module("dask.blockwise")
-_expr: Any = importlib.import_module("dask._expr")
+#: Untyped on purpose: Dask is an extra, and brings toolz. Its own classes are resolved by the names
+#: that the lists give, when a pickle holds one, and never before.
 _toolz: Any = importlib.import_module("toolz.functoolz")
+if importlib.util.find_spec("dask") is None:
+    raise ModuleNotFoundError("Dask is not installed", name="dask")
 
 _TOKEN = re.compile(r"[0-9a-f]{32}\Z")
 _CURRIED = frozenset(("__doc__", "__name__", "__module__", "__qualname__", "_has_unknown_args"))
@@ -53,15 +53,15 @@ _INTEGERS = (np.int64, np.int32, np.uint64)
 
 
 def _reference(_: Site, __: str, key: Any) -> Any:
-    return _spec.TaskRef(_key(key))
+    return resolved("dask._task_spec:TaskRef")(_key(key))
 
 
 def _alias(_: Site, __: str, key: Any, target: Any = None) -> Any:
-    return _spec.Alias(_key(key), None if target is None else _key(target))
+    return resolved("dask._task_spec:Alias")(_key(key), None if target is None else _key(target))
 
 
 def _data(site: Site, _: str, key: Any, value: Any) -> Any:
-    return _spec.DataNode(_key(key), value_of(site, value))
+    return resolved("dask._task_spec:DataNode")(_key(key), value_of(site, value))
 
 
 def _begin(_: Site, name: str) -> Draft:
@@ -98,7 +98,7 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
     if len(plain(state, tuple, list)) != len(names):
         raise bad("state", "a task has not the fields of this Dask's")
     given = dict(zip(names, state, strict=True))
-    container = isinstance(made, _spec.NestedContainer)
+    container = isinstance(made, resolved("dask._task_spec:NestedContainer"))
     fields = {
         "_data_producer": plain(given["_data_producer"], bool),
         "_dependencies": frozenset(_key(key) for key in plain(given["_dependencies"], frozenset)),
@@ -156,7 +156,7 @@ def _check_annotations(fields: dict[str, Any]) -> None:
 def _blockwise(site: Site, draft: Any, state: Any) -> Any:
     made, fields = _filled(site, draft, state, *_BLOCKWISE)
     _check_annotations(fields)
-    if type(fields["task"]) is not _spec.Task:
+    if type(fields["task"]) is not resolved("dask._task_spec:Task"):
         raise bad("values", "the task of a layer is none")
     plain(fields["output"], str)
     sizes: dict[str, int] = {}
@@ -202,7 +202,7 @@ def _graph(site: Site, draft: Any, state: Any) -> Any:
     made, fields = _filled(site, draft, state, "layers", "dependencies", "key_dependencies")
     for name, part in plain(fields["layers"], dict).items():
         plain(name, str)
-        if not isinstance(part, _graphs.Layer):
+        if not isinstance(part, resolved("dask.highlevelgraph:Layer")):
             raise bad("values", "a graph holds something else than layers")
     for name in ("dependencies", "key_dependencies"):
         for names in plain(fields[name], dict).values():
@@ -304,7 +304,7 @@ def _collection(_: Site, name: str, expression: Any) -> Any:
     pending: list[Any] = [expression]
     while pending:
         part = pending.pop()
-        if isinstance(part, _expr.Expr):
+        if isinstance(part, resolved("dask._expr:Expr")):
             pending.extend(part.operands)
         elif type(part) in (list, tuple, set, frozenset):
             pending.extend(part)
@@ -318,7 +318,9 @@ def _collection(_: Site, name: str, expression: Any) -> Any:
 def _dask_array(  # noqa: PLR0917 - as above
     site: Site, name: str, graph: Any, key: Any, chunks: Any, dtype: Any, meta: Any
 ) -> Any:
-    if type(graph) is not _graphs.HighLevelGraph or not isinstance(dtype, np.dtype):
+    if type(graph) is not resolved("dask.highlevelgraph:HighLevelGraph") or not isinstance(
+        dtype, np.dtype
+    ):
         raise bad("arguments", "an array is not made of a graph")
     for axis in plain(chunks, tuple):
         for size in plain(axis, tuple):
@@ -337,7 +339,10 @@ def _delayed(site: Site, draft: Any, state: Any) -> Any:
     if nothing is not None or set(plain(given, dict)) != names:
         raise bad("state", "a delayed value has not the fields of this Dask's")
     graph = given["_dask"]
-    if type(graph) is not _graphs.HighLevelGraph or given["_layer"] not in graph.layers:
+    if (
+        type(graph) is not resolved("dask.highlevelgraph:HighLevelGraph")
+        or given["_layer"] not in graph.layers
+    ):
         raise bad("values", "a delayed value is not made of a graph")
     for name, part in given.items():
         object.__setattr__(made, name, value_of(site, part))
