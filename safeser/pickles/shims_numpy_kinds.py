@@ -40,6 +40,12 @@ def _numbers(value: Any) -> Any:
     return value
 
 
+def _check_kept(sent: Any, kept: Any) -> None:
+    """Refuse numbers that the constructor converts or cuts: NumPy's own state has been there."""
+    if (sent.dtype, sent.shape) != (kept.dtype, kept.shape) or sent.tobytes() != kept.tobytes():
+        raise bad("values", "a polynomial's numbers are not of the type that NumPy gives them")
+
+
 def _symbol(value: Any) -> str:
     if not plain(value, str).isidentifier() or len(value) > _MAX_SYMBOL:
         raise bad("values", "a polynomial's variable is no name")
@@ -49,7 +55,9 @@ def _symbol(value: Any) -> str:
 def _poly1d(_: Site, draft: Any, state: Any) -> np.poly1d:
     if type(draft) is not Draft or plain(state, dict).keys() != {"coeffs", "_variable"}:
         raise bad("state", "a polynomial does not have the fields of its class")
-    return np.poly1d(_numbers(state["coeffs"]), variable=_symbol(state["_variable"]))
+    made = np.poly1d(_numbers(state["coeffs"]), variable=_symbol(state["_variable"]))
+    _check_kept(state["coeffs"], made.coeffs)
+    return made
 
 
 def _series(site: Site, draft: Any, state: Any) -> Any:
@@ -62,7 +70,10 @@ def _series(site: Site, draft: Any, state: Any) -> Any:
     if not fields.keys() <= {"symbol", "_symbol"} or len(symbols) > 1:
         raise bad("state", "a polynomial does not have the fields of its class")
     site.charge_bytes(coefficients.nbytes)
-    return _SERIES[draft.kind](coefficients, domain, window, *symbols)
+    made = _SERIES[draft.kind](coefficients, domain, window, *symbols)
+    for sent, kept in ((coefficients, made.coef), (domain, made.domain), (window, made.window)):
+        _check_kept(sent, kept)
+    return made
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

@@ -387,6 +387,12 @@ HOSTILE = {
         ),
         b"N",
     ),
+    "begun with False": lambda h: h.a.call(
+        "numpy._core.multiarray:_reconstruct",
+        h.a.name("numpy:ndarray"),
+        h.a.tuple(b"\x89"),
+        h.a.raw(b"b"),
+    ),
     "begun large": lambda h: h.a.call(
         "numpy._core.multiarray:_reconstruct",
         h.a.name("numpy:ndarray"),
