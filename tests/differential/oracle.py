@@ -7,6 +7,7 @@ there gives nothing but names that safeser said would be used.
 from __future__ import annotations
 
 import codecs
+import importlib
 import io
 import pickle
 import pickletools
@@ -40,6 +41,9 @@ _SPELLING = {_GETATTR, _RECONSTRUCTOR, "builtins:object"}
 zoneinfo.ZoneInfo("Europe/Zurich")
 for _codec in ("latin-1", "raw-unicode-escape", "unicode-escape"):
     codecs.lookup(_codec)
+# What says that a parameter is none of an estimator's prints it.
+with suppress(ImportError):
+    importlib.import_module("sklearn.utils._pprint")
 # Where the package tzdata is installed, listing the zones imports it.
 zoneinfo.available_timezones()
 for _entry in PROFILE.entries.values():
