@@ -6,6 +6,10 @@ one gets, so whoever opens several hands the same budget to each.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import length_hint
+
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
@@ -15,6 +19,8 @@ __all__ = ["Budget"]
 _COPIES = 4
 # ... and this much whatever the input is.
 _COPIES_FREE = 1 << 20
+# One list of a million numbers costs some two million opcodes; MARKs and POPs cost nothing else.
+_OPCODES_PER_REF = 4
 # Building visits an element when it is made, keyed, handed to a call and checked there.
 _VISITS = 4
 
@@ -24,16 +30,18 @@ class Budget:
 
     :param refs: elements and keys.
     :param calls: objects that calls make.
+    :param opcodes: what reading takes, whether it ends well or not.
     :param visits: elements that building, checking and hashing touch.
     :param copies: bytes that building copies.
     """
 
-    __slots__ = ("calls", "copies", "limits", "refs", "visits")
+    __slots__ = ("calls", "copies", "limits", "opcodes", "refs", "visits")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.refs = limits.max_refs
         self.calls = limits.max_calls
+        self.opcodes = limits.max_refs * _OPCODES_PER_REF
         self.visits = limits.max_refs * _VISITS
         self.copies = min(limits.max_bytes, _COPIES_FREE)
 
@@ -44,6 +52,20 @@ class Budget:
     def reset(self, left: tuple[int, int, int, int]) -> None:
         """Take back what was charged since :meth:`left`, for work that is done over."""
         self.refs, self.calls, self.visits, self.copies = left
+
+    @contextmanager
+    def reading(self, turns: Iterator[int]) -> Iterator[None]:
+        """Charge the opcodes that are read meanwhile, also of a pickle that is refused midway.
+
+        Else a message of many pickles, each refused or empty after millions of POPs, would cost the
+        worst of one pickle as many times.
+
+        :param turns: what gives one number for each opcode, of :attr:`opcodes` numbers.
+        """
+        try:
+            yield
+        finally:
+            self.opcodes = length_hint(turns)
 
     def spend(self, *, refs: int, calls: int) -> None:
         """Charge for a pickle that was read, or refuse it."""

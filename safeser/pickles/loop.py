@@ -55,7 +55,7 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
     longest = machine.limits.max_string
     opcode, at = 0, pos
     try:
-        for _ in range(machine.opcodes):
+        for _ in machine.turns:
             at = pos
             opcode = data[pos]
             pos += 1
@@ -175,7 +175,7 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
     except KeyError:
         _refuse(machine, at, "memo", "the memo has no such entry")
     machine.at = at
-    machine.refuse("opcodes", "the pickle has more opcodes than its allowed elements take")
+    machine.refuse("opcodes", "there are more opcodes than the allowed elements take")
 
 
 def _refuse(machine: Machine, at: int, rule: str, message: str) -> NoReturn:

@@ -51,8 +51,6 @@ __all__ = ["HANDLERS", "Machine", "read"]
 
 # A persistent id is a name, or a few parts of one.
 _MAX_PID = 16
-# One list of a million numbers costs some two million opcodes; MARKs and POPs cost nothing else.
-_OPCODES_PER_REF = 4
 
 
 def read(
@@ -72,7 +70,9 @@ def read(
     if len(data) > limits.max_bytes:
         raise over("max-bytes", "the pickle is larger than allowed")
     budget = Budget(limits) if budget is None else budget
-    program = Machine(data, buffers, limits, budget, persistent=persistent).run()
+    machine = Machine(data, buffers, limits, budget, persistent=persistent)
+    with budget.reading(machine.turns):
+        program = machine.run()
     budget.spend(refs=program.refs, calls=program.calls)
     return program
 
@@ -105,7 +105,7 @@ class Machine(Tape):
         self.refs = budget.refs
         self.calls = budget.calls
         self.max_calls = budget.calls
-        self.opcodes = limits.max_refs * _OPCODES_PER_REF
+        self.turns = iter(range(budget.opcodes))
         self.persistent = persistent
         self.buffers = buffers
         self.next_buffer = 0

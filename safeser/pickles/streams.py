@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
+from operator import length_hint
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
@@ -80,7 +83,8 @@ def read_passage(
     reader = (_WithArrays if arrays else _Alone)(
         data, None, budget.limits, budget, persistent=persistent, start=start
     )
-    program = reader.run()
+    with budget.reading(reader.turns):
+        program = reader.run()
     budget.spend(refs=program.refs, calls=program.calls)
     return Passage(program, start, reader.pos, tuple(reader.arrays), tuple(reader.inner))
 
@@ -175,7 +179,11 @@ class _WithArrays(_Alone):
         left = Budget(self.limits)
         left.refs, left.calls = self.refs, self.calls
         # Not joblib's own: in there a wrapper is a class like any other.
-        passage = read_passage(self.data, self.pos, left)
+        left.opcodes = length_hint(self.turns)
+        try:
+            passage = read_passage(self.data, self.pos, left)
+        finally:
+            deque(islice(self.turns, length_hint(self.turns) - left.opcodes), maxlen=0)
         self.refs, self.calls = left.refs, left.calls
         size = passage.end - self.pos
         self.arrays.append(RawArray(self.pos, size, shape, shown, objects=True))

@@ -12,6 +12,10 @@ import joblib
 import numpy as np
 import pytest
 
+from safeser.errors import PayloadError
+from safeser.pickles.budget import Budget
+from safeser.pickles.streams import read_passage
+from safeser.values import Limits
 from tests.inspection.forging import looked_at
 
 OBJECT = {
@@ -76,6 +80,22 @@ def test_code_among_the_objects_of_an_array():
     assert report.verdict.code == 1
     assert "posix:system is called" in report.reason
     assert "objects of an array" in report.reason
+
+
+def test_opcodes_of_the_objects_of_an_array_are_charged():
+    data = dumped(np.array([{"a": 1}, "text"], dtype=object))
+    inner, whole = Budget(Limits()), Budget(Limits())
+    most = whole.opcodes
+    passage = read_passage(data, 0, whole, arrays=True)
+    read_passage(data, passage.inner[0].start, inner)
+    assert whole.opcodes < inner.opcodes < most
+    tight = Budget(Limits())
+    tight.opcodes = most - whole.opcodes
+    read_passage(data, 0, tight, arrays=True)
+    tight.opcodes = most - whole.opcodes - 1
+    with pytest.raises(PayloadError) as caught:
+        read_passage(data, 0, tight, arrays=True)
+    assert caught.value.rule == "pickle.opcodes"
 
 
 def test_objects_that_are_plain():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.pickles import Budget, Profile, check, inspect, loads
+from safeser.pickles import Budget, Profile, check, family_of, forget, inspect, loads
 from safeser.values import Limits
 
 SIZED = {b"T": "<I", b"X": "<I", b"B": "<I", b"\x8d": "<Q", b"\x8e": "<Q", b"\x96": "<Q"}
@@ -109,6 +109,31 @@ class TestMessages:
         with pytest.raises(PayloadError):
             check(data, limits=limits, budget=judged)
         loads(data, limits=limits, budget=Budget(limits))
+
+    def test_opcodes_are_shared_though_no_element_comes_of_them(self):
+        limits = Limits(max_refs=1000)
+        budget = Budget(limits)
+        for _ in range(3):  # 1,202 of 4,000 opcodes each; what was judged before is not read again
+            forget()
+            assert loads(b"N0" * 600 + b"N.", limits=limits, budget=budget) is None
+        forget()
+        with pytest.raises(PayloadError) as caught:
+            loads(b"N0" * 600 + b"N.", limits=limits, budget=budget)
+        assert caught.value.rule == "pickle.opcodes"
+
+    @pytest.mark.parametrize("end", [b"", b"0.", b"\xff", b"cos\nsystem\n\xff"])
+    @pytest.mark.parametrize("reads", [loads, check, family_of])
+    def test_pickles_that_fail_midway_are_charged_as_far_as_they_were_read(self, end, reads):
+        limits = Limits(max_refs=1000)
+        budget = Budget(limits)
+        rules = []
+        for _ in range(5):
+            with pytest.raises(PayloadError) as caught:
+                reads(b"N0" * 600 + end, limits=limits, budget=budget)
+            rules.append(caught.value.rule)
+        assert "pickle.opcodes" not in rules[:3]
+        assert rules[3:] == ["pickle.opcodes"] * 2
+        assert budget.opcodes == 0
 
     def test_free_bytes_are_given_once(self, asm):
         # Each of them alone is within what any pickle may copy.
