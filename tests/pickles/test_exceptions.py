@@ -18,7 +18,7 @@ import urllib.error
 import numpy as np
 import pytest
 
-from safeser.errors import PolicyDenied, SafeserError
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.pickles import Profile, loads
 
 PROFILE = ("data", "numpy", "exceptions")
@@ -252,3 +252,21 @@ def test_an_exception_that_ends_things_can_be_listed_as_a_class_of_ones_own():
     profile = Profile.named("exceptions").allowing({"builtins:KeyboardInterrupt": "class"})
     got = loads(pickle.dumps(KeyboardInterrupt(1)), profile=profile)
     assert (type(got), got.args) == (KeyboardInterrupt, (1,))
+
+
+def test_bypass_what_is_no_traceback_does_not_stand_for_one(asm):
+    """CPython fails there; whatever a pickle says beside the error is either a traceback or None."""
+    for function in ("unpickle_exception", "unpickle_exception_with_attrs"):
+        long = function.endswith("attrs")
+        state = asm.dict(asm.text("args"), b")") if long else b")"
+        rest = (b"N", b"\x89", b"N", b")") if long else ()
+
+        def made(trace, function=function, state=state, rest=rest):
+            name = asm.name("builtins:ValueError")
+            whole = f"tblib.pickling_support:{function}"
+            return asm.pickle(asm.call(whole, name, state, b"N", trace, *rest))
+
+        assert type(loads(made(b"N"), profile=PROFILE)) is ValueError
+        for trace in (b"\x89", b"K\x01", b")", asm.text("x")):
+            with pytest.raises(PayloadError):
+                loads(made(trace), profile=PROFILE)
