@@ -255,7 +255,7 @@ def test_an_exception_that_ends_things_can_be_listed_as_a_class_of_ones_own():
 
 
 def test_bypass_what_is_no_traceback_does_not_stand_for_one(asm):
-    """CPython fails there; whatever a pickle says beside the error is either a traceback or None."""
+    """CPython fails there: what stands beside the error is a traceback or None."""
     for function in ("unpickle_exception", "unpickle_exception_with_attrs"):
         long = function.endswith("attrs")
         state = asm.dict(asm.text("args"), b")") if long else b")"
