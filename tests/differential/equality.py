@@ -88,6 +88,9 @@ def _parts(made: Any) -> Iterator[tuple[str, Any]]:
         # Numbers 5 and 6 of the nine in each node are addresses, which are found anew.
         yield "nodes", np.delete(np.frombuffer(nodes.tobytes()).reshape(made.size, 9), (5, 6), 1)
         yield from (("", part) for part in rest)
+    elif kind.__name__.endswith("Block") and hasattr(made, "mgr_locs"):
+        # A slice of one place can be spelt in many ways, of which pandas keeps none.
+        yield from (("", part) for part in (made.values, made.ndim, made.mgr_locs.as_array))
     elif kind is bytearray:
         yield "bytes", bytes(made)
     elif kind is memoryview:
