@@ -32,6 +32,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Channel, Link
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.dependents import fail_dependents
+from safeser.dask.interrupts import unblock
 from safeser.dask.registrations import ClientIds
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.envelope import PRELUDE_SIZE, Handshake, HandshakeRefused, Sealed, Verified, runs
@@ -427,6 +428,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             roles.follow_worker(comm_handler)
         if self._server is Server.WORKER:
             fail_dependents(getattr(comm_handler, "__self__", None))
+            unblock()
         self._client_ids = ClientIds()
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 

@@ -16,6 +16,11 @@ from safeser.audit import verify
 
 COMMAND = (sys.executable, "-c", "from safeser.cli import main; main()", "up")
 DEADLINE = 60
+# What a task's own subprocess finds: which signals are blocked, and that Ctrl-C ends it.
+CHILD = (
+    "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, ()),"
+    " signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+)
 
 
 @pytest.mark.cluster
@@ -35,7 +40,11 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
             connect = next(line for line in lines if line.startswith("client = "))
             program = (
                 f"import safeser\n{connect}\n"
-                "print(client.submit(sum, [20, 22]).result(timeout=30))\nclient.close()\n"
+                "print(client.submit(sum, [20, 22]).result(timeout=30))\n"
+                "import subprocess, sys\n"
+                f"child = [sys.executable, '-c', {CHILD!r}]\n"
+                "told = client.submit(subprocess.check_output, child)\n"
+                "print(told.result(timeout=30).decode(), end='')\nclient.close()\n"
             )
             asked = subprocess.run(
                 [sys.executable, "-c", program],
@@ -44,7 +53,7 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
                 timeout=DEADLINE,
                 check=False,
             )
-            assert (asked.returncode, asked.stdout) == (0, "42\n"), asked.stderr
+            assert (asked.returncode, asked.stdout) == (0, "42\nset() True\n"), asked.stderr
             children = psutil.Process(running.pid).children(recursive=True)
             assert children  # the worker is a process of its own
             running.send_signal(ending)
