@@ -7,7 +7,6 @@ takes memory or time, and calls constructors, never setters of raw state.
 from __future__ import annotations
 
 import importlib
-import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
 from safeser.pickles.layout import HEAP_TYPE, held_by
+from safeser.pickles.stock import PickleError
 from safeser.pickles.slots import WALK_FREE, Slots, spread_out
 from safeser.values import Limits
 
@@ -223,7 +223,7 @@ def check_layout(kind: type, checksum: Any) -> None:
     try:
         # Without state it makes an empty object, which nobody sees.
         unpickle(kind, checksum, None)
-    except pickle.PickleError:
+    except PickleError:
         raise bad("version", "a compiled object is of a layout that this version has not") from None
 
 

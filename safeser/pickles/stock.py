@@ -16,7 +16,10 @@ import cloudpickle
 
 from safeser.errors import PayloadError
 
-__all__ = ["dumps", "load_canonical", "load_code"]
+__all__ = ["PickleError", "dumps", "load_canonical", "load_code"]
+
+#: What compiled classes raise at a layout that is not theirs.
+PickleError = pickle.PickleError
 
 _PROTOCOL = 5
 
