@@ -33,6 +33,9 @@ _MAX_CHAIN = 16
 _MAX_FRAMES = 200
 _MAX_NEST = 4
 _MAX_BITS = 1024
+# What reading may take: chained errors with hundreds of frames each, some 75 elements to a frame,
+# and text enough to fill a record. Far less than what a message of data may take.
+_LIMITS = Limits(max_bytes=4 << 20, max_refs=100_000, max_calls=10_000)
 
 _WITH_ATTRS = "tblib.pickling_support:unpickle_exception_with_attrs"
 _PLAIN = "tblib.pickling_support:unpickle_exception"
@@ -86,9 +89,12 @@ def exception_record(data: bytes, *, limits: Limits | None = None) -> ExceptionR
     """Return what the pickled exception *data* says.
 
     An exception that is made in an unknown way gives a record with ``complete=False`` and what is
-    known. Bytes that are no pickle at all raise :class:`~safeser.errors.PayloadError`.
+    known. Bytes that are no pickle at all, or larger than errors are, raise
+    :class:`~safeser.errors.PayloadError`.
+
+    :param limits: default: what errors take, not what data may.
     """
-    root = read(data, buffers=None, limits=limits or Limits()).root
+    root = read(data, buffers=None, limits=limits or _LIMITS).root
     if isinstance(root, Call):
         return _chain(root)
     return ExceptionRecord(args=(_plain(root, 0),), complete=False)
@@ -96,7 +102,7 @@ def exception_record(data: bytes, *, limits: Limits | None = None) -> ExceptionR
 
 def traceback_record(data: bytes, *, limits: Limits | None = None) -> tuple[FrameRecord, ...]:
     """Return the lines of the pickled traceback *data*, outermost first; none if it is not one."""
-    return _frames(read(data, buffers=None, limits=limits or Limits()).root)
+    return _frames(read(data, buffers=None, limits=limits or _LIMITS).root)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,3 +222,19 @@ def test_names_are_shown_plain(asm):
 def test_bytes_that_are_no_pickle():
     with pytest.raises(PayloadError):
         exception_record(b"nonsense")
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (pickle.dumps("x" * (5 << 20)), "max-bytes"),
+        (pickle.dumps(list(range(150_000))), "max-refs"),
+        (pickle.dumps([complex(n, 1) for n in range(10_001)]), "max-calls"),
+        (b"N0" * 250_000 + b"N.", "opcodes"),
+    ],
+)
+@pytest.mark.parametrize("reads", [exception_record, traceback_record])
+def test_reading_takes_what_errors_take_and_not_what_data_may(reads, data, rule):
+    with pytest.raises(PayloadError) as caught:
+        reads(data)
+    assert caught.value.rule == f"pickle.{rule}"
