@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import dask
@@ -67,6 +68,7 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         if address is None:
             asynchronous = bool(kwargs.get("asynchronous"))
             options = {k: kwargs.pop(k) for k in tuple(kwargs) if k in _CLUSTER_OPTIONS}
+            _check_counts(options)
             address = owned = LocalCluster(
                 policy=policy or "default", asynchronous=asynchronous, **options
             )
@@ -167,6 +169,23 @@ def _require_known(arguments: dict[str, Any]) -> None:
         )
 
 
+def _check_counts(options: dict[str, Any]) -> None:
+    """Refuse what is no number of workers or threads, of which Dask makes an empty cluster or tracebacks."""
+    for name, least in (("n_workers", 0), ("threads_per_worker", 1)):
+        value = options.get(name)
+        if value is not None and (type(value) is bool or not isinstance(value, Integral)):
+            problem = f"a {type(value).__name__}"
+        elif value is not None and value < least:
+            problem = "too few"
+        else:
+            continue
+        raise ConfigError(
+            f"{name}= is {problem}, and must be a whole number, {least} or more",
+            rule="config.client",
+            fix="Leave it out for as many as this machine's processors allow.",
+        )
+
+
 def _refuse_cluster_options(policy: str | None, arguments: dict[str, Any]) -> None:
     if policy is not None:
         raise ConfigError(
@@ -185,6 +204,12 @@ def _refuse_cluster_options(policy: str | None, arguments: dict[str, Any]) -> No
 
 def _check_address(address: Any) -> None:
     """Refuse an address that this client would never reach; Dask tries for ever, or by TCP."""
+    if isinstance(address, int | float | bytes):
+        raise ConfigError(
+            f"the first argument is an address or a cluster, not a {type(address).__name__}",
+            rule="config.address",
+            fix="For a local cluster of so many workers, write n_workers=.",
+        )
     if not isinstance(address, str):
         return
     scheme, separator, location = address.partition("://")

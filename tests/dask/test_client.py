@@ -6,6 +6,7 @@ import importlib.metadata
 
 import dask
 import distributed
+import numpy as np
 import pytest
 
 import safeser.dask
@@ -104,6 +105,33 @@ def test_a_cluster_of_its_own_is_closed_when_the_client_cannot_be_made(monkeypat
     [cluster] = made
     assert cluster.options == {"policy": "demo", "asynchronous": False, "n_workers": 3}
     assert cluster.closed == 1
+
+
+@pytest.mark.parametrize("option", ["n_workers", "threads_per_worker"])
+@pytest.mark.parametrize("value", [-1, "x", "3", 2.0, True, [], object()])
+def test_what_is_no_number_of_workers_is_refused_before_anything_starts(monkeypatch, option, value):
+    monkeypatch.setattr(module, "LocalCluster", lambda **o: pytest.fail("a cluster was started"))
+    with pytest.raises(ConfigError) as caught:
+        Client(**{option: value})
+    assert caught.value.rule == "config.client"
+    assert str(caught.value).startswith(f"{option}= is ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [None, 0, np.int64(2)])
+def test_numbers_of_workers_reach_the_cluster(monkeypatch, tmp_path, count):
+    made = []
+    monkeypatch.setattr(module, "LocalCluster", lambda **o: made.append(Cluster(**o)) or made[0])
+    with dask.config.set({"safeser": {"audit": str(tmp_path)}}), pytest.raises(ConfigError):
+        Client(n_workers=count)
+    assert made[0].options["n_workers"] == count
+
+
+@pytest.mark.parametrize("address", [7, 2.5, b"safeser://127.0.0.1:8786", True])
+def test_what_is_neither_an_address_nor_a_cluster_is_refused(address):
+    with pytest.raises(ConfigError) as caught:
+        Client(address)
+    assert caught.value.rule == "config.address"
 
 
 # --- the entry point --------------------------------------------------------------------------
