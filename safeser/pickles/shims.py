@@ -16,8 +16,8 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
 from safeser.pickles.layout import HEAP_TYPE, held_by
-from safeser.pickles.stock import PickleError
 from safeser.pickles.slots import WALK_FREE, Slots, spread_out
+from safeser.pickles.stock import PickleError
 from safeser.values import Limits
 
 __all__ = ["Draft", "Site", "are_plain_keys", "bad", "check_layout", "plain", "settled", "shim"]
