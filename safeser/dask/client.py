@@ -170,7 +170,7 @@ def _require_known(arguments: dict[str, Any]) -> None:
 
 
 def _check_counts(options: dict[str, Any]) -> None:
-    """Refuse what is no number of workers or threads, of which Dask makes an empty cluster or tracebacks."""
+    """Refuse what is no number of workers or threads; Dask starts before it notices."""
     for name, least in (("n_workers", 0), ("threads_per_worker", 1)):
         value = options.get(name)
         if value is not None and (type(value) is bool or not isinstance(value, Integral)):
