@@ -99,6 +99,8 @@ def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
     order, subarray, names, fields = state[1], state[2], state[3], state[4]
     if plain(order, str) not in _ORDERS:
         raise bad("dtype", "the byte order of a dtype is none")
+    if (names is None) != (fields is None):
+        raise bad("dtype", "a dtype has names or fields, and not the other")
     if (subarray, names) != (None, None) and not code.startswith("V"):
         raise bad("dtype", "a dtype has fields or a shape and is a number too")
     if code == _RECORD and (subarray is not None or names is None):
@@ -290,11 +292,16 @@ def _scalar(site: Site, _: str, dtype: Any, raw: Any) -> Any:
 
 
 def _reconstruct(_: Site, __: str, kind: Any, shape: Any, code: Any) -> Draft:
-    # False is equal to 0, and NumPy does not take it.
-    sound = type(shape) is tuple and shape == (0,) and type(shape[0]) is int
-    if type(kind) is not GlobalRef or not sound or code not in (b"b", "b"):
+    if type(kind) is not GlobalRef or not _begins(shape, code):
         raise bad("shape", "an array is begun in another way than NumPy does")
     return Draft("array", kind.name)
+
+
+def _begins(shape: Any, code: Any) -> bool:
+    """Tell whether an empty array of bytes is what state is given to, as NumPy writes it."""
+    # False is equal to 0, and NumPy does not take it.
+    sound = type(shape) is tuple and shape == (0,) and type(shape[0]) is int
+    return sound and code in (b"b", "b")
 
 
 def _array_state(site: Site, draft: Any, state: Any) -> np.ndarray[Any, Any]:
@@ -359,9 +366,8 @@ def _object_array(
 
 
 def _masked(_: Site, __: str, kind: Any, base: Any, shape: Any, code: Any) -> Draft:
-    if type(kind) is not GlobalRef or type(base) is not GlobalRef:
-        raise bad("shape", "a masked array is begun in another way than NumPy does")
-    if shape != (0,) or code not in ("b", b"b"):
+    named = type(kind) is GlobalRef and type(base) is GlobalRef
+    if not named or not _begins(shape, code):
         raise bad("shape", "a masked array is begun in another way than NumPy does")
     return Draft("masked")
 

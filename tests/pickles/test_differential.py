@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from random import Random
 
+import numpy as np
 import pytest
 
 from tests.differential.case import make, outcome
@@ -34,6 +35,22 @@ def test_what_is_accepted_is_read_by_cpython_in_the_same_way():
 )
 def test_found_by_the_long_runs(body, rule):
     assert outcome(b"\x80\x04" + body, []) == rule
+
+
+def test_a_dtype_has_names_and_fields_or_neither(asm):
+    # C says that they are inconsistent.
+    minus = b"J\xff\xff\xff\xff"
+    state = asm.tuple(b"K\3", asm.text("|"), b"N", b"N", b"}", minus, minus, b"K?")
+    data = asm.pickle(asm.build(asm.call("numpy:dtype", asm.text("O8"), b"\x89", b"\x88"), state))
+    assert outcome(data, []) == "pickle.dtype"
+
+
+def test_a_masked_array_is_begun_as_numpy_does(asm):
+    # False is equal to 0, and C wants an integer.
+    masked = np.ma.array([1, 2], mask=[True, False])
+    data = pickle.dumps(masked, 3).replace(b"K\x00\x85", b"\x89\x85")
+    assert data != pickle.dumps(masked, 3)
+    assert outcome(data, []) == "pickle.shape"
 
 
 def test_the_comparison_sees_what_differs():
