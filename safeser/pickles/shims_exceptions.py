@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import math
 from collections.abc import Callable
 from functools import cache
 from operator import is_
@@ -80,12 +81,56 @@ def _foreign(site: Site, name: str, *args: Any) -> Any:
     made = _class_of(name)(*args)
     if type(made) is not _class_of(name):
         raise bad("class", f"{name} made something of another type")
+    _check_printed(made)
     return made
 
 
 def _state(site: Site, made: Any, state: Any) -> Any:
     _set_fields(site, made, plain(state, dict))
+    _check_printed(made)
     return made
+
+
+_NUMBER = (int, type(None))
+_TEXT = (str, type(None))
+_ANY = (object,)
+# What __str__ and __repr__ of these read. Whoever logs an error must not fail by another one.
+_PRINTED: dict[str, dict[str, tuple[type, ...]]] = {
+    "configparser:Error": {"message": (str,)},
+    "http.client:IncompleteRead": {"partial": (bytes, bytearray, str), "expected": _NUMBER},
+    "numpy._core._exceptions:_ArrayMemoryError": {"shape": (tuple,), "dtype": _ANY},
+    "numpy.exceptions:AxisError": {"_msg": _TEXT, "axis": _NUMBER, "ndim": _NUMBER},
+    "subprocess:CalledProcessError": {"cmd": _ANY, "returncode": (int,)},
+    "subprocess:TimeoutExpired": {"cmd": _ANY, "timeout": _ANY},
+    "urllib.error:URLError": {"reason": _ANY},
+}
+_MAX_NUMBER = 1 << 64
+_MAX_AXES = 64
+
+
+def _check_printed(made: BaseException) -> None:
+    """Refuse an exception of which str() would raise something else."""
+    for kind in type(made).__mro__:
+        for field, types in _PRINTED.get(f"{kind.__module__}:{kind.__qualname__}", {}).items():
+            value: Any = getattr(made, field, _NOTHING)
+            sound = value is not _NOTHING and isinstance(value, types)
+            if field == "reason":
+                # "%s" % value takes a tuple for several values.
+                sound = sound and not isinstance(value, tuple)
+            elif field == "dtype":
+                sound = sound and isinstance(value, importlib.import_module("numpy").dtype)
+            elif field == "shape":
+                sound = sound and _is_shape(value)
+            elif types is not _ANY and isinstance(value, int):
+                sound = sound and abs(value) <= _MAX_NUMBER
+            if not sound:
+                raise bad("arguments", f"{kind.__qualname__} could not be printed")
+
+
+def _is_shape(value: tuple[Any, ...]) -> bool:
+    """Whether NumPy could have tried to make an array of *value*: str() makes a float of it."""
+    fits = all(type(size) is int and 0 <= size <= _MAX_NUMBER for size in value)
+    return fits and len(value) <= _MAX_AXES and math.prod(value) <= _MAX_NUMBER
 
 
 # What some keep outside of their ``__dict__``: CPython sets these as attributes.
@@ -138,7 +183,8 @@ def _named(site: Site, kind: Any, args: tuple[Any, ...], *, new: bool = False) -
     name = plain(kind, GlobalRef).name
     if name.startswith("builtins:"):
         return _exception(site, name, *args)
-    if not new:
+    # What AxisError keeps in slots tblib leaves out.
+    if not new or name == "numpy.exceptions:AxisError":
         return _foreign(site, name, *args)
     made = _class_of(name).__new__(_class_of(name), *args)
     if type(made) is not _class_of(name):
@@ -174,6 +220,7 @@ def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *re
     for field, value in fields.items():
         if made.__dict__.get(field, _NOTHING) is not value:
             raise bad("state", "an exception has no such field")
+    _check_printed(made)
     return _chained(made, cause, context, suppress, notes)
 
 

@@ -183,13 +183,26 @@ def search_tree(site: Site, draft: Any, state: Any) -> Any:
 def check_estimator(site: Site, made: Any) -> None:
     """Refuse an estimator of whose fields compiled code would believe what is not so."""
     fields = made.__dict__
-    features = fields.get("n_features_in_")
-    if features is not None and not 0 <= plain(features, int) < _INT31:
-        _refuse("the features of an estimator are no number")
+    _check_widths(site, fields)
     for kind in type(made).__mro__:
         check = _CHECKS.get(kind.__name__)
         if check is not None and kind.__module__.startswith("sklearn."):
             check(site, fields)
+
+
+def _check_widths(site: Site, fields: dict[str, Any]) -> None:
+    """Refuse numbers of features for each of which get_feature_names_out would write a text."""
+    several = fields.get("_n_feature_outs")
+    stated = [fields.get("_n_features_out"), fields.get("n_output_features_")]
+    stated += [] if several is None else plain(several, list)
+    widths = [plain(width, int, np.int32, np.int64) for width in stated if width is not None]
+    if _present(fields, "n_features_in_"):
+        widths.append(plain(fields["n_features_in_"], int))
+    if any(width < 0 for width in widths):
+        _refuse("the features of an estimator are no number")
+    # Twice, since 2**20 is what hashing vectorizers make unless they are told otherwise.
+    if sum(map(int, widths)) > 2 * site.limits.max_refs:
+        raise bad("max-refs", "an estimator states more features than allowed")
 
 
 def _features(fields: dict[str, Any]) -> int:

@@ -6,6 +6,7 @@ import configparser
 import copyreg
 import dataclasses
 import decimal
+import http.client
 import json
 import pickle
 import re
@@ -227,6 +228,58 @@ BYPASSES = {
 def test_bypass_forged_exceptions_are_refused(asm, shop, recipe):
     with pytest.raises(SafeserError):
         loads(asm.pickle(recipe(asm)), profile=allowing("Sold", "Other", "Box"))
+
+
+class Forged:
+    """Pickles as a call of *kind* with *args*, and then BUILD with *fields*."""
+
+    def __init__(self, kind, *args, **fields):
+        self.made = (kind, args, fields)
+
+    def __reduce__(self):
+        kind, args, fields = self.made
+        return (kind, args, fields) if fields else (kind, args)
+
+
+MEMORY_ERROR = type(raised(np.empty, (10**9, 10**6)))
+UNPRINTABLE = [
+    Forged(subprocess.CalledProcessError, None, "a"),
+    Forged(subprocess.CalledProcessError, 1, "a", returncode="x"),
+    Forged(subprocess.CalledProcessError, -1 << 20_000, "a"),
+    Forged(configparser.Error, 5),
+    Forged(configparser.NoSectionError, "a", message=None),
+    Forged(http.client.IncompleteRead, 5, 6),
+    Forged(http.client.IncompleteRead, b"a", "b"),
+    Forged(np.exceptions.AxisError, [1]),
+    Forged(MEMORY_ERROR, 5, np.dtype("f8")),
+    Forged(MEMORY_ERROR, (1,), "f8"),
+    Forged(MEMORY_ERROR, (1, "a"), np.dtype("f8")),
+    Forged(MEMORY_ERROR, (1 << 63,) * 64, np.dtype("f8")),
+    Forged(urllib.error.URLError, (1, 2)),
+]
+
+
+@pytest.mark.parametrize("forged", UNPRINTABLE)
+def test_bypass_an_exception_that_fails_whoever_prints_it(forged):
+    with pytest.raises(Exception):  # noqa: B017 - each fails in its own way
+        str(pickle.loads(pickle.dumps(forged)))
+    with pytest.raises(PayloadError) as caught:
+        loads(pickle.dumps(forged), profile=PROFILE)
+    assert caught.value.rule == "pickle.arguments"
+
+
+def test_bypass_an_exception_whose_fields_were_left_out(asm):
+    for name in ("subprocess:TimeoutExpired", "subprocess:CalledProcessError"):
+        args = asm.tuple(asm.text("a"), asm.number(1))
+        with pytest.raises(PayloadError):
+            loads(asm.pickle(rebuilt(asm, name, asm.text("args"), args)), profile=PROFILE)
+
+
+@pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
+def test_whatever_tblib_writes_can_be_printed(error):
+    tblib = pytest.importorskip("tblib.pickling_support")
+    tblib.install(error)
+    assert str(loads(pickle.dumps(error), profile=PROFILE)) == str(error)
 
 
 def test_arguments_may_be_said_twice_as_since_python_3_12(asm):

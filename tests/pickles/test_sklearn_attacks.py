@@ -370,6 +370,8 @@ WORDS = feature_extraction.text.CountVectorizer().fit(["a dog", "the cat"])
 SETS = preprocessing.MultiLabelBinarizer().fit([["a"], ["b"]])
 DICTS = feature_extraction.DictVectorizer().fit([{"a": 1}])
 SGD = linear_model.SGDClassifier().fit(X, LABELS)
+TERMS = preprocessing.PolynomialFeatures().fit(X)
+STACK = ensemble.StackingRegressor([("a", linear_model.Ridge())], cv=2).fit(X, LABELS)
 STEPS = isotonic.IsotonicRegression().fit(X[:, 0], LABELS)
 BAD_FIELDS = {
     "centres narrow": (KMEANS, {"cluster_centers_": KMEANS.cluster_centers_[:, 1:]}),
@@ -396,6 +398,12 @@ BAD_FIELDS = {
     "name beyond": (DICTS, {"vocabulary_": {"a": 5}}),
     "coefficients": (SGD, {"coef_": np.zeros((1, 1))}),
     "no coefficients": (SGD, {"coef_": np.zeros(())}),
+    "texts for billions": (SGD, {"n_features_in_": (1 << 31) - 1}),
+    "names for billions": (KMEANS, {"_n_features_out": 1 << 40}),
+    "names for less than none": (KMEANS, {"_n_features_out": -1}),
+    "names for text": (KMEANS, {"_n_features_out": "9"}),
+    "terms for billions": (TERMS, {"n_output_features_": 1 << 40}),
+    "stacked for billions": (STACK, {"_n_feature_outs": [1, 1 << 40]}),
     "steps": (STEPS, {"X_thresholds_": np.zeros(0)}),
     "other steps": (STEPS, {"y_thresholds_": np.zeros(1)}),
     "hash to nothing": (feature_extraction.FeatureHasher(), {"n_features": 0}),
