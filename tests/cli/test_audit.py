@@ -130,7 +130,11 @@ def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
     for number in range(5):
         opened.record({"event": "load", "where": f"old-{number}"})
     opened.flush()
-    command = "from safeser.cli import main; main()"
+    # Whoever runs the tests in the background of a shell has SIGINT ignored, and children inherit it.
+    command = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from safeser.cli import main; main()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", command, "audit", "tail", opened.path, "-n", "2", "--follow"],
         stdout=subprocess.PIPE,
