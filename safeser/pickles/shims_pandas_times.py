@@ -98,7 +98,7 @@ def _timestamp(_: Site, __: str, value: Any, freq: Any, where: Any, unit: Any = 
     return made.tz_localize("UTC").tz_convert(zone(where))
 
 
-def _timedelta(_: Site, __: str, value: Any, unit: Any = 10) -> Any:
+def _timedelta(_: Site, __: str, value: Any, unit: Any) -> Any:
     span: Any = np.timedelta64
     return pd.Timedelta(span(_number(value), _RESOLUTIONS[plain(unit, int)]))
 

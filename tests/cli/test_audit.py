@@ -130,7 +130,7 @@ def test_follow_shows_the_end_then_what_is_new_and_ends_cleanly(tmp_path):
     for number in range(5):
         opened.record({"event": "load", "where": f"old-{number}"})
     opened.flush()
-    # Whoever runs the tests in the background of a shell has SIGINT ignored, and children inherit it.
+    # A shell ignores SIGINT in what it runs in the background, and children inherit that.
     command = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from safeser.cli import main; main()"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from safeser.errors import PayloadError
+from safeser.pickles import loads
 from tests.pickles.forging import Called, New, opened
 
 pd = pytest.importorskip("pandas")
@@ -143,3 +144,11 @@ def test_what_a_type_remembers_is_true():
     assert opened(New(pd.Int64Dtype, {"_cache": {"itemsize": 8}})) == pd.Int64Dtype()
     with pytest.raises(PayloadError):
         opened(New(pd.Int64Dtype, {"_cache": {"itemsize": 4}}))
+
+
+def test_a_timedelta_says_its_unit(asm):
+    # CPython's reader would be told that an argument is missing.
+    data = asm.pickle(asm.call("pandas._libs.tslibs.timedeltas:_timedelta_unpickle", b"K\x05"))
+    with pytest.raises(PayloadError) as caught:
+        loads(data, profile=("data", "numpy", "pandas"))
+    assert caught.value.rule == "pickle.arguments"
