@@ -349,7 +349,8 @@ class Link(Recording):
                 error.rule,
                 f"the value takes a pickle that the other side refuses: {error.message}",
                 payload=payload,
-                fix="Convert it to numbers, text, arrays or frames, which need no pickle.",
+                fix="Convert it to numbers, text, arrays or frames, which need no pickle. Or else:"
+                f" {error.fix}",
             )
 
     # --- library messages ----------------------------------------------------------------------

@@ -91,7 +91,11 @@ def fix(name: str, query: Query, rule: Rule | None) -> str:
     if not changes:
         return _impossible(name, query, rule)
     words = ", ".join(str(change) for change in changes)
-    return f"In context {rule.name!r} (line {rule.line}), {words}. Risk: {_risk(changes, rule)}."
+    advice = f"In context {rule.name!r} (line {rule.line}), {words}. Risk: {_risk(changes, rule)}."
+    if query.family == "cloudpickle" and "pickle" in rule.families(sealing=query.sealing):
+        # What a pickle names beyond the profile makes it code, and listing that name is far less.
+        advice += " If it only lacks a class of your own, list that under 'pickle: allow' instead."
+    return advice
 
 
 def _new_context(query: Query) -> str:

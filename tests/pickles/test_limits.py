@@ -227,3 +227,10 @@ class TestAdvice:
         assert "kwargs: [x]" in self.advice(data, profile).fix
         assert "grows: list" in self.advice(asm.pickle(asm.new("my:Point") + b"Na"), profile).fix
         assert "grows: dict" in self.advice(asm.pickle(asm.new("my:Point") + b"NNs"), profile).fix
+
+
+@pytest.mark.parametrize("before", [b"", b"N0", b"]0" * 9])
+def test_a_denial_says_the_byte_of_the_use(before):
+    with pytest.raises(PolicyDenied) as caught:
+        loads(b"\x80\x04" + before + b"cos\nsystem\n.")
+    assert caught.value.where == f"byte {2 + len(before)}"
