@@ -304,6 +304,12 @@ class TestFunctions:
         assert rebuilt(DataNode("k", fine.a)).value.equals(fine.a)
 
 
+@pytest.mark.parametrize("name", ["chunk", "combine", "aggregate"])
+def test_methods_by_a_text_of_the_sender_are_refused(asm, name):
+    # IdxMin's parts call whatever method of the frame their argument fn names.
+    refused(asm.pickle(asm.name(f"dask.dataframe.dask_expr._reductions:IdxMin.{name}")))
+
+
 class TestForged:
     @pytest.mark.parametrize(
         "fields",
