@@ -268,8 +268,10 @@ def _shipped(name: str) -> tuple[Entry, ...]:
 
 
 def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
+    # What was reviewed of all entries of one role, for those that say nothing of their own.
+    reviewed = document.get("reviewed", {})
     for name in document.get("references", ()):
-        yield Entry(name, "reference")
+        yield Entry(name, "reference", why=reviewed.get("reference", ""))
     for name, fields in document.get("entry", {}).items():
         unknown = set(fields) - _FIELDS
         if unknown:
@@ -285,7 +287,7 @@ def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
             hashable=fields.get("hashable", False),
             referable=fields.get("referable", False),
             fields=frozenset(fields.get("fields", ())),
-            why=fields.get("why", ""),
+            why=fields.get("why", reviewed.get(fields["role"], "")),
             kwargs=frozenset(fields.get("kwargs", ())),
             returns=tuple(fields.get("returns", ())),
             setstate=fields.get("setstate", False),
