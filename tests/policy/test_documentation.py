@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from safeser.pickles import DATA_PROFILES
+from safeser.policy.rules import PROFILES
 from safeser.policy import Policy
 from safeser.values import Limits
 
@@ -29,3 +30,9 @@ def test_every_limit_of_pickles_and_profile_is_named() -> None:
     assert f"{Limits().max_calls:,}" in PAGE
     for name in DATA_PROFILES:
         assert f"`{name}`" in PAGE
+
+
+def test_a_policy_may_name_the_profiles_that_there_are() -> None:
+    # Two lists, since policy does not import pickles: one that lags behind refuses a good policy,
+    # or accepts one that no load can follow.
+    assert PROFILES == DATA_PROFILES
