@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from safeser.pickles import DATA_PROFILES
-from safeser.policy.rules import PROFILES
 from safeser.policy import Policy
+from safeser.policy.rules import PROFILES
 from safeser.values import Limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "restricted-pickle.md").read_text("utf-8")
