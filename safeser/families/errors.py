@@ -16,7 +16,7 @@ from safeser import errors as safeser_errors
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.families.plain import DEFAULTS, Unencodable
-from safeser.pickles.shims_exceptions import check_arguments
+from safeser.pickles.shims.exceptions import check_arguments
 from safeser.values import Limits
 
 __all__ = [

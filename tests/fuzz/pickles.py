@@ -21,9 +21,9 @@ import atheris
 
 with atheris.instrument_imports(include=["safeser.pickles"]):
     from safeser import pickles
-    from safeser.pickles import shims
+    from safeser.pickles.shims import rooms
 
-    for _room in shims._ROOMS.values():
+    for _room in rooms._ROOMS.values():
         try:
             importlib.import_module(_room)
         except ImportError:
@@ -47,7 +47,7 @@ def warm_up() -> None:
     for entry in PROFILE.entries.values():
         for name in filter(None, (entry.make, entry.state)):
             try:
-                shims.shim(name)
+                rooms.shim(name)
             except SafeserError:
                 continue  # its library is not installed here
     for seed in seeds.seeds():

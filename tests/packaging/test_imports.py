@@ -38,7 +38,7 @@ NEVER = {"safeser.gateway": ("safeser.families", "safeser.pickles")}
 
 #: Reviewed functions for Dask's objects resolve its listed names where they meet one: inside of a
 #: function, by name, and never the cluster's own code.
-RESOLVING = ("safeser.pickles.shims_dask", "safeser.pickles.shims_dask_values")
+RESOLVING = ("safeser.pickles.shims.dask", "safeser.pickles.shims.dask_values")
 
 
 def within(name: str, parent: str) -> bool:
@@ -117,12 +117,12 @@ def test_every_module_keeps_to_its_rooms_imports():
         ("safeser.dask.comm", "import cloudpickle.cloudpickle"),
         ("safeser.policy.model", "from distributed.core import rpc"),
         ("safeser.picklesque", "import pickle"),
-        ("safeser.pickles.shims_dask", "import dask"),
-        ("safeser.pickles.shims_dask", "def f():\n    import dask"),
-        ("safeser.pickles.shims_dask", "import_module('dask._expr')"),
-        ("safeser.pickles.shims_dask", "resolved('dask._expr:Expr')"),
-        ("safeser.pickles.shims_dask", "def f():\n    return resolved('distributed:Client')"),
-        ("safeser.pickles.shims_pandas", "def f():\n    return resolved('dask._expr:Expr')"),
+        ("safeser.pickles.shims.dask", "import dask"),
+        ("safeser.pickles.shims.dask", "def f():\n    import dask"),
+        ("safeser.pickles.shims.dask", "import_module('dask._expr')"),
+        ("safeser.pickles.shims.dask", "resolved('dask._expr:Expr')"),
+        ("safeser.pickles.shims.dask", "def f():\n    return resolved('distributed:Client')"),
+        ("safeser.pickles.shims.pandas", "def f():\n    return resolved('dask._expr:Expr')"),
         ("safeser.gateway.relay", "from safeser import pickles"),
         ("safeser.gateway.relay", "from safeser.families.plain import loads"),
     ],
@@ -137,7 +137,7 @@ def test_the_checker_finds(module, source):
         ("safeser.pickles.stock", "import pickle, cloudpickle"),
         ("safeser.dask.comm", "from distributed.core import rpc\nimport dask"),
         ("safeser.families.plain", "from safeser import pickles"),
-        ("safeser.pickles.shims_dask", "def f():\n    return resolved('dask._expr:Expr')"),
+        ("safeser.pickles.shims.dask", "def f():\n    return resolved('dask._expr:Expr')"),
         ("safeser.gateway.relay", "from safeser import channel"),
     ],
 )

@@ -11,8 +11,8 @@ import pytest
 
 from safeser.errors import PolicyDenied
 from safeser.pickles import Profile, loads
-from safeser.pickles import shims_plain as plain
 from safeser.pickles.live import Live, Witness
+from safeser.pickles.shims import plain
 
 SOURCE = """
 class Meta(type):

@@ -24,7 +24,7 @@ from safeser.pickles.shims import shim
 def test_what_to_install_is_said(monkeypatch, function, library, fix):
     room = function.partition(".")[0]
     for name in list(sys.modules):
-        if name.partition(".")[0] == library or name.startswith(f"safeser.pickles.shims_{room}"):
+        if name.partition(".")[0] == library or name.startswith(f"safeser.pickles.shims.{room}"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(PayloadError) as caught:

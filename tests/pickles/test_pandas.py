@@ -234,24 +234,24 @@ def test_forged_frames_are_refused(asm, recipe):
 
 
 def test_without_the_library_the_refusal_says_which(monkeypatch):
-    from safeser.pickles import shims
+    from safeser.pickles.shims import rooms
 
-    monkeypatch.setitem(shims._ROOMS, "gone", "safeser.pickles.shims_gone")
+    monkeypatch.setitem(rooms._ROOMS, "gone", "safeser.pickles.shims.gone")
     with pytest.raises(PayloadError, match="needs gone"):
-        shims.shim("gone.thing")
+        rooms.shim("gone.thing")
 
 
 def test_the_refusal_names_the_library_and_not_the_room(monkeypatch):
     import importlib
 
-    from safeser.pickles import shims
+    from safeser.pickles.shims import rooms
 
     def missing(name):
         raise ModuleNotFoundError(name="pyarrow.lib")
 
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(PayloadError, match="needs pyarrow, which is not installed"):
-        shims.shim("arrow.nothing")
+        rooms.shim("arrow.nothing")
 
 
 def test_columns_without_rows_are_counted_before_they_are_taken_apart(asm):

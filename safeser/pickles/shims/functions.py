@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims import Site, bad, plain
+from safeser.pickles.shims.site import Site, bad, plain
 
 __all__ = ["SHIMS"]
 

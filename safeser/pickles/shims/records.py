@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, plain
 
 __all__ = ["SHIMS"]
 

@@ -1,4 +1,4 @@
-"""What every reviewed function that makes objects may rely on: budgets, keys, drafts, the registry.
+"""What every reviewed function that makes objects may rely on: budgets, keys, drafts.
 
 The one rule: such a function takes arguments of exact plain types only, bounds them before it
 takes memory or time, and calls constructors, never setters of raw state.
@@ -6,11 +6,9 @@ takes memory or time, and calls constructors, never setters of raw state.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
@@ -20,7 +18,7 @@ from safeser.pickles.slots import WALK_FREE, Slots, spread_out
 from safeser.pickles.stock import PickleError
 from safeser.values import Limits
 
-__all__ = ["Draft", "Site", "are_plain_keys", "bad", "check_layout", "plain", "settled", "shim"]
+__all__ = ["Draft", "Site", "are_plain_keys", "bad", "check_layout", "plain", "settled"]
 
 # hash() of a tuple walks all of it each time and is recursive in C: nested tuples that double took
 # 12 s in 214 bytes, and 300,000 levels overflow the C stack.
@@ -238,49 +236,3 @@ def settled(site: Site, content: Any) -> Any:
         return content
     site.charge_bytes(view.nbytes)
     return bytearray(view) if not view.readonly else bytes(view)
-
-
-_ROOMS = {
-    "arrow": "safeser.pickles.shims_arrow",
-    "arrow_types": "safeser.pickles.shims_arrow_types",
-    "pandas": "safeser.pickles.shims_pandas",
-    "pandas_arrays": "safeser.pickles.shims_pandas_arrays",
-    "pandas_indexes": "safeser.pickles.shims_pandas_indexes",
-    "pandas_times": "safeser.pickles.shims_pandas_times",
-    "plain": "safeser.pickles.shims_plain",
-    "holders": "safeser.pickles.shims_holders",
-    "records": "safeser.pickles.shims_records",
-    "functions": "safeser.pickles.shims_functions",
-    "numpy_random": "safeser.pickles.shims_numpy_random",
-    "numpy_kinds": "safeser.pickles.shims_numpy_kinds",
-    "exceptions": "safeser.pickles.shims_exceptions",
-    "numpy": "safeser.pickles.shims_numpy",
-    "scipy": "safeser.pickles.shims_scipy",
-    "sklearn": "safeser.pickles.shims_sklearn",
-    "dask": "safeser.pickles.shims_dask",
-}
-
-
-_INSTALL = {
-    "dask": "Install safeser with the extra [dask].",
-    "pandas": "Install safeser with the extra [arrow].",
-    "pyarrow": "Install safeser with the extra [arrow].",
-    "sklearn": "Install scikit-learn here, in the version of the sender.",
-}
-
-
-@cache
-def shim(name: str) -> Callable[..., Any]:
-    """Return the reviewed function that an entry names, as ``room.function``."""
-    room, _, function = name.partition(".")
-    try:
-        registry: dict[str, Callable[..., Any]] = importlib.import_module(_ROOMS[room]).SHIMS
-    except ImportError as error:
-        missing = error.name or room
-        library = room if missing.startswith("safeser") else missing.partition(".")[0]
-        raise PayloadError(
-            f"what this pickle holds needs {library}, which is not installed here",
-            rule="pickle.unresolved",
-            fix=_INSTALL.get(library, f"Install {library} here, in the version of the sender."),
-        ) from None
-    return registry[function]

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, check_layout, plain
-from safeser.pickles.shims_pandas_times import UNITS, pd, walked, zone
+from safeser.pickles.shims.pandas_times import UNITS, pd, walked, zone
+from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 
 __all__ = ["SHIMS", "draft_of", "fields_of", "owned", "unique"]
 

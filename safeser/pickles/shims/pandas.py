@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims import Draft, Site, bad, plain
-from safeser.pickles.shims_pandas_arrays import draft_of, unique
-from safeser.pickles.shims_pandas_indexes import column, held, label
-from safeser.pickles.shims_pandas_times import pd
+from safeser.pickles.shims.pandas_arrays import draft_of, unique
+from safeser.pickles.shims.pandas_indexes import column, held, label
+from safeser.pickles.shims.pandas_times import pd
+from safeser.pickles.shims.site import Draft, Site, bad, plain
 
 __all__ = ["SHIMS"]
 

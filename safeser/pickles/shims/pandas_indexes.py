@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Site, bad, plain
-from safeser.pickles.shims_pandas_arrays import owned, unique
-from safeser.pickles.shims_pandas_times import pd, walked
+from safeser.pickles.shims.pandas_arrays import owned, unique
+from safeser.pickles.shims.pandas_times import pd, walked
+from safeser.pickles.shims.site import Site, bad, plain
 
 __all__ = ["SHIMS", "column", "held", "label"]
 

@@ -18,7 +18,7 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, User
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, plain
 
 __all__ = ["SHIMS"]
 

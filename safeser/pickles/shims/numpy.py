@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, plain, settled
+from safeser.pickles.shims.site import Draft, Site, bad, plain, settled
 
 __all__ = ["SHIMS"]
 

@@ -16,7 +16,7 @@ from operator import is_
 from typing import Any
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, plain
 
 __all__ = ["SHIMS", "check_arguments"]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from safeser.pickles.names import shown
 from safeser.pickles.profiles import DATA_PROFILES, Profile
-from safeser.pickles.shims import Site, bad
+from safeser.pickles.shims.site import Site, bad
 
 __all__ = ["MAX_NESTING", "function_of", "own", "profile_of", "resolved", "value_of"]
 

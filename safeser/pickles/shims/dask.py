@@ -18,8 +18,7 @@ import numpy as np
 
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, plain
-from safeser.pickles.shims_dask_values import (
+from safeser.pickles.shims.dask_values import (
     MAX_NESTING,
     function_of,
     own,
@@ -27,6 +26,7 @@ from safeser.pickles.shims_dask_values import (
     resolved,
     value_of,
 )
+from safeser.pickles.shims.site import Draft, Site, bad, plain
 
 __all__ = ["SHIMS"]
 

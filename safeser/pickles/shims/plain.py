@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, plain
 
 __all__ = ["SHIMS"]
 

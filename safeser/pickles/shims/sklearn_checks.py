@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from safeser.pickles.shims import Draft, Site, bad, plain
-from safeser.pickles.shims_scipy import identical, indexes, numbers, repeated
+from safeser.pickles.shims.scipy import identical, indexes, numbers, repeated
+from safeser.pickles.shims.site import Draft, Site, bad, plain
 
 __all__ = ["begin_tree", "check_estimator", "metric", "search_tree", "tree"]
 

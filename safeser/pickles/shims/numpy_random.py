@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims import Draft, Site, bad, check_layout, plain
+from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 
 __all__ = ["SHIMS"]
 

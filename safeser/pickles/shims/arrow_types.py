@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from safeser.pickles.shims import Site, bad, plain
+from safeser.pickles.shims.site import Site, bad, plain
 
 __all__ = ["SHIMS", "pa", "parts_of", "sound_type", "width_of"]
 

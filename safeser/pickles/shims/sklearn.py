@@ -2,7 +2,7 @@
 
 The one rule: no code of an estimator sees a peer's state. Fields that its entry lists, holding
 values of known types and no functions but listed ones, are put into an empty instance; what
-compiled code would trust is then checked by :mod:`safeser.pickles.shims_sklearn_checks`, and what
+compiled code would trust is then checked by :mod:`safeser.pickles.shims.sklearn_checks`, and what
 cannot be checked is refused.
 """
 
@@ -21,8 +21,8 @@ from safeser.errors import PayloadError
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.profiles import Profile
-from safeser.pickles.shims import Draft, Site, bad, check_layout, plain
-from safeser.pickles.shims_sklearn_checks import (
+from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
+from safeser.pickles.shims.sklearn_checks import (
     begin_tree,
     check_estimator,
     metric,

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims import Site, bad, plain
-from safeser.pickles.shims_arrow_types import pa, parts_of, sound_type, width_of
+from safeser.pickles.shims.arrow_types import pa, parts_of, sound_type, width_of
+from safeser.pickles.shims.site import Site, bad, plain
 
 __all__ = ["SHIMS"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims import Draft, Site, bad, plain
+from safeser.pickles.shims.site import Draft, Site, bad, plain
 
 __all__ = ["SHIMS", "UNITS", "pd", "walked", "zone"]
 
