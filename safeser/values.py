@@ -9,7 +9,7 @@ import enum
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from safeser.errors import ConfigError
@@ -39,6 +39,7 @@ FAMILIES = ("msgpack", "error", "dask", "pickle", "cloudpickle")
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 _FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+_MAX_GLOBAL = 512  # longer than any real name
 
 
 class Kind(enum.Enum):
@@ -179,7 +180,7 @@ class Allowed:
     setstate: bool = False
 
     def __post_init__(self) -> None:
-        _check_global(self.name)
+        check_global(self.name)
         if self.role not in ALLOWED_ROLES:
             self._refuse(f"has a role that is none of {', '.join(ALLOWED_ROLES)}")
         for name in (*(self.fields or ()), *self.kwargs):
@@ -202,7 +203,7 @@ class Allowed:
             return
         if not self.returns:
             self._refuse("is a callable, which must say what it 'returns'")
-        _check_global(self.returns)
+        check_global(self.returns)
         if self.name.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
             self._refuse("is of the standard library, whose functions reach everything")
 
@@ -243,15 +244,18 @@ class Allowed:
         return cls(name, **spelled)
 
 
-def _check_global(name: object) -> None:
-    module, _, qualname = name.partition(":") if isinstance(name, str) else ("", "", "")
+def check_global(name: object, *, rule: str = "config.allow") -> str:
+    """Return *name* if it names a global exactly, else raise :class:`ConfigError`."""
+    text = name if isinstance(name, str) and len(name) <= _MAX_GLOBAL else ""
+    module, _, qualname = text.partition(":")
     parts = [*module.split("."), *qualname.split(".")]
-    if len(module) + len(qualname) > 512 or not all(part.isidentifier() for part in parts):
+    if not all(part.isidentifier() for part in parts):
         raise ConfigError(
             "a global is named as module:qualname, exactly, without patterns",
-            rule="config.allow",
+            rule=rule,
             fix='Write it as in "mylib.models:Point".',
         )
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,8 @@ class Grant:
     :param submission: ``"none"``, ``"approved"`` or ``"code"``.
     :param operations: exact names of operations that are granted.
     :param policy: SHA-256 of the policy that grants it; verdicts are never shared between two.
+    :param types: exact ``module:qualname`` of types that may be read by what was registered for
+        them with distributed's own decorators, which nobody here has reviewed.
     """
 
     context: str
@@ -274,10 +280,13 @@ class Grant:
     submission: str = "none"
     operations: frozenset[str] = frozenset()
     policy: str = ""
+    types: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for family in self.families:
             check_family(family)
+        for name in self.types:
+            check_global(name, rule="config.types")
         if self.submission not in ("none", "approved", "code"):
             raise ConfigError("submission must be none, approved or code", rule="config.submission")
 
@@ -292,7 +301,12 @@ class Grant:
             self.submission,
             self.operations,
             self.policy,
+            self.types if "dask" in kept else frozenset(),
         )
+
+    def relayed(self) -> Grant:
+        """Return this grant for what somebody else than the sender wrote: without *types*."""
+        return replace(self, types=frozenset()) if self.types else self
 
 
 @dataclass(frozen=True, slots=True)

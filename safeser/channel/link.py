@@ -284,11 +284,12 @@ class Link(Recording):
         """Rebuild one of the admitted payloads; a relay opens some and passes on the others."""
         if not admitted.has(payload):
             raise TypeError("that payload was not admitted")
+        own = payload.author == admitted.context.sender
         try:
             return serialization.deserialize(
                 payload.header,
                 payload.frames,
-                admitted.grant,
+                admitted.grant if own else admitted.grant.relayed(),
                 limits=self.policy.limits,
                 budget=admitted.budget,
             )

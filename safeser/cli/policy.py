@@ -104,6 +104,8 @@ def _show_context(rule: Rule, *, every: bool) -> None:
         _row("profiles", ", ".join(rule.profiles))
         if rule.allow:
             _row("allowed", ", ".join(f"{each.name} as {each.role}" for each in rule.allow))
+    if rule.types:
+        _row("types", ", ".join(sorted(rule.types)))
     if rule.submission == "code":
         _row("submission", "code: the sender can run what it likes there", style="yellow")
     else:

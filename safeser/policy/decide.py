@@ -236,6 +236,8 @@ def _bound(rule: Rule, key: tuple[str, str, Kind, bool], policy: str) -> Grant:
         families = ("msgpack",)
     elif UNKNOWN in (sender, recipient):
         families = tuple(family for family in families if family not in PICKLES)
+    # What libraries registered with distributed may do anything with bytes, unpickling included.
+    foreign = "dask" in families and not sealing and UNKNOWN not in (sender, recipient)
     if kind is not Kind.ADMIN and "msgpack" in families:
         families = (*families, "error")
     return Grant(
@@ -246,6 +248,7 @@ def _bound(rule: Rule, key: tuple[str, str, Kind, bool], policy: str) -> Grant:
         submission=rule.submission,
         operations=rule.operations,
         policy=policy,
+        types=rule.types if foreign else frozenset(),
     )
 
 

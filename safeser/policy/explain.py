@@ -76,6 +76,9 @@ def _walk(policy: Policy, context: Context) -> list[str]:
     for rule in policy.contexts:
         if rule is matched:
             steps.append(f"line {rule.line}, {rule.name}: matches; nothing below is looked at")
+            if rule.types:
+                types = ", ".join(sorted(rule.types))
+                steps.append(f"  read by what their libraries registered with distributed: {types}")
             return steps
         steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
     return [*steps, "no context is left: deny"]

@@ -17,6 +17,7 @@ from safeser.policy.loader import Document, Path
 
 __all__ = [
     "ContextModel",
+    "DaskModel",
     "LimitsModel",
     "PickleModel",
     "PolicyModel",
@@ -125,6 +126,15 @@ class PickleModel(_Strict):
     allow: Annotated[dict[str, Any], Field(max_length=1_000)] = {}
 
 
+class DaskModel(_Strict):
+    """``dask: {types: ["my.lib:Thing"]}``: what else family ``dask`` may read in a context.
+
+    A listed type is read by what its library registered with distributed's own decorators.
+    """
+
+    types: Annotated[_Names, Field(max_length=1_000)]
+
+
 class OperationsModel(_Strict):
     """``operations: {grant: [basic, run]}``: groups or exact names; there are no deny lists."""
 
@@ -141,6 +151,7 @@ class ContextModel(_Strict):
     submission: str = "none"
     serializers: _Names = ("msgpack",)
     deserializers: _Names = ("msgpack",)
+    dask: DaskModel | None = None
     pickle: PickleModel | None = None
     operations: OperationsModel | None = None
 
@@ -211,6 +222,7 @@ def _path(detail: ErrorDetails) -> Path:
 _SECTIONS: dict[str | int, type[BaseModel]] = {
     "principals": PrincipalModel,
     "contexts": ContextModel,
+    "dask": DaskModel,
     "pickle": PickleModel,
     "operations": OperationsModel,
     "limits": LimitsModel,

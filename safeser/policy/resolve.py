@@ -26,7 +26,7 @@ from safeser.policy.rules import (
     Principal,
     Rule,
 )
-from safeser.values import ANY_AUTHOR, FAMILIES, UNKNOWN, Allowed, Kind
+from safeser.values import ANY_AUTHOR, FAMILIES, UNKNOWN, Allowed, Kind, check_global
 
 __all__ = ["resolve"]
 
@@ -155,6 +155,7 @@ class _Reader:
             allow=self._allow(),
             submission=self._submission(),
             operations=self._operations(),
+            types=self._types(),
         )
         self._check_admin(rule)
         self._check_unknown(rule)
@@ -250,6 +251,23 @@ class _Reader:
                 self.refuse(error.message, "pickle", "allow", name, rule=error.rule, fix=error.fix)
         return tuple(allowed)
 
+    def _types(self) -> frozenset[str]:
+        if self.context.dask is None:
+            return frozenset()
+        if "dask" not in self.context.deserializers:
+            self.refuse(
+                "types have no effect where 'deserializers' does not hold dask",
+                "dask",
+                rule="config.no-effect",
+                fix="Take them out, or list dask.",
+            )
+        for index, name in enumerate(self.context.dask.types):
+            try:
+                check_global(name, rule="config.types")
+            except ConfigError as error:
+                self.refuse(error.message, "dask", "types", index, rule=error.rule, fix=error.fix)
+        return frozenset(self.context.dask.types)
+
     def _submission(self) -> str:
         submission = self.context.submission
         if submission == "approved":
@@ -318,6 +336,13 @@ class _Reader:
                 listed[0],
                 rule="floor.unknown",
                 fix="Give unknown a context of its own with dask and msgpack only.",
+            )
+        if rule.types:
+            self.refuse(
+                "no policy can let unknown be read by what other libraries registered",
+                "dask",
+                rule="floor.unknown",
+                fix="Give unknown a context of its own without 'dask: types'.",
             )
         if rule.submission != "none":
             self.refuse("no policy can let unknown submit work", "submission", rule="floor.unknown")

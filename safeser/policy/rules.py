@@ -113,6 +113,7 @@ class Rule:
     allow: tuple[Allowed, ...] = ()
     submission: str = "none"
     operations: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
 
     def families(self, *, sealing: bool) -> tuple[str, ...]:
         return self.serializers if sealing else self.deserializers

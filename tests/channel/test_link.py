@@ -33,8 +33,8 @@ class Side:
 
 @pytest.fixture
 def links(doors, policy):
-    def made(one, two):
-        near, far = doors.links(one, two, policy)
+    def made(one, two, text=policy):
+        near, far = doors.links(one, two, text)
         return Side(near, far), Side(far, near)
 
     return made
@@ -150,6 +150,25 @@ def test_what_somebody_else_wrote_is_not_passed_on_as_a_pickle(links):
         with pytest.raises(PolicyDenied):
             ann.permit_sending(context, Payload("x", "pickle", PICKLE, own.frames, author))
     assert ann.audit.rules == ["author.relayed", "author.relayed"]
+
+
+@pytest.mark.parametrize(("author", "seen"), [("ann", {"my.lib:Thing"}), ("cy", set())])
+def test_types_of_other_libraries_are_for_their_sender_alone(
+    links, policy, monkeypatch, author, seen
+):
+    grants = []
+    real = families.deserialize
+
+    def spy(header, frames, grant, **options):
+        grants.append(grant)
+        return real(header, frames, grant, **options)
+
+    listed = 'recipient: bea\n    dask: {types: ["my.lib:Thing"]}'
+    _, bea = links("ann", "bea", policy.replace("recipient: bea", listed, 1))
+    monkeypatch.setattr(families, "deserialize", spy)
+    context = bea.inbound(Kind.DATA)
+    bea.load(bea.admit(context, [bea.payload(context, "a", *ONE, author=author)]))
+    assert [grant.types for grant in grants] == [seen]
 
 
 # --- families ---------------------------------------------------------------------------------

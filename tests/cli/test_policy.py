@@ -49,6 +49,17 @@ def test_show_spells_everything_out(safeser):
     assert "operations  basic, cluster, diagnose (" in ended.out
 
 
+def test_show_names_types_of_other_libraries(safeser, tmp_path):
+    policy = tmp_path / "types.yaml"
+    policy.write_text(
+        "safeser: 1\nname: x\nrevision: 1\nprincipals: {a: {}, b: {}}\ncontexts:\n"
+        "- name: c\n  sender: a\n  recipient: b\n  deserializers: [dask, msgpack]\n"
+        '  dask: {types: ["my.lib:Thing"]}\n'
+    )
+    policy.chmod(0o600)
+    assert "types       my.lib:Thing" in safeser("policy", "show", policy).out
+
+
 def test_show_names_each_operation_when_asked(safeser):
     ended = safeser("policy", "show", "default", "--operations")
     assert "    update-graph\n" in ended.out
