@@ -49,9 +49,10 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## bench: measure pickles beside pickle's own, and safeser:// beside tcp:// and tls://; four minutes
+## bench: measure pickles, typed serialization and safeser:// beside what else there is; six minutes
 bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.pickles
+	@$(BIN)/python -m benchmarks.families
 	@$(BIN)/python -m benchmarks.dask
 
 ## differential: compare ten million pickles with CPython's readers; an hour, stops and resumes

@@ -27,10 +27,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.objects import KINDS, Kind, Sent
-from benchmarks.report import machine, number, ratio
+from benchmarks.report import grid, grid_markdown, machine, number, ratio
 from safeser import pickles
 from safeser.errors import SafeserError
 from safeser.pickles import DATA_PROFILES, Profile
@@ -269,21 +268,6 @@ def notes(*, rounds: int, load: tuple[float, float, float]) -> list[str]:
     ]
 
 
-def _rich(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for at, heading in enumerate(headings):
-        made.add_column(heading, no_wrap=True, justify="right" if at else "left")
-    for line in lines:
-        made.add_row(*line)
-    return made
-
-
-def _markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rule = "|---|" + "--:|" * (len(headings) - 1)
-    rows = ["| " + " | ".join(line) + " |" for line in (headings, *lines)]
-    return "\n".join([rows[0], rule, *rows[1:], ""])
-
-
 def main(
     rounds: Annotated[int, typer.Option(min=1, help="Times that everybody takes a turn.")] = 9,
     only: Annotated[str, typer.Option(help="Only kinds whose name has this in it.")] = "",
@@ -307,13 +291,13 @@ def main(
     ]
     shares = ("object", "opcodes", *STAGES)
     known = [*targets(runs), *notes(rounds=rounds, load=load)]
-    console.print(_rich(HEADINGS, lines))
+    console.print(grid(HEADINGS, lines))
     console.print("\nWhere the time of a cold load goes", style="bold")
-    console.print(_rich(shares, parts))
+    console.print(grid(shares, parts))
     for note in known:
         console.print(note, style="dim", highlight=False, soft_wrap=True)
     if markdown_file is not None:
-        text = [_markdown(HEADINGS, lines), _markdown(shares, parts)]
+        text = [grid_markdown(HEADINGS, lines), grid_markdown(shares, parts)]
         markdown_file.write_text("\n".join([*text, *(f"- {note}" for note in known), ""]))
 
 

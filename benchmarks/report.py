@@ -123,6 +123,23 @@ def markdown(lines: Sequence[Row], notes: Sequence[str]) -> str:
     return "\n".join([*text, "", *(f"- {note}" for note in notes), ""])
 
 
+def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+    """Return a table whose first column names things and whose others are numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for at, heading in enumerate(headings):
+        made.add_column(heading, no_wrap=True, justify="right" if at else "left")
+    for line in lines:
+        made.add_row(*line)
+    return made
+
+
+def grid_markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return the same table for the documentation."""
+    rule = "|---|" + "--:|" * (len(headings) - 1)
+    rows = ["| " + " | ".join(line) + " |" for line in (headings, *lines)]
+    return "\n".join([rows[0], rule, *rows[1:], ""])
+
+
 def machine(packages: Sequence[str] = PACKAGES) -> list[str]:
     """Return what the numbers depend on: processor, Python, versions of those *packages* here."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
