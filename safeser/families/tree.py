@@ -19,6 +19,9 @@ __all__ = ["Node", "parse", "strongest"]
 #: No honest type name comes near; one that does is not repeated in an error.
 _MAX_NAME = 128
 
+#: Steps of a path that an error spells out.
+_MAX_STEPS = 12
+
 _KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     # serializer: (required keys, optional keys), besides "serializer" itself
     "msgpack": (frozenset(), frozenset()),
@@ -66,6 +69,9 @@ class Node:
         while path is not None:
             path, position = path
             steps.append(f"sub-headers[{position}]")
+        if len(steps) > _MAX_STEPS:
+            # Whoever nests two hundred deep would otherwise write kilobytes into logs.
+            steps[_MAX_STEPS // 2 : -(_MAX_STEPS // 2)] = ["..."]
         return ".".join(reversed(steps))
 
     def refuse(self, message: str, rule: str) -> NoReturn:

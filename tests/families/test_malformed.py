@@ -1,0 +1,43 @@
+"""A short share of the malformed headers and frames, over the examples of every room."""
+
+from __future__ import annotations
+
+import pytest
+
+from safeser import families
+from safeser.errors import PayloadError
+from tests.families.malformed.parent import run
+
+# Some 20 cases of each example; long runs are tests.families.malformed's own.
+_CASES = 4_000
+
+
+def test_malformed_headers_and_frames_give_a_value_or_one_error():
+    outcome = run(cases=_CASES, seed=4)
+    assert not outcome.broken, str(outcome)
+    assert outcome.counted["refused"] > outcome.counted["accepted"] > _CASES // 20
+    assert outcome.counted["refused"] + outcome.counted["accepted"] == _CASES
+
+
+def test_a_crash_belongs_to_its_case():
+    outcome = run(cases=3, seed=1, only="arrays/ints", breaking={1: "abort", 2: "spin"})
+    (crash, spin) = outcome.broken
+    assert "SIGABRT while reading it" in crash["problem"]
+    assert (crash["name"], crash["case"]) == ("arrays/ints", 1)
+    assert "SIGPROF while reading it" in spin["problem"]
+    assert spin["case"] == 2
+
+
+def test_an_error_deep_inside_is_short():
+    # Each of two hundred steps was spelled out: kilobytes for every log that sees the error.
+    header = {"serializer": "nothing"}
+    for _ in range(90):
+        header = {
+            "serializer": "collection",
+            "type": "list",
+            "sub-headers": [header],
+            "frame-lengths": [0],
+        }
+    with pytest.raises(PayloadError, match=r"sub-headers\[0\]\.\.\.\.\.sub-headers") as caught:
+        families.check(header, [])
+    assert len(str(caught.value)) < 500
