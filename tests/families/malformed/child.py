@@ -39,6 +39,9 @@ LIMITS = Limits(max_array=1 << 18, max_refs=20_000, max_bytes=1 << 22)
 #: Number of the case, then 0 while it is made, 1 while it is read, 2 while it is used.
 PROGRESS = struct.Struct("<qq")
 
+#: Rooms whose rules refuse payloads.
+_RULES = ("families", "context", "pickle")
+
 _CPU_SECONDS = 20.0  # the slowest honest case takes a hundredth
 _RECURSION = sys.getrecursionlimit()  # that of whoever reads a message
 _MEMORY = 1 << 30  # beyond what is mapped before the first case
@@ -137,7 +140,7 @@ class Runner:
         except SafeserError as error:
             self.watch.phase = 0
             self.counted["refused"] += 1
-            if error.rule.partition(".")[0] not in ("families", "context", "pickles", "payload"):
+            if error.rule.partition(".")[0] not in _RULES:
                 problem = f"an unexpected rule: {error.rule}"
             elif len(str(error)) > 1000:
                 problem = "a message without bounds"

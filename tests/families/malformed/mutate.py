@@ -236,7 +236,9 @@ def _alter(value: Any, rng: Random, pool: dict[str, Tree]) -> Any:
     if type(value) in (list, tuple) and pick < 0.5:
         return _alter_items(list(value), rng)
     if type(value) is str and pick < 0.3:
-        return rng.choice((value[:-1], value + "\0", value + value, value.encode(), value.upper()))
+        return rng.choice(
+            (value[:-1], value + "\0", value + value, value.encode("utf-8", "replace"))
+        )
     if type(value) is bytes and pick < 0.7:
         return _alter_bytes(value, rng, pool)
     if pick > 0.9:
@@ -330,8 +332,10 @@ def key_changed(case: Case, rng: Random, pool: dict[str, Tree]) -> str:
     inner = _at(case.header, path)
     what = rng.choice(("dropped", "added", "renamed"))
     extra = rng.choice(
-        ("type-serialized", "is-collection", "strides", "base", "pickle", "writeable",
-         "compression", "split-num-sub-frames", "frame-lengths", "sub-headers", "dtype", "shape", "", 0, "x")
+        (
+            "type-serialized", "is-collection", "strides", "base", "pickle", "writeable", "dtype",
+            "compression", "split-num-sub-frames", "frame-lengths", "sub-headers", "shape", "", 0,
+        )
     )  # fmt: skip
     if what == "added" or not inner:
         inner[extra] = rng.choice(BOUNDARIES)
