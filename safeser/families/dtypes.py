@@ -142,7 +142,8 @@ def _single(description: list[Any]) -> np.dtype[Any]:
             built = np.dtype(f"{_LETTERS[letter][0]}{size}")
         except TypeError:
             _refuse("numbers of its size do not exist on this platform")
-    return built if order == "|" else built.newbyteorder("<" if order == "<" else ">")
+    # newbyteorder marks even the native order, which then shows in the dtype's text.
+    return built if order in ("|", _NATIVE) else built.newbyteorder(order)
 
 
 def _time(letter: str, size: int, order: str, rest: list[Any]) -> np.dtype[Any]:

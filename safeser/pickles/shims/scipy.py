@@ -42,16 +42,18 @@ def numbers(value: Any, *, ndim: int, kinds: str = "biufc") -> Any:
 
 
 def indexes(site: Site, value: Any, *, below: int, low: int = 0) -> Any:
-    """Return a copy of *value*, a one-dimensional array of indexes in ``[low, below)``.
+    """Return *value*, a one-dimensional array of indexes in ``[low, below)``.
 
-    A copy, because a pickle may hand the same memory to another array that is written to later.
+    It is a copy where a pickle may hand the same memory to another array that is written to later.
     """
     given = numbers(value, ndim=1, kinds="i")
     if given.dtype.itemsize not in (4, 8):
         raise bad("scipy", "indexes must be of 32 or 64 bits")
-    site.charge_bytes(given.nbytes)
     if given.size and not (given.min() >= low and given.max() < below):
         raise bad("scipy", "an index is outside of what it points into")
+    if not site.shared and given.flags.c_contiguous:
+        return given
+    site.charge_bytes(given.nbytes)
     return np.array(given, order="C")
 
 

@@ -46,10 +46,17 @@ class Draft:
 
 
 class Site:
-    """Where one load happens: what it may still take, and what it may hash."""
+    """Where one load happens: what it may still take, and what it may hash.
 
-    def __init__(self, limits: Limits, *, given: int, budget: Budget | None = None) -> None:
+    :param shared: whether two objects may be handed the same memory, as by a pickle's memo. Then
+        what was checked is copied, so that nothing later in the load writes to it.
+    """
+
+    def __init__(
+        self, limits: Limits, *, given: int, budget: Budget | None = None, shared: bool = True
+    ) -> None:
         self.limits = limits
+        self.shared = shared
         self.given = given
         self.budget = Budget(limits) if budget is None else budget
         self.budget.bring(given)

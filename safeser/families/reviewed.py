@@ -1,0 +1,45 @@
+"""Reviewed constructors of restricted pickle, used on the checked values of typed headers.
+
+The one rule: what was reviewed for pickles is called, never copied: one check of a library's
+compiled code serves both ways in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from safeser.errors import PayloadError
+from safeser.families.tree import Node
+from safeser.pickles.shims.site import Site
+from safeser.values import Limits
+
+__all__ = ["reviewed", "site"]
+
+
+def site(node: Node, limits: Limits) -> Site:
+    """Return what reviewed constructors may take for *node*: some times what arrived for it.
+
+    Each frame belongs to one node, so nothing else in the payload writes to what was checked.
+    """
+    given, todo = 0, [node]
+    while todo:
+        inner = todo.pop()
+        given += sum(frame.nbytes for frame in inner.frames)
+        todo.extend(inner.children)
+    return Site(limits, given=given, shared=False)
+
+
+@contextmanager
+def reviewed(node: Node) -> Iterator[None]:
+    """Turn a refusal by a reviewed constructor into one that names *node*, under our rules."""
+    try:
+        yield
+    except PayloadError as error:
+        rule = error.rule.partition(".")[2]
+        raise PayloadError(
+            error.message,
+            rule=error.rule if error.rule.startswith("families.") else f"families.{rule}",
+            where=error.where or node.where,
+            fix=error.fix,
+        ) from None

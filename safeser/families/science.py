@@ -1,0 +1,28 @@
+"""SciPy's, scikit-learn's, xarray's and PyTorch's types: the names, listed without importing any.
+
+The one rule: a package is imported when an object of a type that is listed here is sent or loaded,
+and for nothing else: a header that names one imports nothing before it is admitted.
+"""
+
+from __future__ import annotations
+
+from safeser.families.registry import registry
+
+__all__ = ["register"]
+
+_SPARSE = tuple(
+    f"scipy.sparse:{name}_{kind}"
+    for name in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
+    for kind in ("array", "matrix")
+)
+
+
+def _load_scipy() -> None:
+    from safeser.families import sparse  # noqa: PLC0415 - it imports SciPy
+
+    sparse.register()
+
+
+def register() -> None:
+    """List the names; called once, when safeser.families is imported."""
+    registry.register_lazy("scipy", _SPARSE, _load_scipy)
