@@ -261,7 +261,9 @@ OFFSETS = [
 
 
 @pytest.mark.parametrize("protocol", [2, 5])
-@pytest.mark.parametrize("value", VALUES + OFFSETS, ids=repr)
+@pytest.mark.parametrize(
+    "value", VALUES + OFFSETS, ids=lambda value: "set" if type(value) is set else repr(value)
+)
 def test_values(value, protocol):
     got = reopened(value, protocol)
     assert type(got) is type(value)
