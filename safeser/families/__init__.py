@@ -6,7 +6,7 @@ were checked first; a name or a byte that a peer wrote never chooses what runs.
 
 from __future__ import annotations
 
-from safeser.families import arrays, frames, science, stdlib
+from safeser.families import arrays, buffers, containers, frames, science, stdlib
 from safeser.families.errors import ExceptionData, RemoteError
 from safeser.families.plain import Unencodable
 from safeser.families.receiving import (
@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 stdlib.register()
+buffers.register()
+containers.register()
 arrays.register()
 registry.register_lazy("pandas", frames.NAMES, frames.load)
 science.register()

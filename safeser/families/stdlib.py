@@ -1,4 +1,4 @@
-"""Standard library values of family ``dask``: scalars as plain descriptions, buffers uncopied.
+"""Scalars of the standard library in family ``dask``: each as one plain description.
 
 The one rule: a constructor is called only with values whose types and ranges were checked before,
 and never in a way that opens a file or takes more memory than arrived.
@@ -6,14 +6,13 @@ and never in a way that opens a file or takes more memory than arrived.
 
 from __future__ import annotations
 
-import collections
 import datetime as dt
 import decimal
 import fractions
+import ipaddress
 import math
 import pathlib
 import re
-import struct
 import uuid
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -26,6 +25,9 @@ from safeser.values import Limits
 
 __all__ = ["register"]
 
+#: An address of 39 characters, a prefix, and the name of an interface as scope.
+_MAX_ADDRESS = 64
+
 #: gcd is quadratic: of two integers of 8 KiB it takes milliseconds, of 8 MiB hours.
 _MAX_FRACTION_BITS = 8 * 8192
 
@@ -34,15 +36,6 @@ _MAX_EXPONENT = 999_999
 _DECIMAL = re.compile(
     r"-?(?:[0-9]+(?:\.[0-9]+)?(?:E[+-][0-9]{1,18})?|s?NaN[0-9]*|Infinity)\Z", re.ASCII
 )
-
-_FACTORIES: dict[str, type | None] = {
-    "": None,
-    **{
-        kind.__name__: kind
-        for kind in (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
-    },
-}
-
 
 #: Returns the time zone that a description names.
 _Zone: TypeAlias = Callable[[Any], dt.tzinfo | None]
@@ -209,132 +202,53 @@ def _path(cls: type[pathlib.PurePath]) -> Callable[[Any], pathlib.PurePath]:
     return build
 
 
-def _encode_buffer(x: bytes | bytearray, limits: Limits) -> Parts:
-    return Parts({}, [x])
+_OTHER_PATH = "WindowsPath" if type(pathlib.Path()) is pathlib.PosixPath else "PosixPath"
+
+_ADDRESSES = (
+    ipaddress.IPv4Address,
+    ipaddress.IPv4Interface,
+    ipaddress.IPv4Network,
+    ipaddress.IPv6Address,
+    ipaddress.IPv6Interface,
+    ipaddress.IPv6Network,
+)
 
 
-def _check_buffer(node: Node, limits: Limits) -> None:
-    node.expect(frames=1)
+def _address(cls: type) -> Callable[[Any], Any]:
+    def build(value: Any) -> Any:
+        _require(type(value) is str and len(value) <= _MAX_ADDRESS)
+        built = cls(value)
+        _require(str(built) == value)
+        return built
+
+    return build
 
 
-def _decode_bytes(node: Node, values: list[Any]) -> bytes:
-    view = node.frames[0]
-    whole = view.obj
-    if type(whole) is bytes and len(whole) == view.nbytes:
-        return whole
-    return view.tobytes()
+def _describe_address(x: Any) -> str:
+    text = str(x)
+    if len(text) > _MAX_ADDRESS:
+        raise Unencodable(x, "its scope has a long name")
+    return text
 
 
-def _decode_bytearray(node: Node, values: list[Any]) -> bytearray:
-    return bytearray(node.frames[0])
+def _elsewhere(name: str) -> Typed:
+    """Return what refuses paths that this system cannot have, whoever sends them."""
+
+    def check(node: Node, limits: Limits) -> None:
+        node.refuse(
+            "such a path exists on another kind of system only; send its pure kind instead",
+            "families.platform",
+        )
+
+    return Typed(name, (), _never, check, _never)
 
 
-_FORMATS = frozenset("?cbBhHiIlLqQnNfd")
-
-
-def _encode_memoryview(x: memoryview, limits: Limits) -> Parts:
-    if x.format not in _FORMATS:
-        raise Unencodable(x, "its format is not that of one native number")
-    if x.nbytes == 0 and x.ndim > 1:
-        raise Unencodable(x, "it is empty in more than one dimension")
-    flat = x.cast("B") if x.c_contiguous and x.ndim else memoryview(x.tobytes())
-    meta = {"format": x.format, "shape": list(x.shape or ()), "writeable": not x.readonly}
-    return Parts(meta, [flat])
-
-
-def _check_memoryview(node: Node, limits: Limits) -> None:
-    form, shape, writeable = node.expect("format", "shape", "writeable", frames=1)
-    if type(form) is not str or form not in _FORMATS or type(writeable) is not bool:
-        node.refuse("its format or flag is unknown", "families.header")
-    if not isinstance(shape, (list, tuple)) or len(shape) > 32:
-        node.refuse("its shape is not a list of at most 32 lengths", "families.shape")
-    if not all(type(length) is int and length >= 0 for length in shape):
-        node.refuse("its shape holds something else than lengths", "families.shape")
-    if len(shape) != 1 and 0 in shape:
-        node.refuse("it is empty in more than one dimension", "families.shape")
-    itemsize = struct.calcsize(form)
-    if math.prod(shape) * itemsize != node.frames[0].nbytes:
-        node.refuse("its shape does not fit its frame", "families.shape")
-    if form == "?" and node.frames[0].tobytes().translate(None, b"\0\1"):
-        node.refuse("it holds flags that are neither 0 nor 1", "families.content")
-
-
-def _decode_memoryview(node: Node, values: list[Any]) -> memoryview:
-    view: memoryview[Any] = node.frames[0]
-    if node.meta["writeable"] and view.readonly:
-        view = memoryview(bytearray(view))
-    shape = list(node.meta["shape"])
-    form: Any = node.meta["format"]  # checked; typeshed wants the letter itself
-    view = view.cast(form) if len(shape) == 1 else view.cast(form, shape)
-    return view if node.meta["writeable"] else view.toreadonly()
-
-
-def _encode_slice(x: slice, limits: Limits) -> Parts:
-    return Parts({}, (), [(".start", x.start), (".stop", x.stop), (".step", x.step)])
-
-
-def _check_slice(node: Node, limits: Limits) -> None:
-    node.expect(children=3)
-
-
-def _decode_slice(node: Node, values: list[Any]) -> slice:
-    return slice(*values)
-
-
-def _holds(node: Node, kind: str) -> None:
-    """Refuse *node* unless its one child is a *kind* of plain elements or a collection."""
-    if node.children[0].yields != f"builtins:{kind}":
-        node.refuse(f"it does not hold a {kind}", "families.child-type")
-
-
-def _encode_deque(x: collections.deque[Any], limits: Limits) -> Parts:
-    return Parts({"maxlen": x.maxlen}, (), [("", list(x))])
-
-
-def _check_deque(node: Node, limits: Limits) -> None:
-    (maxlen,) = node.expect("maxlen", children=1)
-    if maxlen is not None and (type(maxlen) is not int or not 0 <= maxlen < 1 << 63):
-        node.refuse("its maxlen is not a length", "families.header")
-    _holds(node, "list")
-
-
-def _decode_deque(node: Node, values: list[Any]) -> collections.deque[Any]:
-    maxlen = node.meta["maxlen"]
-    _require(maxlen is None or len(values[0]) <= maxlen)
-    return collections.deque(values[0], maxlen)
-
-
-def _encode_dict(x: dict[Any, Any], limits: Limits) -> Parts:
-    if vars(x):
-        raise Unencodable(x, "it has attributes of its own")
-    return Parts({}, (), [("", dict(x))])
-
-
-def _check_dict(node: Node, limits: Limits) -> None:
-    node.expect(children=1)
-    _holds(node, "dict")
-
-
-def _encode_defaultdict(x: collections.defaultdict[Any, Any], limits: Limits) -> Parts:
-    for name, factory in _FACTORIES.items():
-        if x.default_factory is factory:
-            return Parts({"factory": name}, (), [("", dict(x))])
-    raise Unencodable(x, "its default factory is not one of the listed builtin types")
-
-
-def _check_defaultdict(node: Node, limits: Limits) -> None:
-    (factory,) = node.expect("factory", children=1)
-    if type(factory) is not str or factory not in _FACTORIES:
-        node.refuse("its default factory is not listed", "families.factory")
-    _holds(node, "dict")
-
-
-def _decode_defaultdict(node: Node, values: list[Any]) -> collections.defaultdict[Any, Any]:
-    return collections.defaultdict(_FACTORIES[node.meta["factory"]], values[0])
+def _never(*_: Any) -> Any:
+    raise AssertionError  # no object is of such a class, and every header is refused
 
 
 def register() -> None:
-    """List the standard library's types; called once, when safeser.families is imported."""
+    """List the standard library's scalars; called once, when safeser.families is imported."""
     _scalar("builtins:complex", complex, lambda x: (x.real, x.imag), _complex)
     _scalar("builtins:range", range, lambda x: (x.start, x.stop, x.step), _range)
     _scalar(
@@ -358,40 +272,6 @@ def register() -> None:
     _scalar("uuid:UUID", uuid.UUID, lambda x: (x.bytes, x.is_safe.value), _uuid)
     for path in (pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path())):
         _scalar(f"pathlib:{path.__name__}", path, str, _path(path))
-    for typed in (
-        Typed("builtins:bytes", (bytes,), _encode_buffer, _check_buffer, _decode_bytes),
-        Typed("builtins:bytearray", (bytearray,), _encode_buffer, _check_buffer, _decode_bytearray),
-        Typed(
-            "builtins:memoryview",
-            (memoryview,),
-            _encode_memoryview,
-            _check_memoryview,
-            _decode_memoryview,
-        ),
-        Typed("builtins:slice", (slice,), _encode_slice, _check_slice, _decode_slice),
-        Typed(
-            "collections:deque", (collections.deque,), _encode_deque, _check_deque, _decode_deque
-        ),
-        Typed(
-            "collections:OrderedDict",
-            (collections.OrderedDict,),
-            _encode_dict,
-            _check_dict,
-            lambda node, values: collections.OrderedDict(values[0]),
-        ),
-        Typed(
-            "collections:Counter",
-            (collections.Counter,),
-            _encode_dict,
-            _check_dict,
-            lambda node, values: collections.Counter(values[0]),
-        ),
-        Typed(
-            "collections:defaultdict",
-            (collections.defaultdict,),
-            _encode_defaultdict,
-            _check_defaultdict,
-            _decode_defaultdict,
-        ),
-    ):
-        registry.register(typed)
+    registry.register(_elsewhere(f"pathlib:{_OTHER_PATH}"))
+    for kind in _ADDRESSES:
+        _scalar(f"ipaddress:{kind.__name__}", kind, _describe_address, _address(kind))

@@ -1,0 +1,204 @@
+"""Containers of the standard library: a deque stays a deque, a namespace a namespace.
+
+The one rule: what they hold are values of the tree, checked and decided like all others; what they
+are called with, factories and lengths, comes from a list or is a bounded number.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any
+
+from safeser.families import records
+from safeser.families.plain import Unencodable
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.tree import Node
+from safeser.values import Limits
+
+__all__ = ["register"]
+
+_FACTORIES: dict[str, type | None] = {
+    "": None,
+    **{
+        kind.__name__: kind
+        for kind in (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
+    },
+}
+
+#: What may stand among the maps of a ChainMap; each can be read like a dict.
+_MAPPINGS = (
+    dict,
+    collections.OrderedDict,
+    collections.Counter,
+    collections.defaultdict,
+    collections.ChainMap,
+)
+
+
+def _encode_slice(x: slice, limits: Limits) -> Parts:
+    return Parts({}, (), [(".start", x.start), (".stop", x.stop), (".step", x.step)])
+
+
+def _check_slice(node: Node, limits: Limits) -> None:
+    node.expect(children=3)
+
+
+def _decode_slice(node: Node, values: list[Any]) -> slice:
+    return slice(*values)
+
+
+def _holds(node: Node, kind: str) -> None:
+    """Refuse *node* unless its one child is a *kind* of plain elements or a collection."""
+    if node.children[0].yields != f"builtins:{kind}":
+        node.refuse(f"it does not hold a {kind}", "families.child-type")
+
+
+def _encode_deque(x: collections.deque[Any], limits: Limits) -> Parts:
+    return Parts({"maxlen": x.maxlen}, (), [("", list(x))])
+
+
+def _check_deque(node: Node, limits: Limits) -> None:
+    (maxlen,) = node.expect("maxlen", children=1)
+    if maxlen is not None and (type(maxlen) is not int or not 0 <= maxlen < 1 << 63):
+        node.refuse("its maxlen is not a length", "families.header")
+    _holds(node, "list")
+
+
+def _decode_deque(node: Node, values: list[Any]) -> collections.deque[Any]:
+    maxlen = node.meta["maxlen"]
+    if maxlen is not None and len(values[0]) > maxlen:
+        raise ValueError  # it would drop elements
+    return collections.deque(values[0], maxlen)
+
+
+def _encode_dict(x: dict[Any, Any], limits: Limits) -> Parts:
+    if vars(x):
+        raise Unencodable(x, "it has attributes of its own")
+    return Parts({}, (), [("", dict(x))])
+
+
+def _check_dict(node: Node, limits: Limits) -> None:
+    node.expect(children=1)
+    _holds(node, "dict")
+
+
+def _decode_counter(node: Node, values: list[Any]) -> collections.Counter[Any]:
+    made: collections.Counter[Any] = collections.Counter()
+    dict.update(made, values[0])  # Counter's own update() adds, and counts may be anything
+    return made
+
+
+def _encode_defaultdict(x: collections.defaultdict[Any, Any], limits: Limits) -> Parts:
+    for name, factory in _FACTORIES.items():
+        if x.default_factory is factory:
+            return Parts({"factory": name}, (), [("", dict(x))])
+    raise Unencodable(x, "its default factory is not one of the listed builtin types")
+
+
+def _check_defaultdict(node: Node, limits: Limits) -> None:
+    (factory,) = node.expect("factory", children=1)
+    if type(factory) is not str or factory not in _FACTORIES:
+        node.refuse("its default factory is not listed", "families.factory")
+    _holds(node, "dict")
+
+
+def _decode_defaultdict(node: Node, values: list[Any]) -> collections.defaultdict[Any, Any]:
+    return collections.defaultdict(_FACTORIES[node.meta["factory"]], values[0])
+
+
+def _encode_chain(x: collections.ChainMap[Any, Any], limits: Limits) -> Parts:
+    if vars(x).keys() != {"maps"} or type(x.maps) is not list or not x.maps:
+        raise Unencodable(x, "it has attributes of its own, or no maps")
+    for inner in x.maps:
+        if type(inner) not in _MAPPINGS:
+            raise Unencodable(inner, "a ChainMap may hold dicts of the standard library only")
+    return Parts({}, (), [(f".maps[{n}]", inner) for n, inner in enumerate(x.maps)])
+
+
+def _check_chain(node: Node, limits: Limits) -> None:
+    node.expect(children=None)
+    if not node.children:
+        node.refuse("it holds no maps", "families.child-count")
+
+
+def _decode_chain(node: Node, values: list[Any]) -> collections.ChainMap[Any, Any]:
+    if not all(type(inner) in _MAPPINGS for inner in values):
+        raise ValueError
+    return collections.ChainMap(*values)
+
+
+def _encode_namespace(x: types.SimpleNamespace, limits: Limits) -> Parts:
+    for name in vars(x):
+        if not records.is_attribute(name):
+            raise Unencodable(x, "one of its attributes has no plain name")
+    return records.encode(vars(x), limits)
+
+
+def _check_namespace(node: Node, limits: Limits) -> None:
+    if not all(map(records.is_attribute, records.check(node, limits))):
+        node.refuse("one of its attributes has no plain name", "families.attribute")
+
+
+def _decode_namespace(node: Node, values: list[Any]) -> types.SimpleNamespace:
+    made = types.SimpleNamespace()
+    vars(made).update(records.values(node, values))
+    return made
+
+
+def _check_nothing(node: Node, limits: Limits) -> None:
+    node.expect()
+
+
+def _singleton(name: str, value: object) -> Typed:
+    return Typed(
+        name, (type(value),), lambda x, limits: Parts({}), _check_nothing, lambda node, _: value
+    )
+
+
+def register() -> None:
+    """List the containers; called once, when safeser.families is imported."""
+    for typed in (
+        _singleton("builtins:ellipsis", ...),
+        _singleton("builtins:NotImplementedType", NotImplemented),
+        Typed("builtins:slice", (slice,), _encode_slice, _check_slice, _decode_slice),
+        Typed(
+            "collections:deque", (collections.deque,), _encode_deque, _check_deque, _decode_deque
+        ),
+        Typed(
+            "collections:OrderedDict",
+            (collections.OrderedDict,),
+            _encode_dict,
+            _check_dict,
+            lambda node, values: collections.OrderedDict(values[0]),
+        ),
+        Typed(
+            "collections:Counter",
+            (collections.Counter,),
+            _encode_dict,
+            _check_dict,
+            _decode_counter,
+        ),
+        Typed(
+            "collections:defaultdict",
+            (collections.defaultdict,),
+            _encode_defaultdict,
+            _check_defaultdict,
+            _decode_defaultdict,
+        ),
+        Typed(
+            "collections:ChainMap",
+            (collections.ChainMap,),
+            _encode_chain,
+            _check_chain,
+            _decode_chain,
+        ),
+        Typed(
+            "types:SimpleNamespace",
+            (types.SimpleNamespace,),
+            _encode_namespace,
+            _check_namespace,
+            _decode_namespace,
+        ),
+    ):
+        registry.register(typed)
