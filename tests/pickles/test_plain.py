@@ -60,7 +60,9 @@ VALUES = [
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(
+    "value", VALUES, ids=lambda value: "set" if type(value) is set else repr(value)[:40]
+)
 def test_a_value_comes_back_equal(value, protocol):
     data = pickle.dumps(value, protocol)
     got, expected = loads(data), pickle.loads(data)
