@@ -59,10 +59,12 @@ bench: $(VENV)/demo.stamp
 differential: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.differential --cases 10000000 --state .differential
 
-## fuzz: an hour of coverage-guided fuzzing of restricted pickle; what it found is kept in .fuzz
+## fuzz: an hour on pickles, a quarter on files for inspect, half on forged models; kept in .fuzz
 fuzz: $(VENV)/dev.stamp
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'atheris>=2.3'
-	@$(BIN)/python -m tests.fuzz.pickles .fuzz --seconds 3600
+	@$(BIN)/python -m tests.fuzz.pickles .fuzz/pickles --seconds 3600
+	@$(BIN)/python -m tests.fuzz.files .fuzz/files --seconds 900
+	@$(BIN)/python -m tests.fuzz.estimators .fuzz/estimators --seconds 1800
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp
