@@ -102,7 +102,7 @@ def _check_arrays(node: Node, limits: Limits) -> None:
     if coords:
         state["coords"] = tuple(parts[1:])
     indexes = [part for part in parts[1:] if part.dtype.itemsize < 8]
-    if indexes and max(state["_shape"]) > np.iinfo(np.int32).max:
+    if indexes and max(state["_shape"], default=0) > np.iinfo(np.int32).max:
         # SciPy counts in the type of the indexes.
         node.refuse("its shape is beyond what its indexes reach", "families.shape")
     with reviewed(node):
