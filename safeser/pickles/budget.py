@@ -15,9 +15,8 @@ from safeser.values import Limits
 
 __all__ = ["Budget"]
 
-# Copies that calls make (bytearray of bytes, arrays of bytes) may take some times the input ...
-_COPIES = 4
-# ... and this much whatever the input is.
+# Copies that calls make (bytearray of bytes, arrays of bytes) may take some times the input, and
+# this much whatever the input is.
 _COPIES_FREE = 1 << 20
 # One list of a million numbers costs some two million opcodes; MARKs and POPs cost nothing else.
 _OPCODES_PER_REF = 4
@@ -54,13 +53,13 @@ class Budget:
         self.refs, self.calls, self.visits, self.copies = left
 
     @contextmanager
-    def reading(self, turns: Iterator[int]) -> Iterator[None]:
+    def reading(self, turns: Iterator[object]) -> Iterator[None]:
         """Charge the opcodes that are read meanwhile, also of a pickle that is refused midway.
 
         Else a message of many pickles, each refused or empty after millions of POPs, would cost the
         worst of one pickle as many times.
 
-        :param turns: what gives one number for each opcode, of :attr:`opcodes` numbers.
+        :param turns: what gives something for each opcode, :attr:`opcodes` times.
         """
         try:
             yield
@@ -78,7 +77,7 @@ class Budget:
 
     def bring(self, size: int) -> None:
         """Note *size* bytes of input, some times of which may be copied."""
-        self.copies = min(self.limits.max_bytes, self.copies + size * _COPIES)
+        self.copies = min(self.limits.max_bytes, self.copies + size * self.limits.max_copies)
 
     def charge(self, elements: int) -> None:
         self.visits -= elements
@@ -101,15 +100,23 @@ _SETTINGS = {
     "max-string": "That much memory may then be taken by one string.",
     "max-int": "Arithmetic and printing take time that grows with its square.",
     "max-depth": "Deep values meet the recursion limit of whatever walks them.",
+    "max-sharing": "Whoever prints, copies or compares the value walks all of them.",
+    "max-key-cost": "Each time the key is looked up walks all of it.",
+    "max-collisions": "Each of them is compared with all others.",
+    "max-walk": "Each look-up is compared with that many keys.",
 }
 
 
-def over(rule: str, message: str, *, where: str = "") -> PayloadError:
-    """Return the refusal of what is over a limit, with the setting that would allow it."""
-    setting = rule.replace("-", "_")
+def over(rule: str, message: str, *, where: str = "", limit: str = "") -> PayloadError:
+    """Return the refusal of what is over a limit, with the setting that would allow it.
+
+    :param limit: the setting, where the rule is not named after it.
+    """
+    limit = limit or rule
+    setting = limit.replace("-", "_")
     return PayloadError(
         message,
         rule=f"pickle.{rule}",
         where=where,
-        fix=f"Raise the policy's limits.{setting} if its sender may. {_SETTINGS[rule]}",
+        fix=f"Raise the policy's limits.{setting} if its sender may. {_SETTINGS[limit]}",
     )

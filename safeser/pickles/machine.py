@@ -10,6 +10,8 @@ nothing follows it. CPython's own readers disagree with each other on each of th
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
+from operator import length_hint
 from typing import Any, NoReturn
 
 from safeser.pickles.budget import Budget, over
@@ -18,23 +20,19 @@ from safeser.pickles.loop import run as loop
 from safeser.pickles.names import canonical, check_name
 from safeser.pickles.nodes import (
     ABSENT,
-    ADD,
     BUILD,
-    EXTEND,
-    UPDATE,
     Buffer,
     ByteArray,
     Call,
     DictOf,
     FrozenSetOf,
     GlobalRef,
-    ListOf,
     Node,
     Persistent,
     Program,
     SetOf,
-    Step,
     TupleOf,
+    container,
 )
 from safeser.pickles.spelling import (
     GETATTR,
@@ -44,7 +42,7 @@ from safeser.pickles.spelling import (
     keywords,
     without,
 )
-from safeser.pickles.tape import Tape
+from safeser.pickles.stack import Stack
 from safeser.values import Limits
 
 __all__ = ["HANDLERS", "Machine", "read"]
@@ -71,13 +69,16 @@ def read(
         raise over("max-bytes", "the pickle is larger than allowed")
     budget = Budget(limits) if budget is None else budget
     machine = Machine(data, buffers, limits, budget, persistent=persistent)
-    with budget.reading(machine.turns):
+    # As Budget.reading does, which takes as long as reading a dozen opcodes.
+    try:
         program = machine.run()
+    finally:
+        budget.opcodes = length_hint(machine.turns)
     budget.spend(refs=program.refs, calls=program.calls)
     return program
 
 
-class Machine(Tape):
+class Machine(Stack):
     def __init__(
         self,
         data: bytes,
@@ -88,24 +89,18 @@ class Machine(Tape):
         persistent: bool,
         start: int = 0,
     ) -> None:
-        super().__init__(data, limits, start=start)
+        super().__init__(data, limits, refs=budget.refs, start=start)
         self.frame_end = 0
         self.frames: list[int] = []
         self.plain = True
         self.protocol = 0
-        self.stack: list[Any] = []
-        self.marked: list[list[Any]] = []
-        self.memo: dict[int, Any] = {}
         self.names: dict[tuple[str, str], str] = {}
-        self.nodes: list[Node] = []
         self.spelt: set[int] = set()
         self.parts: dict[int, Node] = {}
-        self.steps: list[Step] = []
         self.granted = budget.refs
-        self.refs = budget.refs
         self.calls = budget.calls
         self.max_calls = budget.calls
-        self.turns = iter(range(budget.opcodes))
+        self.turns = repeat(None, budget.opcodes)
         self.persistent = persistent
         self.buffers = buffers
         self.next_buffer = 0
@@ -135,6 +130,7 @@ class Machine(Tape):
             calls=self.max_calls - self.calls,
             spelt=frozenset(self.spelt),
             frames=tuple(self.frames) if self.plain else None,
+            tree=self.tree,
         )
 
     def forget_parts(self) -> None:
@@ -142,40 +138,6 @@ class Machine(Tape):
         if held_elsewhere(self.parts, self.nodes, self.stack[0]):
             self.refuse("callee", "what spells an instantiation is used as a value too")
         self.steps = without(self.parts, self.nodes, self.steps)
-
-    # -- budgets and the stack -----------------------------------------------------------------
-
-    def charge(self, count: int) -> None:
-        self.refs -= count
-        if self.refs < 0:
-            self.over("max-refs", "the pickle holds more elements than allowed")
-
-    def pop(self) -> Any:
-        if not self.stack:
-            self.refuse("stack", "an opcode finds nothing to work on")
-        return self.stack.pop()
-
-    def pop_mark(self) -> list[Any]:
-        if not self.marked:
-            self.refuse("stack", "an opcode finds no mark")
-        items = self.stack
-        self.stack = self.marked.pop()
-        self.charge(len(items))
-        return items
-
-    def top(self) -> Any:
-        if not self.stack:
-            self.refuse("stack", "an opcode finds nothing to work on")
-        return self.stack[-1]
-
-    def push(self, node: Node) -> None:
-        # A container costs some 200 bytes while it is judged: two elements' worth.
-        self.charge(2)
-        node.index = len(self.nodes)
-        node.offset = self.at
-        self.nodes.append(node)
-        self.steps.append(node)
-        self.stack.append(node)
 
     # -- names and calls -----------------------------------------------------------------------
 
@@ -242,7 +204,9 @@ class Machine(Tape):
         base = base_of(args.items)
         if base:
             cls, named, content = args.items
-            self.push(TupleOf([] if content is None else [content]))
+            # The tuple that spelt it holds the content too.
+            self.tree = False
+            self.push(container(TupleOf, [] if content is None else [content]))
             self.push_call(cls, self.stack.pop(), new=True, base=base)
             self.spelt.update((callee.index, args.index, named.index))
         return bool(base)
@@ -250,7 +214,8 @@ class Machine(Tape):
     def push_with_keywords(self, partial: Call) -> bool:
         found = keywords(partial)
         if found is not None:
-            self.push(TupleOf(found.args))
+            self.tree = False
+            self.push(container(TupleOf, found.args))
             self.push_call(found.cls, self.stack.pop(), new=True, kwargs=found.kwargs)
             self.spelt.update(name.index for name in found.names)
             self.parts.update((part.index, part) for part in found.parts)
@@ -296,7 +261,7 @@ class Machine(Tape):
 
     def push_old_instance(self, callee: Any, items: list[Any]) -> None:
         # Only the call sees this tuple, so it is on no stack and in no memo.
-        self.push(TupleOf(items))
+        self.push(container(TupleOf, items))
         args = self.stack.pop()
         self.push_call(callee, args, old=True)
 
@@ -335,76 +300,7 @@ class Machine(Tape):
         elif isinstance(pid, Node) and type(pid) is not GlobalRef:
             self.refuse("persistent-id", "a persistent id is not a plain value")
 
-    # -- containers ----------------------------------------------------------------------------
-
-    def grow(self, items: list[Any], *, pairs: bool) -> None:
-        """Hand *items* to the container on top, which must have been made in this load."""
-        target = self.top()
-        if not items and type(target) is (DictOf if pairs else ListOf):
-            return
-        if pairs and len(items) % 2:
-            self.refuse("stack", "a key has no value")
-        # Nothing for something else: C reads it as nothing, Python looks for a method to call.
-        if type(target) is Call and items:
-            if target.state is not ABSENT:
-                self.refuse("build-order", "an object changes after it was built")
-            held = target.pairs if pairs else target.items
-        elif type(target) is (DictOf if pairs else ListOf):
-            held = target.items
-        else:
-            self.refuse("grow-target", "elements are added to something that cannot take them")
-        self.note(UPDATE if pairs else EXTEND, target, held, items)
-
-    def note(self, operation: int, target: Node, held: list[Any], items: list[Any]) -> None:
-        start = len(held)
-        held.extend(items)
-        self.steps.append((operation, target, start, len(held)))
-
-    def do_append(self) -> None:
-        self.charge(2)
-        self.grow([self.pop()], pairs=False)
-
-    def do_setitem(self) -> None:
-        self.charge(3)
-        value, key = self.pop(), self.pop()
-        self.grow([key, value], pairs=True)
-
-    def do_additems(self) -> None:
-        items, target = self.pop_mark(), self.top()
-        if type(target) is not SetOf:
-            self.refuse("grow-target", "elements are added to something that cannot take them")
-        self.note(ADD, target, target.items, items)
-
-    def do_dict(self) -> None:
-        items = self.pop_mark()
-        self.push(DictOf())
-        self.grow(items, pairs=True)
-
-    def do_list(self) -> None:
-        items = self.pop_mark()
-        self.push(ListOf())
-        self.grow(items, pairs=False)
-
-    # -- memo, marks, frames -------------------------------------------------------------------
-
-    def put(self, index: int) -> None:
-        # Pickles number their memo upwards from 0 or, in Python 2, 1. A higher index would take
-        # memory for nothing in CPython; a second write is how scanners are shown another name.
-        if index in self.memo or index > len(self.memo) + 1:
-            self.refuse("memo", "the memo is not written once and in order")
-        self.charge(1)
-        self.memo[index] = self.top()
-
-    def get(self, index: int) -> None:
-        if index not in self.memo:
-            self.refuse("memo", "the memo has no such entry")
-        self.stack.append(self.memo[index])
-
-    def do_pop(self) -> None:
-        if self.stack:
-            self.stack.pop()
-        else:
-            self.pop_mark()
+    # -- frames --------------------------------------------------------------------------------
 
     def do_proto(self) -> None:
         self.protocol = self.take(1)[0]
@@ -462,7 +358,7 @@ _TABLE: dict[bytes, Handler] = {
     # marks and the stack
     b"0": Machine.do_pop,
     b"1": Machine.pop_mark,
-    b"2": lambda machine: machine.stack.append(machine.top()),
+    b"2": Machine.do_dup,
     # memo
     b"p": lambda machine: machine.put(machine.take_index()),
     b"q": _put(1),
@@ -490,9 +386,9 @@ _TABLE: dict[bytes, Handler] = {
     b"a": Machine.do_append,
     b"d": Machine.do_dict,
     b"s": Machine.do_setitem,
-    b"\x8f": lambda machine: machine.push(SetOf()),
+    b"\x8f": lambda machine: machine.push(container(SetOf, [])),
     b"\x90": Machine.do_additems,
-    b"\x91": lambda machine: machine.push(FrozenSetOf(machine.pop_mark())),
+    b"\x91": lambda machine: machine.push(container(FrozenSetOf, machine.pop_mark())),
     # globals, calls, objects
     b"c": Machine.do_global,
     b"\x93": Machine.do_stack_global,

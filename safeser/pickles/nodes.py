@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 __all__ = [
     "ABSENT",
@@ -32,6 +32,7 @@ __all__ = [
     "Step",
     "TupleOf",
     "children",
+    "container",
     "held_as_values",
 ]
 
@@ -54,7 +55,10 @@ EXTEND, UPDATE, ADD, BUILD = range(4)
 
 
 class Node:
-    """Base of everything in a tree that isn't a leaf. Compared by identity, as memo entries are."""
+    """Base of everything in a tree that isn't a leaf. Compared by identity, as memo entries are.
+
+    Containers have no ``__init__``: it would take longer than all else that is done for one.
+    """
 
     __slots__ = ("index", "offset")
 
@@ -65,29 +69,25 @@ class Node:
 class ListOf(Node):
     __slots__ = ("items",)
 
-    def __init__(self) -> None:
-        self.items: list[Any] = []
+    items: list[Any]
 
 
 class SetOf(Node):
     __slots__ = ("items",)
 
-    def __init__(self) -> None:
-        self.items: list[Any] = []
+    items: list[Any]
 
 
 class TupleOf(Node):
     __slots__ = ("items",)
 
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
+    items: list[Any]
 
 
 class FrozenSetOf(Node):
     __slots__ = ("items",)
 
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
+    items: list[Any]
 
 
 class DictOf(Node):
@@ -95,8 +95,7 @@ class DictOf(Node):
 
     __slots__ = ("items",)
 
-    def __init__(self) -> None:
-        self.items: list[Any] = []
+    items: list[Any]
 
 
 class ByteArray(Node):
@@ -178,11 +177,21 @@ class Call(Node):
         self.state: Any = ABSENT
 
 
+_Container = TypeVar("_Container", ListOf, SetOf, TupleOf, FrozenSetOf, DictOf)
+
+
+def container(kind: type[_Container], items: list[Any]) -> _Container:
+    """Return a container of *items*, which it keeps."""
+    made = kind()
+    made.items = items
+    return made
+
+
 #: A node that is made; or an operation, its node, and the first and last element that it adds.
 Step = Node | tuple[int, Node, int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Program:
     """One whole pickle, read once: what it makes, in order, and what it returns.
 
@@ -190,6 +199,7 @@ class Program:
     :param calls: how many objects it makes by calls.
     :param frames: where its FRAMEs are, if all of its opcodes are plain: leaves, containers and
         their memo, in binary; else None.
+    :param tree: nothing that holds anything is held twice, so there is neither a cycle nor sharing.
     :param spelt: indexes of names and tuples that only spelt another node. They stand for nothing
         of their own, unless something else holds them too.
     """
@@ -203,6 +213,7 @@ class Program:
     calls: int = 0
     spelt: frozenset[int] = frozenset()
     frames: tuple[int, ...] | None = None
+    tree: bool = False
 
     @cached_property
     def argument_tuples(self) -> frozenset[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from safeser.pickles.nodes import Call, DictOf, GlobalRef, Node, Step, TupleOf, children
+from safeser.pickles.nodes import Call, DictOf, GlobalRef, Node, Step, TupleOf, children, container
 
 __all__ = [
     "GETATTR",
@@ -89,7 +89,7 @@ def held_elsewhere(parts: dict[int, Node], nodes: Iterable[Node], root: Any) -> 
 def without(parts: dict[int, Node], nodes: list[Node], steps: list[Step]) -> list[Step]:
     """Return *steps* without those of *parts*, in whose place *nodes* hold nothing from now on."""
     for index, part in parts.items():
-        blank = nodes[index] = TupleOf([])
+        blank = nodes[index] = container(TupleOf, [])
         blank.index, blank.offset = part.index, part.offset
     return [
         step
