@@ -137,12 +137,24 @@ class Limits:
     max_string: int = 1 << 30  # one string or bytes object inside a pickle
     max_int: int = 1 << 16  # one integer inside a pickle; arithmetic on it is quadratic
     max_calls: int = 200_000  # objects that the pickles of one message make by calls
+    max_sharing: int = 8  # elements once sharing is undone, in max_refs
+    max_copies: int = 4  # bytes that building copies, in sizes of the input; 1 MiB is free
+    max_key_cost: int = 10_000  # parts of one key that hashing it walks
+    max_collisions: int = 64  # keys of one dict or set that share a hash
+    max_walk: int = 32  # other keys that one is compared with in a table, on average
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"limit {name} must be a positive integer", rule="config.limits")
+            value, least = getattr(self, name), _LEAST.get(name, 1)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                what = "a positive integer" if least == 1 else f"an integer of {least} or more"
+                raise ConfigError(f"limit {name} must be {what}", rule="config.limits")
+
+
+#: What honest numbers do by chance. Fewer cannot be asked for, so that what stays below these
+#: needs no look at each key.
+LEAST_COLLISIONS, LEAST_WALK = 8, 16
+_LEAST = {"max_collisions": LEAST_COLLISIONS, "max_walk": LEAST_WALK}
 
 
 #: What a global that somebody allows may be used for; see :class:`Allowed`.

@@ -28,9 +28,6 @@ from safeser.values import Limits
 
 __all__ = ["Use", "check_shape", "judge", "problem_under"]
 
-# Sharing lets a few bytes stand for a tree that no traversal finishes (a list that holds twice a
-# list that holds twice ...). Honest data repeats whole records, so it may be some times the limit.
-_SHARING = 8
 _JUDGED = frozenset((GlobalRef, Call, Persistent))
 # Through a few hundred references that go round in circles there are more ways than anybody can
 # walk; what honest objects have of them, links back to a parent or a neighbour, adds none.
@@ -176,7 +173,9 @@ def check_shape(program: Program, limits: Limits) -> None:
     depth = [0] * len(program.nodes)
     # 0: not seen, -1: open, otherwise the number of leaves and nodes in the subtree
     weight = [0] * len(program.nodes)
-    most = limits.max_refs * _SHARING
+    # Sharing lets a few bytes stand for a tree that no traversal finishes (a list that holds twice
+    # a list that holds twice ...). Honest data repeats whole records: it may be some times as much.
+    most = limits.max_refs * limits.max_sharing
     # From the root, then what is made and thrown away: that is built, and hashed, all the same.
     for root in [program.root, *program.nodes]:
         if isinstance(root, Node) and weight[root.index] == 0:
@@ -211,7 +210,7 @@ def _is_small(program: Program, limits: Limits) -> bool:
             break
     else:
         return False
-    if weight * (1 + (program.size >> 10)) > limits.max_refs * _SHARING:
+    if weight * (1 + (program.size >> 10)) > limits.max_refs * limits.max_sharing:
         return False
     # What is called is no part of the value.
     return len(seen) == len(program.nodes) or all(
@@ -298,12 +297,11 @@ def _walk(
             open_nodes.pop()
             total = weight[node.index] = sums.pop()
             if total > most:
-                raise PayloadError(
+                raise over(
+                    "sharing",
                     "the pickle stands for more elements than allowed once sharing is undone",
-                    rule="pickle.sharing",
                     where=f"byte {node.offset}",
-                    fix="Raise the policy's limits.max_refs if its sender may; whoever prints,"
-                    " copies or compares the value walks all of them.",
+                    limit="max-sharing",
                 )
             if open_nodes:
                 parent = open_nodes[-1][0]

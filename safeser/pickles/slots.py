@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from safeser.values import LEAST_WALK
+
 __all__ = ["WALK_FREE", "Slots", "spread_out"]
 
 #: So few cannot walk far enough to matter.
 WALK_FREE = 1024
-# Random hashes take two or three; numbers that are all multiples of a large power of two, some ten.
-_MAX_MEAN = 32
 _SHIFT = 5
 _FULL_64 = (1 << 64) - 1
 # A set looks at this many neighbours of a place before it goes elsewhere.
@@ -25,12 +25,15 @@ class Slots:
     """The table of one dict or set, of which only is known what is taken.
 
     :param members: it is a set's.
+    :param walk: how many others one may be compared with, on average. Random hashes take two or
+        three; numbers that are all multiples of a large power of two, some ten.
     """
 
-    __slots__ = ("_hashes", "_members", "_room", "_taken", "_walked")
+    __slots__ = ("_hashes", "_members", "_room", "_taken", "_walk", "_walked")
 
-    def __init__(self, hashes: Iterable[int], *, members: bool) -> None:
+    def __init__(self, hashes: Iterable[int], *, members: bool, walk: int = LEAST_WALK) -> None:
         self._members = members
+        self._walk = walk
         self._hashes: list[int] = []
         self._room = 0
         self._walked = 0
@@ -52,7 +55,7 @@ class Slots:
 
     @property
     def too_far(self) -> bool:
-        return self._walked > _MAX_MEAN * (len(self._hashes) + WALK_FREE)
+        return self._walked > self._walk * (len(self._hashes) + WALK_FREE)
 
     def _grow(self) -> None:
         """Make the table as large as CPython does, and insert what is there in its order."""

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from safeser.policy.faults import did_you_mean, fault, shown
 from safeser.policy.loader import Document, Path
+from safeser.values import LEAST_COLLISIONS, LEAST_WALK
 
 __all__ = [
     "ContextModel",
@@ -172,6 +173,15 @@ class LimitsModel(_Strict):
     # Printing an integer of 1 MiB takes a minute.
     max_int: Annotated[int, BeforeValidator(_sized), Field(ge=16, le=1 << 20)] | None = None
     max_calls: Annotated[int, Field(ge=100, le=100_000_000)] | None = None
+    # A few bytes may then stand for as many times max_refs.
+    max_sharing: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    # Memory that a sender has us take for each byte that it sends.
+    max_copies: Annotated[int, Field(ge=1, le=64)] | None = None
+    # Each insertion of a key walks all of it again.
+    max_key_cost: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    # Each is compared with all others: the time grows with the square.
+    max_collisions: Annotated[int, Field(ge=LEAST_COLLISIONS, le=10_000)] | None = None
+    max_walk: Annotated[int, Field(ge=LEAST_WALK, le=10_000)] | None = None
 
 
 class PolicyModel(_Strict):

@@ -12,20 +12,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
-from safeser.pickles.budget import Budget
+from safeser.pickles.budget import Budget, over
 from safeser.pickles.layout import HEAP_TYPE, held_by
 from safeser.pickles.slots import WALK_FREE, Slots, spread_out
 from safeser.pickles.stock import PickleError
-from safeser.values import Limits
+from safeser.values import LEAST_COLLISIONS, Limits
 
 __all__ = ["Draft", "Site", "are_plain_keys", "bad", "check_layout", "plain", "settled"]
 
 # hash() of a tuple walks all of it each time and is recursive in C: nested tuples that double took
-# 12 s in 214 bytes, and 300,000 levels overflow the C stack.
-_KEY_COST = 10_000
+# 12 s in 214 bytes (limits.max_key_cost), and 300,000 levels overflow the C stack. hash() of a
+# number is its value modulo 2**61 - 1, so a peer can make a dict of one long chain
+# (limits.max_collisions).
 _KEY_DEPTH = 50
-# hash() of a number is its value modulo 2**61 - 1, so a peer can make a dict of one long chain.
-_COLLISIONS = 64
 # Hashing a Decimal of 4,300 digits or a path takes up to this many times as long as a small int.
 _SLOW_HASH = 16
 _CHECKSUMS = 1 << 31
@@ -100,12 +99,12 @@ class Site:
             raise bad("unhashable", "a key or set member is not hashable") from None
         if seen[value]:
             # It is compared with each of those that differ from each other.
-            self.charge(cost * min(seen[value], _COLLISIONS))
+            self.charge(cost * min(seen[value], self.limits.max_collisions))
         elif len(seen) >= WALK_FREE and self._walks_far(container, value):
-            raise bad("collisions", "keys are chosen so that each is compared with many others")
+            raise over("collisions", "keys are chosen to meet many others", limit="max-walk")
         seen[value] += 1
-        if seen[value] > _COLLISIONS and key not in container:  # type: ignore[operator]  # a dict or set
-            raise bad("collisions", "too many keys share one hash")
+        if seen[value] > self.limits.max_collisions and key not in container:  # type: ignore[operator]  # a dict or set
+            raise over("collisions", "too many keys share one hash", limit="max-collisions")
 
     def _walks_far(self, container: object, value: int) -> bool:
         """Tell whether keys walk too far, with a new hash, in *container* or among the hashes."""
@@ -113,7 +112,8 @@ class Site:
         if tables is None:
             kinds = (False, True) if isinstance(container, set) else (False,)
             hashes = list(self._hashes[id(container)])
-            tables = [Slots(hashes, members=members) for members in kinds]
+            walk = self.limits.max_walk
+            tables = [Slots(hashes, members=members, walk=walk) for members in kinds]
             self._slots[id(container)] = tables
         # Each table gets it, whatever the others say: the first that says yes is the end.
         return any(table.add(value) for table in tables)
@@ -137,7 +137,7 @@ class Site:
         if kind not in self.hashable:
             return 1
         if kind.__flags__ & HEAP_TYPE:
-            return _SLOW_HASH + _field_cost(key)
+            return _SLOW_HASH + _field_cost(key, self.limits.max_key_cost)
         # A structured NumPy scalar hashes all of its fields each time.
         return int(_SLOW_HASH + (getattr(key, "nbytes", 0) >> 2))
 
@@ -151,15 +151,15 @@ class Site:
                     cost += 1
                 else:
                     cost += self._is_atom(part)
-                if len(below) > _KEY_COST:
-                    raise bad("key-cost", "a key is too costly to hash")
+                if len(below) > self.limits.max_key_cost:
+                    raise over("key-cost", "a key is too costly to hash", limit="max-key-cost")
             if not below:
                 return cost
             level = below
         raise bad("key-cost", "a key nests too deep")
 
 
-def _field_cost(key: Any) -> int:
+def _field_cost(key: Any, most: int) -> int:
     """Return how much the ``__hash__`` of *key*'s class may walk, or refuse it.
 
     What it looks at is not known, so it is all that the key holds, as often as it holds it.
@@ -178,8 +178,8 @@ def _field_cost(key: Any) -> int:
                 cost += part.bit_length() >> 9
             elif kind not in _ATOMS:
                 cost += getattr(part, "nbytes", 0) >> 2
-            if cost + len(below) > _KEY_COST:
-                raise bad("key-cost", "a key is too costly to hash")
+            if cost + len(below) > most:
+                raise over("key-cost", "a key is too costly to hash", limit="max-key-cost")
         if not below:
             return cost
         level = below
@@ -200,7 +200,7 @@ def are_plain_keys(keys: Sequence[Any], *, whole: bool) -> bool:
     """Whether *keys* of a dict or set need no look at each of them.
 
     Text is, as its hashes are salted; so are integers that cost next to nothing to hash, and of
-    which fewer share a hash with another, all together, than may share one.
+    which fewer share a hash with another, all together, than any limits forbid.
 
     :param whole: these are all keys that the container ever gets.
     """
@@ -210,7 +210,7 @@ def are_plain_keys(keys: Sequence[Any], *, whole: bool) -> bool:
     if not whole or kinds != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
         return False
     # In this order: putting the hashes into a set is what the second is afraid of.
-    return spread_out(keys) and len(keys) - len(set(map(hash, keys))) < _COLLISIONS
+    return spread_out(keys) and len(keys) - len(set(map(hash, keys))) < LEAST_COLLISIONS
 
 
 def plain(value: Any, *kinds: type) -> Any:
