@@ -38,7 +38,7 @@ demo: $(VENV)/demo.stamp
 ## test: the checks, then the whole suite with branch coverage, worker processes included
 test: check
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest --numprocesses=2 --dist=worksteal
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
