@@ -1,0 +1,227 @@
+"""How Arrow's objects travel: one flat list of words, and the buffers that the words call up.
+
+The one rule: buffers are taken in turn, each exactly once and to the last byte, so that no two
+arrays share memory and no word can point anywhere.
+
+Words are text, numbers, flags and None, in the order in which the reader wants them. A buffer
+stands among them as its size. Small buffers lie behind each other, eight by eight, in the frame of
+the words; each large one is a frame of its own, the object's own memory on both sides. Those whose
+size is a multiple of eight come first, then of four, of two and the odd ones, so that a transport
+that writes frames one behind the other leaves numbers where processors want them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from safeser.errors import PayloadError
+from safeser.families import plain
+from safeser.families.tree import Node
+from safeser.pickles.shims.site import Site
+from safeser.values import Limits
+
+__all__ = ["Reader", "Writer", "checking"]
+
+#: Untyped on purpose: Arrow is an extra.
+pa: Any = importlib.import_module("pyarrow")
+
+#: Smaller buffers are cheaper to copy than to send as a frame of their own. The reader goes by the
+#: size alone, so both sides must agree.
+_LARGE = 1 << 12
+
+_ALIGNMENT = 8
+
+
+def _rank(size: int) -> int:
+    """Return the largest power of two, up to eight, that divides *size*."""
+    return min(_ALIGNMENT, size & -size)
+
+
+class Writer:
+    """Words and buffers of one object, in the order in which a reader takes them."""
+
+    __slots__ = ("_known", "_numbered", "_pool", "_ranked", "_words")
+
+    def __init__(self) -> None:
+        self._words: list[Any] = []
+        self._pool: list[Any] = []
+        self._ranked: dict[int, list[Any]] = {8: [], 4: [], 2: [], 1: []}
+        self._known: dict[Any, int] = {}
+        self._numbered = 0
+
+    def put(self, *words: Any) -> None:
+        self._words += words
+
+    def buffer(self, content: Any) -> None:
+        """Add *content*, anything that lends its bytes in one run; None for a buffer that lacks."""
+        if content is None:
+            self._words.append(-1)
+            return
+        size = memoryview(content).nbytes
+        self._words.append(size)
+        if size >= _LARGE:
+            self._ranked[_rank(size)].append(content)
+        elif size:
+            self._pool.append(content)
+            if size % _ALIGNMENT:
+                self._pool.append(bytes(-size % _ALIGNMENT))
+
+    def again(self, place: object) -> bool:
+        """Write the number of what was written before from the same *place*, and tell if it was.
+
+        :param place: where it lies in memory; None if that says nothing.
+        """
+        number = None if place is None else self._known.get(place)
+        self._words.append(number)
+        if number is None:
+            self._known[place] = self._numbered
+            self._numbered += 1
+        return number is not None
+
+    def append(self, other: Writer) -> None:
+        """Add all that *other* was given."""
+        self._words += other._words
+        self._pool += other._pool
+        for rank, frames in other._ranked.items():
+            self._ranked[rank] += frames
+
+    def frames(self, limits: Limits) -> list[Any]:
+        """Return what travels."""
+        last = plain.encode([self._words, b"".join(self._pool)], limits=limits)
+        return [*(frame for frames in self._ranked.values() for frame in frames), last]
+
+
+class Reader:
+    """What frames say, taken word by word; refuses what is not as a writer left it.
+
+    :param refuse: raises the error that says whose frames they are, from a message and a rule.
+    """
+
+    __slots__ = ("_at", "_frames", "_pool", "_refuse", "_taken", "_words", "limits", "site")
+
+    def __init__(
+        self,
+        frames: Sequence[memoryview],
+        limits: Limits,
+        refuse: Callable[[str, str], NoReturn],
+    ) -> None:
+        self._refuse = refuse
+        if not frames:
+            self.refuse("it comes without frames")
+        self.site = Site(limits, given=sum(frame.nbytes for frame in frames))
+        self.limits = limits
+        *large, last = frames
+        said, _ = plain.decode_counted(last, limits=limits, room=limits.max_refs)
+        if type(said) is not list or list(map(type, said)) != [list, bytes]:
+            self.refuse("its last frame does not describe it")
+        self._words = said[0]
+        self._at = 0
+        self._pool = pa.py_buffer(said[1])
+        self._taken = 0
+        self._frames: dict[int, list[Any]] = {8: [], 4: [], 2: [], 1: []}
+        least = _ALIGNMENT
+        for frame in large:
+            rank = _rank(frame.nbytes)
+            if frame.nbytes < _LARGE or rank > least:
+                self.refuse("its frames are not in order")
+            least = rank
+            self._frames[rank].append(frame)
+        for waiting in self._frames.values():
+            waiting.reverse()
+
+    def word(self, *kinds: type) -> Any:
+        """Return the next word, which is of exactly one of *kinds*."""
+        at = self._at
+        if at >= len(self._words):
+            self.refuse("it ends too early")
+        self._at = at + 1
+        word = self._words[at]
+        if type(word) not in kinds:
+            self.refuse("a word of its description is of a wrong kind")
+        return word
+
+    def absent(self) -> bool:
+        """Take the next word if it is None, and tell whether it was."""
+        absent = self._at < len(self._words) and self._words[self._at] is None
+        self._at += absent
+        return absent
+
+    def count(self) -> int:
+        """Return the next word, which is a number that something may be long."""
+        number: int = self.word(int)
+        if number < 0:
+            self.refuse("a number of its description is negative")
+        return number
+
+    def each(self) -> range:
+        """Return as many turns as the next word says, and no more than there are words left."""
+        number = self.count()
+        if number > len(self._words) - self._at:
+            self.refuse("it promises more parts than it has")
+        return range(number)
+
+    def buffer(self) -> Any:
+        """Return the next buffer, or None where there is none; nobody can write to it."""
+        size: int = self.word(int)
+        if size == -1:
+            return None
+        if size < 0:
+            self.refuse("a number of its description is negative")
+        if size < _LARGE:
+            start = self._taken
+            self._taken += size + -size % _ALIGNMENT
+            if self._taken > self._pool.size:
+                self.refuse("a buffer ends outside of its frame")
+            return self._pool.slice(start, size)
+        waiting = self._frames[_rank(size)]
+        if not waiting or waiting[-1].nbytes != size:
+            self.refuse("a buffer is not as large as its frame")
+        return self._aligned(waiting.pop().toreadonly(), _rank(size))
+
+    def _aligned(self, frame: memoryview, rank: int) -> Any:
+        made = pa.py_buffer(frame)
+        if made.address % rank:
+            # A frame starts where the bytes before it ended; Arrow's loops expect better.
+            self.site.charge_bytes(made.size)
+            made = pa.py_buffer(bytes(frame))
+        return made
+
+    def content(self) -> bytes:
+        """Return the next buffer as bytes."""
+        found = self.buffer()
+        if found is None:
+            self.refuse("bytes of its description are missing")
+        return bytes(memoryview(found))
+
+    def end(self) -> None:
+        """Refuse what is left over."""
+        if self._at != len(self._words) or any(self._frames.values()):
+            self.refuse("it has more parts than it describes")
+        if self._taken != self._pool.size:
+            self.refuse("its last frame holds more than it describes")
+
+    def refuse(self, message: str) -> NoReturn:
+        self._refuse(message, "families.arrow")
+
+
+@contextmanager
+def checking(node: Node) -> Iterator[None]:
+    """Turn into the node's refusals those of Arrow, and of what restricted pickle has for it."""
+    try:
+        yield
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        # Arrow's factories about a peer's words; its text may hold them and stays out.
+        node.refuse(f"Arrow takes it for no such thing ({type(error).__name__})", "families.arrow")
+    except PayloadError as error:
+        room, _, rule = error.rule.partition(".")
+        if room != "pickle":
+            raise
+        raise PayloadError(
+            f"the header of {node.type} is refused: {error.message}",
+            rule=f"families.{rule}",
+            where=node.where,
+            fix=error.fix,
+        ) from None

@@ -1,0 +1,291 @@
+"""Arrow's tables, arrays, scalars and schemas of family ``dask``, over the buffers that arrived.
+
+The one rule: nothing of Arrow's reader of streams sees a peer's bytes. Types come from reviewed
+factories, arrays from buffers through the reviewed functions of restricted pickle, which check what
+Arrow asserts and end with Arrow's own full validation.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from safeser.families import arrow_slices, arrow_types
+from safeser.families.arrow_layout import Reader, Writer, checking
+from safeser.families.arrow_types import storage_of
+from safeser.families.plain import Unencodable, label
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.tree import Node
+from safeser.pickles.shims import arrow as reviewed
+from safeser.pickles.shims.arrow_types import parts_of
+from safeser.values import Limits
+
+__all__ = ["register"]
+
+#: Untyped on purpose: Arrow is an extra.
+pa: Any = importlib.import_module("pyarrow")
+_is: Any = pa.types
+
+#: Elements that may lie before a slice, to begin with a whole byte of flags.
+_BITS = 8
+
+
+class _Arrays:
+    """Arrays that were read as far as sizes go, and what it takes to build them."""
+
+    __slots__ = ("_built", "_dictionaries", "reader")
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._dictionaries: list[Any] = []
+        self._built: dict[int, Any] = {}
+
+    def read(self, kind: Any) -> Any:
+        """Return what the next words say about an array of *kind*."""
+        if not _is.is_dictionary(kind):
+            return self._state(kind)
+        indexes = self._state(kind.index_type)
+        number = self.reader.word(int, type(None))
+        if number is None:
+            number = len(self._dictionaries)
+            self._dictionaries.append(self._state(kind.value_type))
+        elif not 0 <= number < len(self._dictionaries):
+            self.reader.refuse("it names a dictionary that it did not bring")
+        return kind, indexes, number
+
+    def _state(self, kind: Any) -> Any:
+        storage = storage_of(kind)
+        dictionary = _is.is_dictionary(storage)
+        length, offset = self.reader.count(), 0
+        buffers: list[Any] = []
+        children: list[Any] = []
+        if length:
+            offset = self.reader.count()
+            if offset >= _BITS:
+                self.reader.refuse("it begins with more elements than it shows")
+            buffers = [self.reader.buffer() for _ in self.reader.each()]
+            if not dictionary:
+                children = [self._state(part) for part in parts_of(storage)]
+        elif _is.is_struct(storage):
+            # The pairs of a map are asked how many keys they have.
+            children = [(part, 0, -1, 0, [], [], None) for part in parts_of(storage)]
+        values = self._state(storage.value_type) if dictionary else None
+        return kind, length, -1, offset, buffers, children, values
+
+    def build(self, state: Any) -> Any:
+        """Return the array; what Arrow finds wrong with it is an error of Arrow's."""
+        if len(state) > 3:
+            return reviewed.SHIMS["array"](self.reader.site, "", state)
+        kind, indexes, number = state
+        values = self._built.get(number)
+        if values is None:
+            values = self._built[number] = self.build(self._dictionaries[number])
+        if not values.type.equals(kind.value_type):
+            self.reader.refuse("it names a dictionary of another type")
+        # It refuses indexes out of range, before anybody follows one.
+        made = pa.DictionaryArray.from_arrays(self.build(indexes), values, ordered=kind.ordered)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What checking leaves for building."""
+
+    arrays: _Arrays
+    schema: Any
+    columns: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How one of Arrow's classes is written, read and built."""
+
+    write: Callable[[Writer, Any], None]
+    read: Callable[[Reader], Any]
+    build: Callable[[Any], Any] = lambda made: made
+
+    def encode(self, x: Any, limits: Limits) -> Parts:
+        writer = Writer()
+        try:
+            self.write(writer, x)
+        except (BufferError, IndexError, ValueError) as error:
+            raise Unencodable(x, f"Arrow cannot take it apart ({type(error).__name__})") from None
+        return Parts({}, writer.frames(limits))
+
+    def check(self, node: Node, limits: Limits) -> None:
+        node.expect(frames=len(node.frames))
+        with checking(node):
+            reader = Reader(node.frames, limits, node.refuse)
+            node.value = self.read(reader)
+            reader.end()
+
+    def decode(self, node: Node, values: list[Any]) -> Any:
+        with checking(node):
+            return self.build(node.value)
+
+
+# -- arrays --------------------------------------------------------------------------------------
+
+
+def _own(x: Any) -> None:
+    if type(x).__module__ != "pyarrow.lib":
+        raise Unencodable(x, "it is a subclass that safeser does not list; send its storage")
+
+
+def _write_array(writer: Writer, x: Any) -> None:
+    arrow_types.write_type(writer, x.type)
+    _own(x)
+    arrow_slices.write_array(writer, x)
+
+
+def _read_array(reader: Reader) -> _Plan:
+    kind = arrow_types.read_type(reader)
+    arrays = _Arrays(reader)
+    return _Plan(arrays, kind, [arrays.read(kind)])
+
+
+def _build_array(plan: _Plan) -> Any:
+    return plan.arrays.build(plan.columns[0])
+
+
+def _write_scalar(writer: Writer, x: Any) -> None:
+    arrow_types.write_type(writer, x.type)
+    _own(x)
+    arrow_slices.write_array(writer, pa.repeat(x, 1))
+
+
+def _read_scalar(reader: Reader) -> _Plan:
+    plan = _read_array(reader)
+    (state,) = plan.columns
+    if (state[1][1] if len(state) == 3 else state[1]) != 1:
+        reader.refuse("a scalar is one element")
+    return plan
+
+
+def _build_scalar(plan: _Plan) -> Any:
+    return _build_array(plan)[0]
+
+
+def _write_chunks(writer: Writer, chunks: list[Any]) -> None:
+    writer.put(len(chunks))
+    for chunk in chunks:
+        arrow_slices.write_array(writer, chunk)
+
+
+def _write_chunked(writer: Writer, x: Any) -> None:
+    arrow_types.write_type(writer, x.type)
+    _write_chunks(writer, x.chunks)
+
+
+def _read_chunked(reader: Reader) -> _Plan:
+    kind = arrow_types.read_type(reader)
+    arrays = _Arrays(reader)
+    return _Plan(arrays, kind, [arrays.read(kind) for _ in reader.each()])
+
+
+def _build_chunked(plan: _Plan) -> Any:
+    return pa.chunked_array([plan.arrays.build(chunk) for chunk in plan.columns], plan.schema)
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def _write_columns(writer: Writer, x: Any, write: Callable[[Writer, Any], None]) -> None:
+    if not x.num_columns and x.num_rows:
+        raise Unencodable(x, "it has rows without any column")
+    arrow_types.write_schema(writer, x.schema)
+    for position, column in enumerate(x.columns):
+        try:
+            write(writer, column)
+        except Unencodable as error:
+            error.path.append(f" (column {label(x.schema.names[position])})")
+            raise
+
+
+def _write_table(writer: Writer, x: Any) -> None:
+    _write_columns(writer, x, lambda writer, column: _write_chunks(writer, column.chunks))
+
+
+def _read_table(reader: Reader) -> _Plan:
+    schema = arrow_types.read_schema(reader)
+    arrays = _Arrays(reader)
+    columns = [[arrays.read(kind) for _ in reader.each()] for kind in schema.types]
+    return _Plan(arrays, schema, columns)
+
+
+def _build_table(plan: _Plan) -> Any:
+    columns = [
+        pa.chunked_array([plan.arrays.build(chunk) for chunk in chunks], kind)
+        for chunks, kind in zip(plan.columns, plan.schema.types, strict=True)
+    ]
+    return reviewed.SHIMS["table"](plan.arrays.reader.site, "", columns, plan.schema)
+
+
+def _write_batch(writer: Writer, x: Any) -> None:
+    _write_columns(writer, x, arrow_slices.write_array)
+
+
+def _read_batch(reader: Reader) -> _Plan:
+    schema = arrow_types.read_schema(reader)
+    arrays = _Arrays(reader)
+    return _Plan(arrays, schema, [arrays.read(kind) for kind in schema.types])
+
+
+def _build_batch(plan: _Plan) -> Any:
+    columns = [plan.arrays.build(column) for column in plan.columns]
+    return reviewed.SHIMS["batch"](plan.arrays.reader.site, "", columns, plan.schema)
+
+
+# -- the small ones ------------------------------------------------------------------------------
+
+
+def _write_buffer(writer: Writer, x: Any) -> None:
+    writer.buffer(x)
+
+
+def _read_buffer(reader: Reader) -> Any:
+    found = reader.buffer()
+    if found is None:
+        reader.refuse("its bytes are missing")
+    return found
+
+
+def _write_pairs(writer: Writer, x: Any) -> None:
+    arrow_types.write_metadata(writer, list(x.items()))
+
+
+def _read_pairs(reader: Reader) -> Any:
+    found = arrow_types.read_metadata(reader)
+    if found is None:
+        reader.refuse("its pairs are missing")
+    return found
+
+
+_KINDS: dict[str, tuple[_Kind, bool]] = {
+    "Array": (_Kind(_write_array, _read_array, _build_array), True),
+    "Buffer": (_Kind(_write_buffer, _read_buffer), False),
+    "ChunkedArray": (_Kind(_write_chunked, _read_chunked, _build_chunked), False),
+    "DataType": (_Kind(arrow_types.write_type, arrow_types.read_type), True),
+    "Field": (_Kind(arrow_types.write_field, arrow_types.read_field), False),
+    "KeyValueMetadata": (_Kind(_write_pairs, _read_pairs), False),
+    "RecordBatch": (_Kind(_write_batch, _read_batch, _build_batch), False),
+    "Scalar": (_Kind(_write_scalar, _read_scalar, _build_scalar), True),
+    "Schema": (_Kind(arrow_types.write_schema, arrow_types.read_schema), False),
+    "Table": (_Kind(_write_table, _read_table, _build_table), False),
+}
+
+
+def register() -> None:
+    """List Arrow's types; called once, by safeser.families.arrow."""
+    for name, (kind, subclasses) in _KINDS.items():
+        typed = Typed(
+            f"pyarrow:{name}",
+            (getattr(pa, name),),
+            kind.encode,
+            kind.check,
+            kind.decode,
+            subclasses=subclasses,
+        )
+        registry.register(typed)
