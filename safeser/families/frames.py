@@ -12,8 +12,6 @@ NAMES = (
     "pandas:DataFrame",
     "pandas:Series",
     "pandas:Index",
-    "pandas:RangeIndex",
-    "pandas:MultiIndex",
     "pandas:array",
     "pandas:Timestamp",
     "pandas:Timedelta",
@@ -21,12 +19,18 @@ NAMES = (
     "pandas:Interval",
     "pandas:NA",
     "pandas:NaT",
+    "pandas:offset",
 )
 
 
 def load() -> None:
     """Import pandas and register its types; ModuleNotFoundError if it is not installed."""
-    from safeser.families import pandas_frames, pandas_scalars  # noqa: PLC0415 - they import pandas
+    from safeser.families import (  # noqa: PLC0415 - they import pandas
+        pandas_arrays,
+        pandas_frames,
+        pandas_indexes,
+        pandas_scalars,
+    )
 
-    pandas_scalars.register()
-    pandas_frames.register()
+    for module in (pandas_scalars, pandas_indexes, pandas_arrays, pandas_frames):
+        module.register()

@@ -1,331 +1,390 @@
-"""pandas extension arrays of family ``dask``: what stands in a column or behind an index.
+"""pandas arrays of family ``dask``: what stands in a block of columns or behind an index.
 
-The one rule: an extension array is built from checked NumPy arrays through pandas' public
-constructors, and what they built must have the dtype that the header described.
+The one rule: an array is built from checked numbers, flags and texts, and what was built must have
+the dtype that was described.
 """
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from safeser.errors import PayloadError
-from safeser.families.arrays import Owned, aligned, array_child
-from safeser.families.pandas_scalars import (
-    UNITS,
+from safeser.families import pandas_text
+from safeser.families.pandas_internals import dated, pd, periods
+from safeser.families.pandas_offsets import (
     build_zone,
-    check_freq,
     check_zone,
-    describe_freq,
     describe_zone,
-    offset,
+    read_period_freq,
+    required,
+    write_offset,
+)
+from safeser.families.pandas_parts import (
+    TURNED,
+    WRITEABLE,
+    Array,
+    Part,
+    Reader,
+    Writer,
+    settled,
 )
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
+from safeser.families.reviewed import reviewed, site
 from safeser.families.tree import Node
+from safeser.pickles.shims.pandas_arrays import SHIMS
+from safeser.pickles.shims.site import Draft
 from safeser.values import Limits
 
-__all__ = ["check_codes", "check_unranged", "column", "register", "unranged"]
+__all__ = ["add", "read_array", "read_block", "register", "write_array", "write_block"]
 
-#: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
-pd: Any = importlib.import_module("pandas")
+Write = Callable[[Writer, Any, str], list[Any]]
+Read = Callable[[Reader, Any, int | None], Part]
 
-RANGED = "families.range"
-_SIGNED = {np.dtype(code) for code in ("i1", "i2", "i4", "i8")}
+_CLOSED = ("left", "right", "both", "neither")
 
-
-def column(array: Any, *, where: str) -> Any:
-    """Return what is sent for a column: its NumPy array if it has one, else *array* itself."""
-    if type(array) is pd.arrays.NumpyExtensionArray or isinstance(array.dtype, np.dtype):
-        return Owned(np.asarray(array))
-    if type(array) not in _ENCODERS:
-        error = Unencodable(array, f"a column of {type(array.dtype).__name__} is not kept exactly")
-        error.path.append(where)
-        raise error
-    return array
+_WRITERS: dict[type, Write] = {}
+_READERS: dict[str, Read] = {}
 
 
-def _require(right: object) -> None:
-    """Raise what receiving turns into a refusal that names the type."""
-    if not right:
-        raise ValueError
+def add(kind: str, classes: tuple[type, ...], write: Write, read: Read) -> None:
+    """List how arrays of *classes* are described, under *kind*."""
+    _READERS[kind] = read
+    _WRITERS.update(dict.fromkeys(classes, write))
 
 
-def check_codes(node: Node, position: int) -> None:
-    """Refuse *node* unless child *position* is an array of codes."""
-    codes = array_child(node, position, ndim=1)
-    if codes.dtype not in _SIGNED:
-        node.refuse("its codes are not native signed integers", "families.child-type")
+def write_array(writer: Writer, x: Any, where: str) -> list[Any]:
+    """Return the description of the array *x*, or raise Unencodable with *where* it is."""
+    write = _WRITERS.get(type(x))
+    if write is None:
+        writer.refuse(x, f"a column of {type(x.dtype).__name__[:40]} is not kept exactly", where)
+    try:
+        return write(writer, x, where)
+    except Unencodable as error:
+        if not error.path:
+            error.path.append(where)
+        raise
 
 
-def _check_index(node: Node, position: int) -> None:
-    if node.children[position].yields not in ("pandas:Index", "pandas:RangeIndex"):
-        node.refuse(f"its part {position} is not an index", "families.child-type")
+def read_array(reader: Reader, described: Any) -> Part:
+    """Return the checked part of one dimension that *described* is."""
+    return _read(reader, described, None)
 
 
-def unranged(index: Any, *, most: int) -> Any:
-    """Return *index*, or one of its values where it is a range of more than *most*.
-
-    pandas writes a range out where it compares or counts its values, and a range costs its sender
-    nothing: 300 bytes of intervals between two of them took a gigabyte for each of three arrays.
-    """
-    ranged = isinstance(index, pd.RangeIndex) and len(index) > most
-    return pd.Index(index.to_numpy(), name=index.name) if ranged else index
-
-
-def check_unranged(node: Node, position: int, *, most: int) -> None:
-    """Refuse *node* if child *position* is a range that :func:`unranged` would write out."""
-    child = node.children[position]
-    if child.type == "pandas:RangeIndex":
-        bounds = range(*(child.meta[part] for part in ("start", "stop", "step")))
-        if len(bounds) > most:
-            node.refuse(f"its part {position} is a range that it would write out", RANGED)
+def _read(reader: Reader, described: Any, columns: int | None) -> Part:
+    if not isinstance(described, list | tuple) or not described:
+        reader.refuse("a part of it is not described by a list")
+    read = _READERS.get(described[0]) if type(described[0]) is str else None
+    if read is None:
+        reader.refuse("the kind of a part of it is not listed")
+    return read(reader, described, columns)
 
 
-# Dates with a zone: the instants in UTC, and the zone in which they are shown.
+def _shaped(array: Array, flags: int, columns: int | None) -> Array:
+    """Return *array* as the rows or block that *flags* describe."""
+    array = settled(array, flags)
+    if columns is None:
+        return array
+    rows = len(array) // columns
+    return array.reshape(rows, columns).T if flags & TURNED else array.reshape(columns, rows)
 
 
-def _encode_dates(x: Any, limits: Limits) -> Parts:
+# Numbers, as NumPy has them; bare moments and durations among them.
+
+
+def _write_numpy(writer: Writer, x: Array, where: str) -> list[Any]:
+    if x.dtype == object:
+        return _write_objects(writer, x, where)
+    return ["numbers", *writer.numbers(x, where=where)]
+
+
+def _read_numbers(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, key, flags = reader.split(described, 3)
+    array, flags = reader.numbers(key), reader.flags(flags)
+    length = reader.rows(len(array), columns)
+    return Part("numbers", length, lambda values: _shaped(array, flags, columns), array.dtype)
+
+
+# Objects: a list for each column.
+
+
+def _write_objects(writer: Writer, x: Array, where: str) -> list[Any]:
+    flags = WRITEABLE if x.flags.writeable else 0
+    return ["objects", flags, writer.objects(x.tolist(), where=where)]
+
+
+def _read_objects(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, flags, content = reader.split(described, 3)
+    flags = reader.flags(flags, WRITEABLE)
+    count, build = reader.objects(content)
+    if columns not in (None, 1):
+        reader.refuse("a block of objects has one column")
+
+    def built(values: list[Any]) -> Array:
+        array: Array = np.fromiter(build(values), dtype=object, count=count)
+        array.flags.writeable = bool(flags)
+        return array if columns is None else array.reshape(1, count)
+
+    return Part("objects", count, built, np.dtype(object))
+
+
+# Dates with a zone: the instants in UTC, and the zone in which they are shown. And those without,
+# where they stand alone.
+
+
+def _write_dates(writer: Writer, x: Any, where: str) -> list[Any]:
+    numbers = writer.numbers(x._ndarray, where=where)
     if isinstance(x.dtype, np.dtype):
-        raise Unencodable(x, "a bare array of dates is not kept; send a series or NumPy array")
-    meta = {"kind": "dates", "unit": x.unit, "zone": describe_zone(x.tz)}
-    instants = pd.DatetimeIndex(x).tz_convert("UTC").tz_localize(None)
-    return Parts(meta, (), [("", Owned(np.asarray(instants)))])
+        return ["numbers", *numbers]
+    return ["dates", *numbers, describe_zone(x.tz)]
 
 
-def _check_dates(node: Node) -> None:
-    _, unit, zone = node.expect("kind", "unit", "zone", children=1)
-    if type(unit) is not str or unit not in UNITS:
-        node.refuse("its unit is unknown", "families.header")
-    check_zone(node, zone)
-    if zone is None:
-        node.refuse("it has no time zone", "families.time-zone")
-    if array_child(node, 0, ndim=1).dtype != np.dtype(f"M8[{unit}]"):
-        node.refuse("its instants have another dtype", "families.child-type")
-
-
-def _decode_dates(node: Node, values: list[Any]) -> Any:
-    zone = build_zone(node.meta["zone"])
-    return pd.DatetimeIndex(values[0]).tz_localize("UTC").tz_convert(zone).array
+def _read_dates(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, key, flags, zone = reader.split(described, 4)
+    array, flags = reader.numbers(key), reader.flags(flags)
+    check_zone(reader.node, zone)
+    if array.dtype.kind != "M" or zone is None:
+        reader.refuse("its dates have no instants or no zone", "families.time-zone")
+    length = reader.rows(len(array), columns)
+    return Part(
+        "dates", length, lambda values: dated(_shaped(array, flags, columns), build_zone(zone))
+    )
 
 
 # Periods: ordinals and a freq.
 
 
-def _encode_periods(x: Any, limits: Limits) -> Parts:
-    meta = {"kind": "periods", "freq": describe_freq(x.freq)}
-    return Parts(meta, (), [("", Owned(x.asi8))])
+def _write_periods(writer: Writer, x: Any, where: str) -> list[Any]:
+    numbers = writer.numbers(x._ndarray, where=where)
+    return ["periods", *numbers, write_offset(writer, x.freq)]
 
 
-def _check_periods(node: Node) -> None:
-    _, freq = node.expect("kind", "freq", children=1)
-    check_freq(node, freq)
-    if freq is None:
-        node.refuse("it has no freq", "families.header")
-    if array_child(node, 0, ndim=1).dtype != np.dtype(np.int64):
-        node.refuse("its ordinals have another dtype", "families.child-type")
+def _read_periods(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, key, flags, freq = reader.split(described, 4)
+    array, flags = reader.numbers(key), reader.flags(flags)
+    if array.dtype != np.int64 or array.dtype.char != "l":
+        reader.refuse("its ordinals have another dtype", "families.dtype")
+    made = read_period_freq(reader, freq)
+    length = reader.rows(len(array), columns)
+    return Part(
+        "periods", length, lambda values: periods(_shaped(array, flags, columns), made(values))
+    )
 
 
-def _decode_periods(node: Node, values: list[Any]) -> Any:
-    freq = offset(node.meta["freq"])
-    return pd.PeriodIndex.from_ordinals(values[0], freq=freq).array
+# Intervals: two arrays of ends.
 
 
-# Intervals: two indexes of ends.
+def _write_intervals(writer: Writer, x: Any, where: str) -> list[Any]:
+    ends = [write_array(writer, end, where) for end in (x._left, x._right)]
+    return ["intervals", x.closed, *ends]
 
 
-def _encode_intervals(x: Any, limits: Limits) -> Parts:
-    meta = {"kind": "intervals", "closed": x.closed}
-    ends = (unranged(x.left, most=0), unranged(x.right, most=0))
-    return Parts(meta, (), list(zip((".left", ".right"), ends, strict=True)))
+def _read_intervals(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, closed, *ends = reader.split(described, 4)
+    if closed not in _CLOSED or columns not in (None, 1):
+        reader.refuse("it is closed on no side that pandas knows")
+    reader.nested()
+    left, right = (read_array(reader, end) for end in ends)
+    for end in (left, right):
+        sound = end.kind == "dates" or (end.kind == "numbers" and _can_end(end.dtype))
+        if not sound or end.length != left.length:
+            reader.refuse("its ends are of a wrong type or length", "families.child-type")
+
+    def built(values: list[Any]) -> Any:
+        one, other = left.build(values), right.build(values)
+        made = pd.arrays.IntervalArray.from_arrays(
+            _moments(one), _moments(other), closed=closed, copy=False
+        )
+        required(made.left.dtype == one.dtype and made.right.dtype == other.dtype)
+        return made
+
+    return Part("intervals", left.length, built)
 
 
-def _check_intervals(node: Node) -> None:
-    _, closed = node.expect("kind", "closed", children=2)
-    if closed not in ("left", "right", "both", "neither"):
-        node.refuse("it is closed on no side that pandas knows", "families.header")
-    for position in range(2):
-        _check_index(node, position)
-        check_unranged(node, position, most=0)
+def _moments(array: Any) -> Any:
+    return dated(array) if isinstance(array, np.ndarray) and array.dtype.kind in "mM" else array
 
 
-def _decode_intervals(node: Node, values: list[Any]) -> Any:
-    left, right = values
-    built = pd.arrays.IntervalArray.from_arrays(left, right, closed=node.meta["closed"])
-    _require(built.left.dtype == left.dtype and built.right.dtype == right.dtype)
-    return built
-
-
-# Categories: codes into an index of distinct values.
-
-
-def _encode_categories(x: Any, limits: Limits) -> Parts:
-    meta = {"kind": "categories", "ordered": bool(x.ordered)}
-    return Parts(meta, (), [(".codes", Owned(x.codes)), (".categories", x.categories)])
-
-
-def _check_categories(node: Node) -> None:
-    _, ordered = node.expect("kind", "ordered", children=2)
-    if type(ordered) is not bool:
-        node.refuse("its flag is not a flag", "families.header")
-    check_codes(node, 0)
-    _check_index(node, 1)
-
-
-def _decode_categories(node: Node, values: list[Any]) -> Any:
-    codes, categories = values
-    # from_codes refuses codes outside of the categories, and categories that repeat or are null.
-    return pd.Categorical.from_codes(codes, categories, ordered=node.meta["ordered"])
+def _can_end(dtype: Any) -> bool:
+    numbers = dtype.kind in "iuf" and dtype.itemsize <= 8 and dtype != np.float16
+    return dtype.isnative and (numbers or dtype.kind in "mM")
 
 
 # Nullable numbers and flags: data and a mask.
 
-
-def _encode_masked(x: Any, limits: Limits) -> Parts:
-    return Parts({"kind": "masked"}, (), [(".data", Owned(x._data)), (".mask", Owned(x._mask))])
-
-
-def _check_masked(node: Node) -> None:
-    node.expect("kind", children=2)
-    data = array_child(node, 0, kinds="biuf", ndim=1)
-    mask = array_child(node, 1, kinds="b", ndim=1)
-    if mask.shape != data.shape:
-        node.refuse("its mask has another length than its data", "families.shape")
-    if not data.dtype.isnative or data.dtype.itemsize > 8 or data.dtype == np.float16:
-        node.refuse("its data has a dtype that pandas has no nullable kind of", "families.dtype")
-
-
-def _decode_masked(node: Node, values: list[Any]) -> Any:
-    data, mask = values
-    if data.dtype.kind == "b":
-        return pd.arrays.BooleanArray(data, mask)
-    if data.dtype.kind == "f":
-        return pd.arrays.FloatingArray(data, mask)
-    return pd.arrays.IntegerArray(data, mask)
-
-
-# Text: as Python strings, or as Arrow's offsets and bytes.
-
-
-def _encode_text(x: Any, limits: Limits) -> Parts:
-    dtype = x.dtype
-    meta = {"kind": "text", "storage": dtype.storage, "nan": dtype.na_value is not pd.NA}
-    if dtype.storage == "python":
-        missing = x.isna()
-        texts = [None if gone else text for text, gone in zip(x, missing, strict=True)]
-        return Parts(meta, (), [("", texts)])
-    offsets, data, missing = _arrow_parts(x)
-    parts = [(".offsets", Owned(offsets)), (".bytes", Owned(data)), (".missing", Owned(missing))]
-    return Parts(meta, (), parts)
-
-
-def _arrow_parts(x: Any) -> tuple[Any, Any, Any]:
-    import pyarrow as pa  # noqa: PLC0415 - an extra
-
-    chunks = x._pa_array.cast(pa.large_string()).chunks
-    whole = pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_string())
-    missing = whole.is_null().to_numpy(zero_copy_only=False)
-    _, offsets, data = whole.buffers()
-    if offsets is None or not len(whole):
-        return np.zeros(1, np.int64), np.empty(0, np.uint8), missing
-    ends = np.frombuffer(offsets, np.int64)[whole.offset : whole.offset + len(whole) + 1]
-    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return ends - ends[0], text[ends[0] : ends[-1]], missing
-
-
-def _check_text(node: Node) -> None:
-    _, storage, nan = node.expect("kind", "storage", "nan", children=None)
-    if storage not in ("python", "pyarrow") or type(nan) is not bool:
-        node.refuse("its storage or flag is unknown", "families.header")
-    if storage == "python":
-        _check_strings(node)
-    else:
-        _check_arrow(node)
-
-
-def _check_strings(node: Node) -> None:
-    if len(node.children) != 1 or type(node.children[0].value) is not list:
-        node.refuse("it does not hold one plain list", "families.child-type")
-    if not set(map(type, node.children[0].value)) <= {str, type(None)}:
-        node.refuse("it holds something else than text", "families.child-type")
-
-
-def _check_arrow(node: Node) -> None:
-    if len(node.children) != 3:
-        node.refuse("it does not hold offsets, bytes and flags", "families.child-count")
-    offsets, data, missing = (array_child(node, position, ndim=1) for position in range(3))
-    if (offsets.dtype, data.dtype, missing.dtype) != (np.int64, np.uint8, np.bool_):
-        node.refuse("its parts have wrong dtypes", "families.child-type")
-    if len(offsets) != len(missing) + 1:
-        node.refuse("it has another number of offsets than of texts", "families.shape")
-    # Arrow follows offsets without looking: each must lie between its neighbours.
-    if offsets[0] != 0 or offsets[-1] != len(data) or bool((np.diff(offsets) < 0).any()):
-        node.refuse("its offsets do not lie within its bytes", "families.offsets")
-
-
-def _decode_text(node: Node, values: list[Any]) -> Any:
-    missing = np.nan if node.meta["nan"] else pd.NA
-    dtype = pd.StringDtype(node.meta["storage"], na_value=missing)
-    if node.meta["storage"] == "python":
-        return pd.array([missing if text is None else text for text in values[0]], dtype=dtype)
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError:
-        raise PayloadError(
-            "text kept by Arrow needs pyarrow, which is not installed here",
-            rule="families.not-installed",
-            where=node.where,
-            fix="Install pyarrow, or have the sender convert the column to python storage.",
-        ) from None
-    offsets, data, gone = values
-    valid = np.packbits(~gone, bitorder="little")
-    buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
-    whole = pa.Array.from_buffers(pa.large_string(), len(gone), buffers)
-    whole.validate(full=True)  # that each text is UTF-8
-    return dtype.__from_arrow__(pa.chunked_array([whole]))
-
-
-_CHECKS = {
-    "dates": (_check_dates, _decode_dates),
-    "periods": (_check_periods, _decode_periods),
-    "intervals": (_check_intervals, _decode_intervals),
-    "categories": (_check_categories, _decode_categories),
-    "masked": (_check_masked, _decode_masked),
-    "text": (_check_text, _decode_text),
+_MASKED = {
+    "b": pd.arrays.BooleanArray,
+    "i": pd.arrays.IntegerArray,
+    "u": pd.arrays.IntegerArray,
+    "f": pd.arrays.FloatingArray,
 }
+
+
+def _write_masked(writer: Writer, x: Any, where: str) -> list[Any]:
+    return [
+        "masked",
+        *writer.numbers(x._data, where=where),
+        writer.numbers(x._mask, where=where)[1],
+    ]
+
+
+def _read_masked(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, key, flags, mask_flags = reader.split(described, 4)
+    data, flags = reader.numbers(key), reader.flags(flags, WRITEABLE)
+    mask, mask_flags = reader.numbers("|b1"), reader.flags(mask_flags, WRITEABLE)
+    if len(mask) != len(data) or columns not in (None, 1):
+        reader.refuse("its mask has another length than its data", "families.shape")
+    kind = _MASKED.get(data.dtype.kind)
+    odd = not data.dtype.isnative or data.dtype.itemsize > 8 or data.dtype == np.float16
+    if kind is None or odd:
+        reader.refuse("its data has a dtype that pandas has no nullable kind of", "families.dtype")
+    return Part(
+        "masked", len(data), lambda values: kind(settled(data, flags), settled(mask, mask_flags))
+    )
+
+
+# Text, and arrays of Arrow's.
+
+
+def _read_text(reader: Reader, described: Any, columns: int | None) -> Part:
+    if columns not in (None, 1):
+        reader.refuse("a block of text has one column")
+    return pandas_text.read(reader, described)
+
+
+def _write_arrow(writer: Writer, x: Any, where: str) -> list[Any]:
+    writer.children.append((where, x._pa_array))
+    return ["arrow"]
+
+
+def _read_arrow(reader: Reader, described: Any, columns: int | None) -> Part:
+    reader.split(described, 1)
+    if columns not in (None, 1):
+        reader.refuse("a block of Arrow's has one column")
+    at = reader.child("pyarrow:ChunkedArray")
+    return Part("arrow", None, lambda values: pd.arrays.ArrowExtensionArray(values[at]))
+
+
+# Sparse numbers: those that are there, and where.
+
+
+def _write_sparse(writer: Writer, x: Any, where: str) -> list[Any]:
+    places, blocks = x.sp_index, hasattr(x.sp_index, "blocs")
+    values = writer.numbers(x.sp_values, where=where)
+    for part in (places.blocs, places.blengths) if blocks else (places.indices,):
+        writer.buffer(part)
+    writer.children.append((where, x.dtype.fill_value))
+    return ["sparse", *values, blocks, places.length]
+
+
+def _read_sparse(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, key, flags, blocks, length = reader.split(described, 5)
+    found, flags = reader.numbers(key), reader.flags(flags, WRITEABLE)
+    if type(blocks) is not bool or type(length) is not int or columns not in (None, 1):
+        reader.refuse("its places are not described")
+    name = "BlockIndex" if blocks else "IntIndex"
+    parts = [reader.numbers("<i4") for _ in range(1 + blocks)]
+    at, node = reader.child(), reader.node
+    limits = reader.limits
+
+    def built(values: list[Any]) -> Any:
+        inside = site(node, limits)
+        with reviewed(node):
+            # The functions that restricted pickle uses: they hold each place against the others.
+            places = SHIMS["sparse_index"](inside, f"sparse:{name}", length, *parts)
+            state = {
+                "_sparse_index": places,
+                "_sparse_values": settled(found, flags),
+                "_dtype": pd.SparseDtype(found.dtype, values[at]),
+            }
+            made = SHIMS["sparse"](inside, Draft("arrays:SparseArray"), state)
+        required(type(made.dtype.fill_value) is type(values[at]))
+        return made
+
+    return Part("sparse", length, built)
+
+
+# NumPy's arrays that pandas wraps, where they stand alone.
+
+
+def _write_wrapped(writer: Writer, x: Any, where: str) -> list[Any]:
+    return ["wrapped", _write_numpy(writer, x._ndarray, where)]
+
+
+def _read_wrapped(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, inner = reader.split(described, 2)
+    reader.nested()
+    part = read_array(reader, inner)
+    if part.kind not in ("numbers", "objects") or columns is not None:
+        reader.refuse("it wraps something else than an array", "families.child-type")
+    return Part(
+        "wrapped",
+        part.length,
+        lambda values: pd.arrays.NumpyExtensionArray(part.build(values)),
+    )
+
+
+# -- blocks ------------------------------------------------------------------------------------
+
+
+def write_block(writer: Writer, x: Any, where: Callable[[int], str]) -> list[Any]:
+    """Return the description of *x*, a row for each column; of objects one for each row.
+
+    :param where: names the column in a row, for errors.
+    """
+    if type(x) is not np.ndarray or x.dtype != object:
+        return [write_array(writer, x, where(0))]
+    return [_write_objects(writer, row, where(at)) for at, row in enumerate(x)]
+
+
+def read_block(reader: Reader, described: Any, columns: int) -> Part:
+    """Return the checked part that *described* is, as a block of *columns*."""
+    return _read(reader, described, columns)
+
+
+# -- arrays that stand alone -------------------------------------------------------------------
 
 
 def _encode(x: Any, limits: Limits) -> Parts:
-    parts: Parts = _ENCODERS[type(x)](x, limits)
-    return parts
-
-
-_ENCODERS: dict[type, Any] = {
-    pd.arrays.DatetimeArray: _encode_dates,
-    pd.arrays.PeriodArray: _encode_periods,
-    pd.arrays.IntervalArray: _encode_intervals,
-    pd.Categorical: _encode_categories,
-    pd.arrays.IntegerArray: _encode_masked,
-    pd.arrays.FloatingArray: _encode_masked,
-    pd.arrays.BooleanArray: _encode_masked,
-    pd.arrays.StringArray: _encode_text,
-    pd.arrays.ArrowStringArray: _encode_text,
-}
+    freq = getattr(x, "_freq", None)
+    if freq is not None or x.ndim != 1:
+        raise Unencodable(x, "a bare array with a freq is not kept; send an index")
+    writer = Writer(limits)
+    return writer.parts({"array": write_array(writer, x, "")})
 
 
 def _check(node: Node, limits: Limits) -> None:
-    kind = node.meta.get("kind")
-    if not isinstance(kind, str) or kind not in _CHECKS:
-        node.refuse("its kind is not listed", "families.header")
-    _CHECKS[kind][0](node)
+    reader = Reader(node, limits)
+    (described,) = node.expect("array", frames=len(node.frames), children=None)
+    part = read_array(reader, described)
+    reader.finish()
+    bare = part.dtype is not None and part.dtype.kind not in "mM"
+    if bare and part.kind in ("objects", "numbers"):
+        node.refuse("its kind is not an array of pandas'", "families.header")
+    node.value = part
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
-    return _CHECKS[node.meta["kind"]][1](node, [aligned(value) for value in values])
+    return _moments(node.value.build(values))
 
 
 def register() -> None:
-    """List pandas' extension arrays; called once, by safeser.families.frames."""
-    registry.register(Typed("pandas:array", tuple(_ENCODERS), _encode, _check, _decode))
+    """List pandas' arrays; called once, by safeser.families.frames."""
+    arrays = pd.arrays
+    for kind, classes, write, read in (
+        ("numbers", (np.ndarray,), _write_numpy, _read_numbers),
+        ("objects", (), _write_objects, _read_objects),
+        ("dates", (arrays.DatetimeArray, arrays.TimedeltaArray), _write_dates, _read_dates),
+        ("periods", (arrays.PeriodArray,), _write_periods, _read_periods),
+        ("intervals", (arrays.IntervalArray,), _write_intervals, _read_intervals),
+        ("masked", tuple(set(_MASKED.values())), _write_masked, _read_masked),
+        ("text", pandas_text.CLASSES, pandas_text.write, _read_text),
+        ("arrow", (arrays.ArrowExtensionArray,), _write_arrow, _read_arrow),
+        ("sparse", (arrays.SparseArray,), _write_sparse, _read_sparse),
+        ("wrapped", (arrays.NumpyExtensionArray,), _write_wrapped, _read_wrapped),
+    ):
+        add(kind, classes, write, read)
+    alone = tuple(kind for kind in _WRITERS if kind is not np.ndarray)
+    registry.register(Typed("pandas:array", alone, _encode, _check, _decode))

@@ -1,20 +1,21 @@
-"""pandas frames, series and indexes of family ``dask``, column by column.
+"""pandas frames and series of family ``dask``, block by block.
 
-The one rule: exact or refused, never altered: what pandas would infer, convert or drop on the way
-is said in the header and checked against what pandas built.
+The one rule: exact or refused, never altered: a block is handed over as it is in memory, and given
+to pandas only when its shape fits the axes and its places cover each column once.
 """
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from safeser.families import pandas_arrays
-from safeser.families.arrays import aligned
-from safeser.families.pandas_arrays import column
-from safeser.families.pandas_scalars import check_freq, describe_freq, offset
+from safeser.families.pandas_arrays import read_array, read_block, write_array, write_block
+from safeser.families.pandas_indexes import apart, read_index, write_index
+from safeser.families.pandas_internals import blocks_of, frame_of, pd, series_of, values_of
+from safeser.families.pandas_offsets import required
+from safeser.families.pandas_parts import Array, Part, Reader, Writer
 from safeser.families.plain import label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
@@ -22,200 +23,183 @@ from safeser.values import Limits
 
 __all__ = ["register"]
 
-#: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
-pd: Any = importlib.import_module("pandas")
 
-_INDEXES = ("pandas:Index", "pandas:RangeIndex", "pandas:MultiIndex")
-_ARRAYS = ("pandas:array", "numpy:ndarray")
+def _column(name: object) -> str:
+    return f" (column {label(name)})"
 
 
-def _expect_types(node: Node, position: int, types: tuple[str, ...]) -> None:
-    if node.children[position].yields not in types:
-        node.refuse(f"its part {position} is of a wrong type", "families.child-type")
+def _write_about(writer: Writer, x: Any) -> dict[str, Any]:
+    """Return what a frame and a series have in common: index, attributes and flags."""
+    attrs = x.attrs
+    if attrs:
+        writer.children.append((".attrs", attrs))
+    return {
+        "index": write_index(writer, x.index, ".index"),
+        "attrs": bool(attrs),
+        "unique": not x.flags.allows_duplicate_labels,
+    }
+
+
+def _read_about(reader: Reader) -> tuple[Part, Callable[[list[Any], Any], Any]]:
+    """Return the checked index, and what gives the built object its attributes and flags."""
+    attrs, unique = reader.node.meta["attrs"], reader.node.meta["unique"]
+    if type(attrs) is not bool or type(unique) is not bool:
+        reader.refuse("its flags are not flags")
+    at = reader.child("builtins:dict") if attrs else -1
+    index = read_index(reader, reader.node.meta["index"])
+    node, limits = reader.node, reader.limits
+
+    def finished(values: list[Any], made: Any) -> Any:
+        if attrs:
+            made.attrs = values[at]
+        if unique:
+            for axis in made.axes:
+                apart(axis, node, limits)
+            made.flags.allows_duplicate_labels = False
+        return made
+
+    return index, finished
+
+
+# -- frames ------------------------------------------------------------------------------------
 
 
 def _encode_frame(x: Any, limits: Limits) -> Parts:
-    children: list[tuple[str, object]] = [
-        (".index", x.index),
-        (".columns", x.columns),
-        (".attrs", x.attrs),
-    ]
-    for position, name in enumerate(x.columns):
-        where = f" (column {label(name)})"
-        children.append((where, column(x.iloc[:, position].array, where=where)))
-    return Parts({"unique": not x.flags.allows_duplicate_labels}, (), children)
+    writer = Writer(limits)
+    meta = _write_about(writer, x)
+    columns = x.columns
+    meta["columns"] = write_index(writer, columns, ".columns")
+    blocks: list[Any] = []
+    for values, places in blocks_of(x):
+        if isinstance(places, slice):
+            spread: Any = range(len(columns))[places]
+        else:
+            spread = places
+        blocks += _write_placed(writer, values, spread, columns)
+    meta["blocks"] = blocks
+    return writer.parts(meta)
+
+
+def _write_placed(writer: Writer, values: Any, places: Any, columns: Any) -> list[Any]:
+    """Return the descriptions of one block, each with the places of its columns."""
+    if not len(places):
+        return []
+    described = write_block(writer, values, lambda at: _column(columns[int(places[at])]))
+    if len(described) == len(places):
+        pairs = zip(described, places, strict=True)
+        return [[part, int(place), 1, 1] for part, place in pairs]
+    if isinstance(places, range):
+        return [[described[0], places.start, len(places), places.step]]
+    writer.buffer(np.asarray(places, np.int64))
+    return [[described[0], None, len(places), 0]]
 
 
 def _check_frame(node: Node, limits: Limits) -> None:
-    (unique,) = node.expect("unique", children=None)
-    if type(unique) is not bool or len(node.children) < 3:
-        node.refuse("its flag or parts are wrong", "families.header")
-    _expect_types(node, 0, _INDEXES)
-    _expect_types(node, 1, _INDEXES)
-    _expect_types(node, 2, ("builtins:dict",))
-    for position in range(3, len(node.children)):
-        _expect_types(node, position, _ARRAYS)
-
-
-def _decode_frame(node: Node, values: list[Any]) -> Any:
-    index, columns, attrs, *arrays = map(aligned, values)
-    _same(len(columns) == len(arrays))
-    _same(all(array.ndim == 1 and len(array) == len(index) for array in arrays))
-    # Positions stand in for the labels, which may repeat; without a copy each keeps its buffer.
-    frame = pd.DataFrame(
-        {n: _as_series(array, index) for n, array in enumerate(arrays)}, index=index, copy=False
+    node.expect(
+        "index", "attrs", "unique", "columns", "blocks", frames=len(node.frames), children=None
     )
-    frame.columns = columns
-    frame.attrs = attrs
-    if node.meta["unique"]:
-        frame.flags.allows_duplicate_labels = False
-    return frame
+    reader = Reader(node, limits)
+    index, finished = _read_about(reader)
+    columns = read_index(reader, node.meta["columns"])
+    blocks = _read_blocks(reader, index.length, columns.length)
+    reader.finish()
+
+    def built(values: list[Any]) -> Any:
+        rows, labels = index.build(values), columns.build(values)
+        made = [(part.build(values), places) for part, places in blocks]
+        # What only building told: Arrow's arrays know their own lengths.
+        required(all(array.shape[-1] == len(rows) for array, _ in made))
+        required(sum(len(places) for _, places in blocks) == len(labels))
+        return finished(values, frame_of(made, rows, labels))
+
+    node.value = built
 
 
-def _as_series(array: Any, index: Any) -> Any:
-    return pd.Series(array, index=index, dtype=array.dtype, copy=False)
+def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tuple[Part, Array]]:
+    """Return the checked blocks with the places of their columns: each of *count* once."""
+    described = reader.node.meta["blocks"]
+    if type(described) is not list and type(described) is not tuple:
+        reader.refuse("its blocks are not a list")
+    blocks = []
+    for block in described:
+        inner, start, columns, step = reader.split(block, 4)
+        if type(columns) is not int or not 0 < columns <= reader.limits.max_refs:
+            reader.refuse("a block has no columns, or too many", "families.shape")
+        part = read_block(reader, inner, columns)
+        if rows is not None and part.length is not None and part.length != rows:
+            reader.refuse("a block has another number of rows than the index", "families.shape")
+        blocks.append((part, _read_places(reader, start, columns, step)))
+    _check_cover(reader, [places for _, places in blocks], count)
+    return blocks
 
 
-def _same(right: bool) -> None:
-    """Raise what receiving turns into a refusal if pandas read something else than was said."""
-    if not right:
-        raise ValueError
+def _read_places(reader: Reader, start: Any, columns: int, step: Any) -> Array:
+    if start is None and step == 0 and type(step) is int:
+        places = reader.numbers("<i8")
+        if len(places) != columns:
+            reader.refuse("a block has more or fewer places than columns", "families.shape")
+        return places.astype(np.intp)
+    if any(type(part) is not int or not -(1 << 40) < part < 1 << 40 for part in (start, step)):
+        reader.refuse("the places of a block are not described")
+    if not step:
+        reader.refuse("a column is in two blocks, or in none", "families.shape")
+    return np.arange(start, start + columns * step, step, dtype=np.intp)
+
+
+def _check_cover(reader: Reader, places: list[Array], count: int | None) -> None:
+    """Refuse places that do not cover each of *count* columns once: pandas believes them."""
+    every = np.concatenate(places) if places else np.zeros(0, np.intp)
+    if count is None:
+        count = len(every)
+    taken = np.zeros(len(every), bool)
+    sound = len(every) == count and (not count or (every.min() >= 0 and every.max() < count))
+    if sound:
+        taken[every] = True
+    if not sound or not taken.all():
+        reader.refuse("a column is in two blocks, or in none", "families.shape")
+
+
+def _decode(node: Node, values: list[Any]) -> Any:
+    return node.value(values)
+
+
+# -- series ------------------------------------------------------------------------------------
 
 
 def _encode_series(x: Any, limits: Limits) -> Parts:
-    where = f" (column {label(x.name)})"
-    children = [
-        (".index", x.index),
-        (".name", x.name),
-        (".attrs", x.attrs),
-        (where, column(x.array, where=where)),
-    ]
-    return Parts({"unique": not x.flags.allows_duplicate_labels}, (), children)
+    writer = Writer(limits)
+    meta = _write_about(writer, x)
+    meta["name"] = writer.name(x.name)
+    meta["values"] = write_array(writer, values_of(x), _column(x.name))
+    return writer.parts(meta)
 
 
 def _check_series(node: Node, limits: Limits) -> None:
-    (unique,) = node.expect("unique", children=4)
-    if type(unique) is not bool:
-        node.refuse("its flag is not a flag", "families.header")
-    _expect_types(node, 0, _INDEXES)
-    _expect_types(node, 2, ("builtins:dict",))
-    _expect_types(node, 3, _ARRAYS)
-
-
-def _decode_series(node: Node, values: list[Any]) -> Any:
-    index, name, attrs, array = map(aligned, values)
-    _same(array.ndim == 1 and len(array) == len(index))
-    series = _as_series(array, index)
-    series.name = name
-    series.attrs = attrs
-    if node.meta["unique"]:
-        series.flags.allows_duplicate_labels = False
-    return series
-
-
-def _encode_range(x: Any, limits: Limits) -> Parts:
-    return Parts({"start": x.start, "stop": x.stop, "step": x.step}, (), [(".name", x.name)])
-
-
-def _check_range(node: Node, limits: Limits) -> None:
-    numbers = node.expect("start", "stop", "step", children=1)
-    if not all(type(number) is int and abs(number) < 1 << 62 for number in numbers):
-        node.refuse("its bounds are not integers in range", "families.header")
-    if numbers[2] == 0:
-        node.refuse("its step is zero", "families.header")
-    # A range costs nothing to say; whoever uses its values takes eight bytes for each.
-    if len(range(*numbers)) * 8 > limits.max_array:
-        node.refuse("it is larger than max_array", "families.too-large")
-
-
-def _decode_range(node: Node, values: list[Any]) -> Any:
-    meta = node.meta
-    return pd.RangeIndex(meta["start"], meta["stop"], meta["step"], name=values[0])
-
-
-def _encode_index(x: Any, limits: Limits) -> Parts:
-    freq = (
-        getattr(x, "freq", None) if isinstance(x, (pd.DatetimeIndex, pd.TimedeltaIndex)) else None
+    node.expect(
+        "index", "attrs", "unique", "name", "values", frames=len(node.frames), children=None
     )
-    meta = {"kind": type(x).__name__, "freq": describe_freq(freq)}
-    return Parts(meta, (), [(".name", x.name), (".values", column(x.array, where=".values"))])
+    reader = Reader(node, limits)
+    index, finished = _read_about(reader)
+    named = reader.name(node.meta["name"])
+    part = read_array(reader, node.meta["values"])
+    reader.finish()
+    if part.kind == "wrapped":
+        node.refuse("its values are an array that pandas wraps", "families.child-type")
+    if None not in (index.length, part.length) and index.length != part.length:
+        node.refuse("it has another number of values than its index", "families.shape")
 
+    def built(values: list[Any]) -> Any:
+        rows, array = index.build(values), part.build(values)
+        required(len(array) == len(rows))
+        return finished(values, series_of(array, rows, named(values)))
 
-_KINDS = (
-    "Index",
-    "CategoricalIndex",
-    "DatetimeIndex",
-    "IntervalIndex",
-    "PeriodIndex",
-    "TimedeltaIndex",
-)
-
-
-def _check_index(node: Node, limits: Limits) -> None:
-    kind, freq = node.expect("kind", "freq", children=2)
-    if kind not in _KINDS:
-        node.refuse("its kind is not listed", "families.header")
-    check_freq(node, freq)
-    if freq is not None and kind not in ("DatetimeIndex", "TimedeltaIndex"):
-        node.refuse("its kind has no freq", "families.header")
-    _expect_types(node, 1, _ARRAYS)
-
-
-def _decode_index(node: Node, values: list[Any]) -> Any:
-    name, array = values[0], aligned(values[1])
-    _same(array.ndim == 1)
-    index = pd.Index(array, dtype=array.dtype, name=name, copy=False, tupleize_cols=False)
-    _same(type(index).__name__ == node.meta["kind"] and index.dtype == array.dtype)
-    if node.meta["freq"] is not None:
-        index.freq = offset(node.meta["freq"])  # pandas compares it with the values
-    return index
-
-
-def _encode_multi(x: Any, limits: Limits) -> Parts:
-    sortorder = None if x.sortorder is None else int(x.sortorder)
-    children: list[tuple[str, object]] = [(".names", list(x.names))]
-    for n, level in enumerate(x.levels):
-        plain = pandas_arrays.unranged(level.rename(None), most=limits.max_refs)
-        children.append((f".levels[{n}]", plain))
-    children += [(f".codes[{n}]", np.asarray(codes)) for n, codes in enumerate(x.codes)]
-    return Parts({"sortorder": sortorder}, (), children)
-
-
-def _check_multi(node: Node, limits: Limits) -> None:
-    (sortorder,) = node.expect("sortorder", children=None)
-    if sortorder is not None and type(sortorder) is not int:
-        node.refuse("its sortorder is not a number", "families.header")
-    levels, odd = divmod(len(node.children) - 1, 2)
-    if odd or levels < 1:
-        node.refuse("it has another number of levels than of codes", "families.child-count")
-    _expect_types(node, 0, ("builtins:list",))
-    for position in range(levels):
-        _expect_types(node, 1 + position, ("pandas:Index", "pandas:RangeIndex"))
-        pandas_arrays.check_unranged(node, 1 + position, most=limits.max_refs)
-        pandas_arrays.check_codes(node, 1 + levels + position)
-
-
-def _decode_multi(node: Node, values: list[Any]) -> Any:
-    names, *parts = map(aligned, values)
-    half = len(parts) // 2
-    return pd.MultiIndex(
-        parts[:half],
-        parts[half:],
-        names=names,
-        sortorder=node.meta["sortorder"],
-        verify_integrity=True,
-    )
+    node.value = built
 
 
 def register() -> None:
     """List pandas' containers; called once, by safeser.families.frames."""
-    pandas_arrays.register()
-    indexes = tuple(getattr(pd, kind) for kind in _KINDS)
     for typed in (
-        Typed("pandas:DataFrame", (pd.DataFrame,), _encode_frame, _check_frame, _decode_frame),
-        Typed("pandas:Series", (pd.Series,), _encode_series, _check_series, _decode_series),
-        Typed("pandas:RangeIndex", (pd.RangeIndex,), _encode_range, _check_range, _decode_range),
-        Typed("pandas:MultiIndex", (pd.MultiIndex,), _encode_multi, _check_multi, _decode_multi),
-        Typed("pandas:Index", indexes, _encode_index, _check_index, _decode_index),
+        Typed("pandas:DataFrame", (pd.DataFrame,), _encode_frame, _check_frame, _decode),
+        Typed("pandas:Series", (pd.Series,), _encode_series, _check_series, _decode),
     ):
         registry.register(typed)

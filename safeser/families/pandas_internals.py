@@ -1,0 +1,139 @@
+"""The parts of pandas that it keeps to itself: blocks of a frame, arrays behind an index.
+
+The one rule: what is handed over here was checked before; nothing below looks at it again, and no
+other module of this family touches a name that pandas does not document.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "ARROW_TEXT",
+    "PYTHON_TEXT",
+    "blocks_of",
+    "categorical",
+    "dated",
+    "frame_of",
+    "index_of",
+    "mark_unique",
+    "pd",
+    "periods",
+    "pin_freq",
+    "range_of",
+    "series_of",
+    "text_of",
+    "values_of",
+]
+
+#: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
+pd: Any = importlib.import_module("pandas")
+_managers: Any = importlib.import_module("pandas.core.internals.managers")
+_arrays: Any = importlib.import_module("pandas.core.arrays.string_arrow")
+_texts: Any = importlib.import_module("pandas.core.arrays.string_")
+
+
+def _classes(room: Any, *names: str) -> tuple[type, ...]:
+    return tuple(getattr(room, name) for name in names if hasattr(room, name))
+
+
+#: pandas 2 has a class of its own for text that misses values as NaN.
+ARROW_TEXT = _classes(_arrays, "ArrowStringArray", "ArrowStringArrayNumpySemantics")
+PYTHON_TEXT = _classes(_texts, "StringArray", "StringArrayNumpySemantics")
+
+_TYPED_TEXT = "dtype" in inspect.signature(pd.arrays.ArrowStringArray).parameters
+#: Since pandas 3.1 an index keeps its freq; before, the array behind it did.
+_FREQ_OF_INDEX = hasattr(pd.DatetimeIndex, "_freq")
+_from_blocks = getattr(getattr(pd.api, "internals", None), "create_dataframe_from_blocks", None)
+_make_block: Any = getattr(importlib.import_module("pandas.core.internals"), "make_block", None)
+
+
+def blocks_of(frame: Any) -> list[tuple[Any, slice | np.ndarray[Any, Any]]]:
+    """Return each block's values, one row for a column, and the positions of its columns."""
+    found = []
+    for block in frame._mgr.blocks:
+        places = block.mgr_locs
+        spread = places.as_slice if places.is_slice_like else places.as_array
+        found.append((block.values, spread))
+    return found
+
+
+def values_of(held: Any) -> Any:
+    """Return the array of a series or index: NumPy's own, or an extension array."""
+    return held._values
+
+
+def frame_of(blocks: Sequence[tuple[Any, np.ndarray[Any, Any]]], index: Any, columns: Any) -> Any:
+    """Return the frame of *blocks*, whose shapes fit and whose places cover each column once."""
+    if _from_blocks is not None:
+        return _from_blocks(blocks, index, columns)
+    made = [_make_block(values, placement=places) for values, places in blocks]
+    manager = _managers.BlockManager(made, [columns, index])
+    return pd.DataFrame._from_mgr(manager, manager.axes)
+
+
+def series_of(array: Any, index: Any, name: Any) -> Any:
+    """Return the series of *array*, which is one that pandas keeps as it is."""
+    manager = _managers.SingleBlockManager.from_array(array, index)
+    series = pd.Series._from_mgr(manager, manager.axes)
+    series._name = name
+    return series
+
+
+def index_of(kind: Any, array: Any, name: Any) -> Any:
+    """Return the index of class *kind* over *array*, which is of the type that such a one has."""
+    return kind._simple_new(array, name)
+
+
+def range_of(numbers: range, name: Any) -> Any:
+    """Return the index that these numbers are."""
+    return pd.RangeIndex._simple_new(numbers, name)
+
+
+def pin_freq(index: Any, freq: Any) -> Any:
+    """Return *index* with the *freq* that its values were seen to have."""
+    (index if _FREQ_OF_INDEX else index._data)._freq = freq
+    return index
+
+
+def mark_unique(index: Any) -> Any:
+    """Return *index*, of which no label is there twice, and let pandas know."""
+    index._cache["is_unique"] = True
+    return index
+
+
+def dated(instants: np.ndarray[Any, Any], zone: Any = None) -> Any:
+    """Return the array of *instants* or durations, shown in *zone* if there is one."""
+    if instants.dtype.kind == "m":
+        return pd.arrays.TimedeltaArray._simple_new(instants, dtype=instants.dtype)
+    dtype = instants.dtype
+    if zone is not None:
+        dtype = pd.DatetimeTZDtype(np.datetime_data(dtype)[0], zone)
+    return pd.arrays.DatetimeArray._simple_new(instants, dtype=dtype)
+
+
+def periods(ordinals: np.ndarray[Any, Any], freq: Any) -> Any:
+    """Return the array of periods that *ordinals* count."""
+    return pd.arrays.PeriodArray(ordinals, dtype=pd.PeriodDtype(freq))
+
+
+def categorical(codes: np.ndarray[Any, Any], dtype: Any) -> Any:
+    """Return the categories of *dtype* that *codes*, which were checked, stand for."""
+    return pd.Categorical._simple_new(codes, dtype)
+
+
+def text_of(content: Any, dtype: Any) -> Any:
+    """Return the array of text over *content*: a chunked array of Arrow's, or Python's strings."""
+    if dtype.storage == "python":
+        return pd.array(content, dtype=dtype, copy=False)
+    if _TYPED_TEXT:
+        return pd.arrays.ArrowStringArray(content, dtype=dtype)
+    made = ARROW_TEXT[dtype.na_value is not pd.NA](content)
+    if made.dtype != dtype:
+        raise ValueError
+    return made
