@@ -132,16 +132,14 @@ def _from_pickle(data: bytes, message: Mapping[str, Any], traceback: str) -> Exc
 
 def _data(record: pickles.ExceptionRecord) -> ExceptionData:
     """Return a pickled exception's record as family ``error`` has it, its chain included."""
-    following = record.cause
-    if following is None and not record.suppress_context:
-        following = record.context
     return ExceptionData(
         type=record.name or "builtins:Exception",
         message=_said(record),
         args=record.args if record.complete else None,
         notes=record.notes,
-        cause=None if following is None else _data(following),
-        explicit=record.cause is not None,
+        cause=None if record.cause is None else _data(record.cause),
+        context=None if record.context is None else _data(record.context),
+        suppress=record.cause is not None or record.suppress_context,
     )
 
 

@@ -1,282 +1,236 @@
-"""Failures as data: what an exception said, never the exception itself.
+"""Family ``error``: exceptions to bounded data and to one frame of msgpack, and back to data.
 
-The one rule: of a peer's failure only text and plain values are used. A listed class is called with
-plain arguments; every other class is only a name inside :class:`RemoteError`. Nothing is imported,
-executed or looked up by a name that a peer wrote.
+The one rule: of a failure only text and plain values cross, each part within its own bound, and
+reading them builds nothing; :mod:`.raising` makes exceptions of them.
 """
 
 from __future__ import annotations
 
-import builtins
 import traceback
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from safeser import errors as safeser_errors
 from safeser.errors import PayloadError, SafeserError
-from safeser.families import plain
+from safeser.families import plain, records
+from safeser.families.failures import MAX_MESSAGE, ExceptionData, RemoteError, shown
 from safeser.families.plain import DEFAULTS, Unencodable
-from safeser.pickles.shims.exceptions import check_arguments
+from safeser.families.raising import from_data, is_listed, name_of, register_exception
 from safeser.values import Limits
 
 __all__ = [
     "ExceptionData",
     "RemoteError",
     "decode",
+    "decode_counted",
     "encode",
     "from_data",
+    "register_exception",
     "to_data",
     "traceback_text",
 ]
 
-#: A screen or two each; a traceback keeps its end, where the failure is.
+#: A traceback keeps its end, where the failure is.
 _MAX_NAME = 200
-_MAX_MESSAGE = 10_000
 _MAX_TRACEBACK = 100_000
 _MAX_NOTES = 20
 _MAX_ARGS_BYTES = 64 * 1024
+#: Failures in one: causes, contexts and members of groups together, and how deep they nest.
+_MAX_LINKS = 64
 _MAX_CAUSES = 20
-
-
-class RemoteError(Exception):
-    """A failure on another process, of a class that is not rebuilt here.
-
-    :ivar remote_type: the class's ``module:qualname``, as the other process wrote it.
-    """
-
-    def __init__(self, text: str = "", *, remote_type: str = "") -> None:
-        super().__init__(text)
-        self.remote_type = remote_type
-
-    def __str__(self) -> str:
-        text = str(self.args[0]) if self.args else ""
-        return f"{self.remote_type}: {text}" if self.remote_type else text
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # remote_type is keyword-only: copies need it as state.
-        return (type(self), self.args, {**self.__dict__, "remote_type": self.remote_type})
-
-
-@dataclass(frozen=True, slots=True)
-class ExceptionData:
-    """What crosses instead of an exception.
-
-    :param type: ``module:qualname`` of its class.
-    :param message: what ``str()`` said, cut.
-    :param args: its arguments if all of them are plain and small; else None.
-    :param traceback: the formatted traceback, cut at its beginning.
-    :param notes: what was added with ``add_note``.
-    :param cause: what it was raised from, or while handling; None if nothing or suppressed.
-    :param explicit: whether the cause was given with ``raise ... from``.
-    :param state: fields of a safeser error: rule, where and fix.
-    """
-
-    type: str
-    message: str
-    args: tuple[Any, ...] | None = None
-    traceback: str = ""
-    notes: tuple[str, ...] = ()
-    cause: ExceptionData | None = None
-    explicit: bool = False
-    state: tuple[str, ...] = field(default=())
-
-
-_BUILTIN_NAMES = (
-    "ArithmeticError",
-    "AssertionError",
-    "AttributeError",
-    "BlockingIOError",
-    "BrokenPipeError",
-    "BufferError",
-    "BytesWarning",
-    "ChildProcessError",
-    "ConnectionAbortedError",
-    "ConnectionError",
-    "ConnectionRefusedError",
-    "ConnectionResetError",
-    "DeprecationWarning",
-    "EOFError",
-    "EncodingWarning",
-    "Exception",
-    "FileExistsError",
-    "FileNotFoundError",
-    "FloatingPointError",
-    "FutureWarning",
-    "ImportError",
-    "ImportWarning",
-    "IndentationError",
-    "IndexError",
-    "InterruptedError",
-    "IsADirectoryError",
-    "KeyError",
-    "LookupError",
-    "MemoryError",
-    "ModuleNotFoundError",
-    "NameError",
-    "NotADirectoryError",
-    "NotImplementedError",
-    "OSError",
-    "OverflowError",
-    "PendingDeprecationWarning",
-    "PermissionError",
-    "ProcessLookupError",
-    "RecursionError",
-    "ReferenceError",
-    "ResourceWarning",
-    "RuntimeError",
-    "RuntimeWarning",
-    "StopAsyncIteration",
-    "StopIteration",
-    "SyntaxError",
-    "SyntaxWarning",
-    "SystemError",
-    "TabError",
-    "TimeoutError",
-    "TypeError",
-    "UnboundLocalError",
-    "UnicodeDecodeError",
-    "UnicodeEncodeError",
-    "UnicodeError",
-    "UnicodeTranslateError",
-    "UnicodeWarning",
-    "UserWarning",
-    "ValueError",
-    "Warning",
-    "ZeroDivisionError",
-)
-
-
-def _allowed() -> dict[str, type[BaseException]]:
-    """Return classes that are raised as themselves, by name; their constructors only store.
-
-    What some of them store unchecked, and trust when they are printed, is checked before.
-
-    SystemExit, KeyboardInterrupt and GeneratorExit are not among them: leaving a process or a
-    generator is the receiver's own decision.
-    """
-    return {f"builtins:{name}": getattr(builtins, name) for name in _BUILTIN_NAMES}
-
-
-_BUILTIN = _allowed()
-
-_SAFESER: dict[str, type[SafeserError]] = {
-    f"safeser.errors:{name}": getattr(safeser_errors, name) for name in safeser_errors.__all__
-}
+_MAX_MEMBERS = 32
+_STATE = ("rule", "where", "fix")
 
 
 def traceback_text(exc: BaseException) -> str:
     """Return the formatted traceback of *exc* alone, cut to its last characters."""
     lines = traceback.format_exception(type(exc), exc, exc.__traceback__, chain=False)
-    text = _clean("".join(lines))
+    return _end(shown("".join(lines)))
+
+
+def _end(text: str) -> str:
     return text if len(text) <= _MAX_TRACEBACK else "[...]" + text[5 - _MAX_TRACEBACK :]
-
-
-def _clean(text: str) -> str:
-    """Return *text* as UTF-8 can carry it: exceptions may quote lone surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _said(exc: BaseException) -> str:
     try:
-        return _clean(str(exc))[:_MAX_MESSAGE]
+        return shown(str(exc))[:MAX_MESSAGE]
     except Exception as error:  # a class's own __str__ may do anything
         return f"<its text could not be made: {type(error).__name__}>"
 
 
+# -- exceptions to data ------------------------------------------------------------------------
+
+
 def to_data(exc: BaseException) -> ExceptionData:
-    """Return *exc*, its notes and its causes as bounded data; never fails for its contents."""
-    chain = [exc]
-    while len(chain) <= _MAX_CAUSES:
-        cause = _cause(chain[-1])
-        if cause is None or any(cause is seen for seen in chain):
-            break
-        chain.append(cause)
-    data: ExceptionData | None = None
-    for link in reversed(chain):
-        data = _link(link, data)
-    assert data is not None
+    """Return *exc*, its notes, causes and members as bounded data; never fails for its contents."""
+    data = _Reading().read(exc, 0)
+    assert data is not None  # there is room for the first
     return data
 
 
-def _cause(exc: BaseException) -> BaseException | None:
-    if exc.__cause__ is not None or exc.__suppress_context__:
-        return exc.__cause__
-    return exc.__context__
+class _Reading:
+    """One run over one exception: each is read once, and cycles of causes end."""
+
+    def __init__(self) -> None:
+        self.room = _MAX_LINKS
+        self.seen: dict[int, ExceptionData | None] = {}
+
+    def read(self, exc: BaseException | None, depth: int) -> ExceptionData | None:
+        if exc is None or id(exc) in self.seen:
+            return self.seen.get(id(exc))  # None as well while it is being read: a cycle
+        if self.room == 0 or depth > _MAX_CAUSES:
+            return None
+        self.room -= 1
+        self.seen[id(exc)] = None
+        cause = self.read(exc.__cause__, depth + 1)
+        context = None
+        if not exc.__suppress_context__ or exc.__context__ is exc.__cause__:
+            context = self.read(exc.__context__, depth + 1)
+        held = exc.exceptions if isinstance(exc, BaseExceptionGroup) else ()
+        read = [self.read(member, depth + 1) for member in held[:_MAX_MEMBERS]]
+        members = tuple(member for member in read if member is not None)
+        data = _alone(exc, cause, context, members, len(held) - len(members))
+        self.seen[id(exc)] = data
+        return data
 
 
-def _link(exc: BaseException, cause: ExceptionData | None) -> ExceptionData:
+def _alone(
+    exc: BaseException,
+    cause: ExceptionData | None,
+    context: ExceptionData | None,
+    members: tuple[ExceptionData, ...],
+    missing: int,
+) -> ExceptionData:
     if isinstance(exc, RemoteError):  # keep the first process's words when it is passed on
-        name, message = exc.remote_type, _clean(str(exc.args[0]) if exc.args else "")
+        name, message = exc.remote_type, str(exc.args[0]) if exc.args else ""
     else:
-        name, message = f"{type(exc).__module__}:{type(exc).__qualname__}", _said(exc)
+        name, message = name_of(type(exc)), _said(exc)
     try:
         text = traceback_text(exc) if exc.__traceback__ is not None else ""
     except Exception as error:  # formatting calls the class's own __str__ and __repr__
         text = f"<its traceback could not be formatted: {type(error).__name__}>"
-    notes = getattr(exc, "__notes__", ())
+    notes = _notes(exc)
+    if missing:
+        notes = (*notes[: _MAX_NOTES - 1], f"{missing} more exceptions of this group are left out.")
+    args, fields = _parts(exc)
     return ExceptionData(
-        _clean(name)[:_MAX_NAME],
-        message[:_MAX_MESSAGE],
-        _plain_args(exc),
+        shown(name)[:_MAX_NAME],
+        shown(message)[:MAX_MESSAGE],
+        args,
         text,
-        tuple(
-            _clean(note)[:_MAX_MESSAGE]
-            for note in (notes if isinstance(notes, (list, tuple)) else ())[:_MAX_NOTES]
-            if type(note) is str
-        ),
+        notes,
         cause,
-        exc.__cause__ is not None,
+        context,
+        exc.__suppress_context__,
+        members,
+        fields,
         _state(exc),
     )
 
 
+def _notes(exc: BaseException) -> tuple[str, ...]:
+    notes = getattr(exc, "__notes__", ())
+    kept = (notes if isinstance(notes, (list, tuple)) else ())[:_MAX_NOTES]
+    return tuple(shown(note)[:MAX_MESSAGE] for note in kept if type(note) is str)
+
+
 def _state(exc: BaseException) -> tuple[str, ...]:
     """Return what a safeser error says beside its message."""
-    if isinstance(exc, SafeserError) and type(exc) in _SAFESER.values():
-        return tuple(_clean(text)[:_MAX_MESSAGE] for text in (exc.rule, exc.where, exc.fix))
+    if isinstance(exc, SafeserError) and type(exc).__module__ == SafeserError.__module__:
+        return tuple(shown(getattr(exc, name))[:MAX_MESSAGE] for name in _STATE)
     return ()
 
 
-def _plain_args(exc: BaseException) -> tuple[Any, ...] | None:
-    # An OSError hides its file names from args; the constructor takes them back as further ones.
-    args: tuple[Any, ...] = exc.args
-    if isinstance(exc, OSError) and exc.filename is not None and len(args) == 2:
-        args = (*args, exc.filename)
-        if exc.filename2 is not None:
-            args = (*args, None, exc.filename2)
-    return args if _is_small(args) else None
+def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
+    """Return what the class of *exc* is called with, and what is set on it then, where plain."""
+    args: Any = exc.args
+    fields: Any = {}
+    if isinstance(exc, BaseExceptionGroup):
+        return (exc.message,) if _is_small(exc.message) else None, {}
+    if is_listed(type(exc)):
+        try:
+            # An OSError hides its file names from args, a JSONDecodeError its document.
+            reduced: Any = exc.__reduce_ex__(4)
+            if type(reduced) is tuple and reduced[0] is type(exc):
+                args, fields = reduced[1], reduced[2] if len(reduced) > 2 else {}
+        except Exception:  # the class's own code; what everybody has will have to do
+            args = exc.args
+    if type(args) is not tuple or not _is_small(args):
+        args = None
+    if type(fields) is not dict:
+        fields = {}
+    return args, {
+        name: value for name, value in fields.items() if records.is_attribute(name) and _fits(value)
+    }
 
 
-def _is_small(args: tuple[Any, ...]) -> bool:
+def _fits(value: object) -> bool:
+    return type(value) in _FIELD_TYPES and _is_small(value)
+
+
+_FIELD_TYPES = frozenset({type(None), bool, int, float, str, bytes, tuple, list, dict})
+
+
+def _is_small(value: object) -> bool:
     try:
-        size = len(plain.encode(args, limits=Limits(max_depth=10, max_refs=1000)))
+        size = len(plain.encode(value, limits=Limits(max_depth=10, max_refs=1000)))
     except Unencodable:
         return False
     return size <= _MAX_ARGS_BYTES
 
 
+# -- data to a frame ---------------------------------------------------------------------------
+
+
 def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
-    """Return *data* as one frame of strict msgpack: its chain as a list, outermost first.
+    """Return *data* as one frame of strict msgpack: a list of failures that name each other.
 
     Whoever made *data*, what goes out is within the bounds that every receiver holds it to.
     """
-    links: list[list[Any]] = []
-    link: ExceptionData | None = data
-    while link is not None and len(links) <= _MAX_CAUSES:
-        args = link.args if link.args is not None and _is_small(link.args) else None
-        links.append(
-            [
-                link.type[:_MAX_NAME],
-                link.message[:_MAX_MESSAGE],
-                args,
-                link.traceback[-_MAX_TRACEBACK:],
-                [note[:_MAX_MESSAGE] for note in link.notes[:_MAX_NOTES]],
-                link.explicit,
-                [text[:_MAX_MESSAGE] for text in link.state],
-            ]
-        )
-        link = link.cause
-    return plain.encode(links, limits=limits)
+    links = _ordered(data)
+    places = {id(link): place for place, link in enumerate(links)}
+    return plain.encode([_described(link, places) for link in links], limits=limits)
+
+
+def _ordered(data: ExceptionData) -> list[ExceptionData]:
+    """Return *data* and what it refers to, as many as may cross, each before what it refers to."""
+    kept: dict[int, ExceptionData] = {}
+    todo = [data]
+    for link in todo:  # breadth first, so that the nearest are kept
+        if id(link) not in kept and len(kept) < _MAX_LINKS:
+            kept[id(link)] = link
+            todo.extend(link.linked())
+    ordered: list[ExceptionData] = []
+    done: set[int] = set()
+    stack = [data]
+    while stack:
+        waiting = [link for link in stack[-1].linked() if id(link) in kept and id(link) not in done]
+        if waiting:
+            stack.append(waiting[0])
+            continue
+        link = stack.pop()
+        done.add(id(link))
+        ordered.append(link)
+    return ordered[::-1]
+
+
+def _described(link: ExceptionData, places: dict[int, int]) -> list[Any]:
+    fields = link.fields if len(link.fields) <= _MAX_MEMBERS and _is_small(link.fields) else {}
+    return [
+        link.type[:_MAX_NAME],
+        link.message[:MAX_MESSAGE],
+        link.args if link.args is not None and _is_small(link.args) else None,
+        _end(link.traceback),
+        [note[:MAX_MESSAGE] for note in link.notes[:_MAX_NOTES]],
+        None if link.cause is None else places.get(id(link.cause)),
+        None if link.context is None else places.get(id(link.context)),
+        link.suppress,
+        [places[id(inner)] for inner in link.members if id(inner) in places][:_MAX_MEMBERS],
+        fields,
+        [text[:MAX_MESSAGE] for text in link.state[: len(_STATE)]],
+    ]
+
+
+# -- a frame to data ---------------------------------------------------------------------------
 
 
 def decode(frame: bytes | memoryview, *, limits: Limits = DEFAULTS) -> ExceptionData:
@@ -289,32 +243,58 @@ def decode_counted(
 ) -> tuple[ExceptionData, int]:
     """Return the failure that *frame* describes and what is left of *room* values."""
     links, room = plain.decode_counted(frame, limits=limits, room=room)
-    return _chain(links), room
-
-
-def _chain(links: Any) -> ExceptionData:
-    if type(links) is not list or not 1 <= len(links) <= _MAX_CAUSES + 1:
+    if type(links) is not list or not 1 <= len(links) <= _MAX_LINKS:
         _malformed()
-    data: ExceptionData | None = None
-    for link in reversed(links):
-        if type(link) is not list or len(link) != 7:
+    read: dict[int, ExceptionData] = {}
+    referred: set[int] = set()
+    for place in range(len(links) - 1, -1, -1):
+        # Each refers to later ones only, so none can be its own cause.
+        read[place] = _link(links[place], read)
+        referred.update(map(id, read[place].linked()))
+    if not all(id(read[place]) in referred for place in range(1, len(links))):
+        _malformed()  # a failure that belongs to none would be dropped silently
+    return read[0], room
+
+
+def _link(link: Any, read: dict[int, ExceptionData]) -> ExceptionData:
+    if type(link) is not list or len(link) != 11:
+        _malformed()
+    name, message, args, text, notes, cause, context, suppress, members, fields, state = link
+    _check_text(name, _MAX_NAME)
+    _check_text(message, MAX_MESSAGE)
+    _check_text(text, _MAX_TRACEBACK)
+    if args is not None and (type(args) is not tuple or not _is_small(args)):
+        _malformed()
+    for texts, most in ((notes, _MAX_NOTES), (state, len(_STATE))):
+        if type(texts) is not list or len(texts) > most:
             _malformed()
-        name, message, args, text, notes, explicit, state = link
-        _check_text(name, _MAX_NAME)
-        _check_text(message, _MAX_MESSAGE)
-        _check_text(text, _MAX_TRACEBACK)
-        if type(args) is not tuple and args is not None:
-            _malformed()
-        for texts, most in ((notes, _MAX_NOTES), (state, 3)):
-            if type(texts) is not list or len(texts) > most:
-                _malformed()
-            for note in texts:
-                _check_text(note, _MAX_MESSAGE)
-        if type(explicit) is not bool:
-            _malformed()
-        data = ExceptionData(name, message, args, text, tuple(notes), data, explicit, tuple(state))
-    assert data is not None
-    return data
+        for note in texts:
+            _check_text(note, MAX_MESSAGE)
+    if type(suppress) is not bool or type(members) is not list or len(members) > _MAX_MEMBERS:
+        _malformed()
+    if type(fields) is not dict or len(fields) > _MAX_MEMBERS or not _is_small(fields):
+        _malformed()
+    if not all(map(records.is_attribute, fields)):
+        _malformed()
+    return ExceptionData(
+        name,
+        message,
+        args,
+        text,
+        tuple(notes),
+        None if cause is None else _referred(cause, read),
+        None if context is None else _referred(context, read),
+        suppress,
+        tuple(_referred(member, read) for member in members),
+        fields,
+        tuple(state),
+    )
+
+
+def _referred(place: object, read: dict[int, ExceptionData]) -> ExceptionData:
+    if type(place) is not int or place not in read:
+        _malformed()
+    return read[place]
 
 
 def _check_text(text: object, most: int) -> None:
@@ -324,63 +304,3 @@ def _check_text(text: object, most: int) -> None:
 
 def _malformed() -> NoReturn:
     raise PayloadError("a failure is not described as safeser does", rule="families.error")
-
-
-def from_data(data: ExceptionData) -> BaseException:
-    """Return the exception that *data* describes, to be raised or kept by the caller.
-
-    Listed classes come as themselves, all others as :class:`RemoteError`. The remote traceback is
-    a note, so that whoever prints the exception sees it.
-    """
-    links: list[ExceptionData] = []
-    link: ExceptionData | None = data
-    while link is not None:
-        links.append(link)
-        link = link.cause
-    built: BaseException | None = None
-    for link in reversed(links):
-        exc = _rebuild(link)
-        if built is not None:
-            exc.__context__ = built
-            if link.explicit:
-                exc.__cause__ = built
-        built = exc
-    assert built is not None
-    return built
-
-
-def _rebuild(data: ExceptionData) -> BaseException:
-    exc = _as_itself(data)
-    if exc is None:
-        exc = RemoteError(data.message, remote_type=data.type)
-    for note in data.notes:
-        exc.add_note(note)
-    if data.traceback and not any(note.startswith(_REMOTE) for note in data.notes):
-        exc.add_note(f"{_REMOTE}\n{data.traceback.rstrip()}")
-    return exc
-
-
-_REMOTE = "The traceback on the process where it was raised:"
-
-
-def _as_itself(data: ExceptionData) -> BaseException | None:
-    """Call the listed class with plain arguments; None for whatever does not say the same then."""
-    if data.type in _SAFESER and len(data.state) == 3:
-        rule, where, fix = data.state
-        return _SAFESER[data.type](_first_text(data), rule=rule, where=where, fix=fix)
-    cls = _BUILTIN.get(data.type)
-    if cls is None or data.args is None:
-        return None
-    try:
-        check_arguments(cls, data.args)
-        exc = cls(*data.args)
-        same = _said(exc) == data.message
-    except Exception:  # a listed constructor that dislikes the arguments: then it is only data
-        return None
-    return exc if type(exc) is cls and same else None
-
-
-def _first_text(data: ExceptionData) -> str:
-    if data.args and type(data.args[0]) is str:
-        return data.args[0]
-    return data.message

@@ -1,7 +1,9 @@
 """Failures as data: what comes back as itself, what as a name, and what is refused."""
 
 import copy
+import json
 import pickle
+import sys
 import traceback
 
 import pytest
@@ -113,6 +115,8 @@ def test_notes_and_causes():
     back = through(outer)
     assert type(back.__cause__) is KeyError
     assert "look here" in back.__cause__.__notes__
+    assert back.__context__ is None
+    assert back.__suppress_context__
     outer = raised(ValueError(2))
     outer.__context__ = raised(KeyError(1))
     back = through(outer)
@@ -142,7 +146,7 @@ def test_endless_causes_and_texts_end():
 
 def test_what_others_describe_is_cut_to_what_receivers_take():
     long = "x" * 200_000
-    data = ExceptionData(long, long, (object(),), long, (long,) * 50, None, False, (long,))
+    data = ExceptionData(long, long, (object(),), long, (long,) * 50, state=(long,))
     for _ in range(50):
         data = ExceptionData("builtins:ValueError", "m", ("m",), cause=data)
     back = errors.from_data(errors.decode(errors.encode(data)))
@@ -151,24 +155,30 @@ def test_what_others_describe_is_cut_to_what_receivers_take():
     assert type(errors.from_data(errors.decode(errors.encode(short)))) is RemoteError
 
 
-GOOD = ["builtins:ValueError", "x", ("x",), "", [], False, []]
+GOOD = ["builtins:ValueError", "x", ("x",), "", [], None, None, False, [], {}, []]
 
 
-@pytest.mark.parametrize("position", range(7))
-@pytest.mark.parametrize("wrong", [None, 5, b"x", {}, [5], ["x"] * 30, "y" * 200_000, {"a": 1}])
-def test_wrong_parts_are_refused(position, wrong):
+WRONG = [None, 5, b"x", {}, [5], ["x"] * 30, "y" * 200_000, {"a": 1}]
+# Where the place is right for such a value; arguments that are None are told by their text.
+RIGHT = {(2, 0), (5, 0), (6, 0), (9, 3), (9, 7)}
+
+
+@pytest.mark.parametrize("position", range(11))
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_wrong_parts_are_refused(position, number):
     link = list(GOOD)
-    link[position] = wrong
-    try:
-        back = families.deserialize({"serializer": "error"}, [plain.encode([link])], GRANT)
-    except SafeserError as error:
-        assert error.rule == "families.error"  # noqa: PT017 - either may be right
-    else:
-        assert position == 2
-        assert type(back) is RemoteError
+    link[position] = WRONG[number]
+    payload = {"serializer": "error"}, [plain.encode([link])]
+    if (position, number) in RIGHT:
+        back = families.deserialize(*payload, GRANT)
+        assert type(back) is (RemoteError if position == 2 else ValueError)
+        return
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(*payload, GRANT)
+    assert caught.value.rule == "families.error"
 
 
-@pytest.mark.parametrize("data", [None, [], [[]], [GOOD] * 30, [GOOD[:6]], {"a": 1}])
+@pytest.mark.parametrize("data", [None, [], [[]], [GOOD] * 30, [GOOD[:10]], {"a": 1}])
 def test_wrong_shapes_are_refused(data):
     with pytest.raises(PayloadError):
         families.check({"serializer": "error"}, [plain.encode(data)])
@@ -205,7 +215,7 @@ def test_any_described_failure_can_be_built_and_shown(name, message, args, notes
 def said(name, *args):
     """Return the payload of a failure whose arguments nobody but a forger would write."""
     return {"serializer": "error"}, [
-        plain.encode([[f"builtins:{name}", "m", args, "", [], False, []]])
+        plain.encode([[f"builtins:{name}", "m", args, "", [], None, None, False, [], {}, []]])
     ]
 
 
@@ -247,3 +257,168 @@ def test_a_syntax_error_that_points_nowhere_is_only_text(name, place):
     back = families.deserialize(header, frames, GRANT)
     assert type(back) is RemoteError
     assert len("".join(traceback.format_exception(back))) < 1000
+
+
+# -- more than one failure ---------------------------------------------------------------------
+
+
+def group(depth=0, cls=ExceptionGroup):
+    inner = [raised(KeyError("k"), ValueError("why")), raised(TypeError("t"))]
+    if depth:
+        inner.append(group(depth - 1))
+    return raised(cls("many", inner))
+
+
+def test_groups_come_back_with_their_members():
+    back = through(group(2))
+    assert type(back) is ExceptionGroup
+    assert back.message == "many"
+    key, typed, nested = back.exceptions
+    assert (type(key), type(typed), type(nested)) == (KeyError, TypeError, ExceptionGroup)
+    assert type(key.__cause__) is ValueError
+    assert type(nested.exceptions[2]) is ExceptionGroup
+    assert back.subgroup(KeyError).exceptions[0] is key
+
+
+def test_a_group_of_what_would_leave_the_process():
+    back = through(BaseExceptionGroup("bye", [KeyboardInterrupt(), ValueError("v")]))
+    assert type(back) is ExceptionGroup
+    assert [type(member) for member in back.exceptions] == [RemoteError, ValueError]
+
+
+def test_a_group_of_an_own_class_is_told():
+    class Own(ExceptionGroup):
+        pass
+
+    back = through(Own("many", [ValueError("inside")]))
+    assert type(back) is RemoteError
+    assert "many (1 sub-exception)" in str(back)
+
+
+def test_large_groups_are_cut_and_say_so():
+    back = through(ExceptionGroup("g", [ValueError(n) for n in range(500)]))
+    assert len(back.exceptions) == 32
+    assert "468 more exceptions of this group are left out." in back.__notes__
+    many = ExceptionGroup("g", [ExceptionGroup("h", [ValueError(n)] * 3) for n in range(100)])
+    assert 1 < len(through(many).exceptions) <= 32
+
+
+def test_cause_and_context_are_kept_apart_and_shared():
+    cause, handled = ValueError("cause"), KeyError("handled")
+    outer = TypeError("outer")
+    outer.__cause__, outer.__context__ = cause, handled
+    outer.__suppress_context__ = False
+    back = through(outer)
+    assert (type(back.__cause__), type(back.__context__)) == (ValueError, KeyError)
+    assert not back.__suppress_context__
+    outer.__cause__ = outer.__context__ = cause
+    back = through(outer)
+    assert back.__cause__ is back.__context__
+
+
+def test_a_diamond_of_causes_does_not_grow():
+    link = ["builtins:ValueError", "x", ("x",), "", [], None, None, True, [], {}, []]
+    links = []
+    for place in range(60):
+        cause = [place + 1] * 2 if place < 59 else [None, None]
+        links.append([*link[:5], *cause, *link[7:]])
+    back = families.deserialize({"serializer": "error"}, [plain.encode(links)], GRANT)
+    depth = 0
+    while back is not None:
+        assert back.__cause__ is back.__context__
+        back, depth = back.__cause__, depth + 1
+    assert depth == 60
+    again = errors.decode(errors.encode(errors.decode(plain.encode(links))))
+    assert len(plain.decode(errors.encode(again))) == 60
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        [[*GOOD[:5], 0, *GOOD[6:]]],  # its own cause
+        [[*GOOD[:5], 1, *GOOD[6:]], [*GOOD[:5], 0, *GOOD[6:]]],
+        [[*GOOD[:5], True, *GOOD[6:]], GOOD],
+        [[*GOOD[:5], -1, *GOOD[6:]], GOOD],
+        [[*GOOD[:8], [1.0], *GOOD[9:]], GOOD],
+        [GOOD, GOOD],  # the second belongs to nobody
+        [[*GOOD[:8], [1] * 33, *GOOD[9:]], GOOD],
+        [[*GOOD[:9], {"__class__": 1}, *GOOD[10:]]],
+        [[*GOOD[:9], {"a b": 1}, *GOOD[10:]]],
+        [[*GOOD[:9], {1: 1}, *GOOD[10:]]],
+        [[*GOOD[:9], {"a": b"x" * 100_000}, *GOOD[10:]]],
+        [[*GOOD[:2], ("x" * 100_000,), *GOOD[3:]]],
+    ],
+)
+def test_links_that_lie(links):
+    with pytest.raises(PayloadError) as caught:
+        families.check({"serializer": "error"}, [plain.encode(links)])
+    assert caught.value.rule == "families.error"
+
+
+# -- what is printed ---------------------------------------------------------------------------
+
+STEERING = "\x1b]0;owned\x07\x1b[2J\r\x9b\u202e\u2028"
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        ValueError(STEERING),
+        OSError(2, STEERING, "file"),
+        ImportError(STEERING, name=STEERING),
+        SyntaxError("bad", (STEERING, 1, 2, STEERING, 1, 3)),
+        UnicodeDecodeError(STEERING, b"\xff", 0, 1, STEERING),
+        Custom(STEERING, 1),
+        ExceptionGroup(STEERING, [ValueError(STEERING)]),
+        PolicyDenied(STEERING, where=STEERING, fix=STEERING),
+        type(STEERING, (Exception,), {})("x"),
+    ],
+)
+def test_no_text_of_a_peer_steers_a_terminal(exc):
+    exc.add_note(STEERING)
+    back = through(raised(exc, raised(KeyError(STEERING))))
+    text = "".join(traceback.format_exception(back)) + str(back)
+    assert not set(STEERING) & set(text) - set("owned0;]J2[")
+    expected = RemoteError if type(exc).__module__ == __name__ else type(exc)
+    assert type(back) is expected
+
+
+def test_arguments_that_are_printed_escaped_anyway_are_kept_exactly():
+    assert through(KeyError(STEERING)).args == (STEERING,)
+    assert through(ValueError(1, STEERING)).args == (1, STEERING)
+    text = "a\tb\nc"
+    assert through(ValueError(text)).args == (text,)
+
+
+# -- listed classes of others ------------------------------------------------------------------
+
+
+def test_listed_classes_of_others_come_as_themselves_where_they_are_imported(monkeypatch):
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("{")
+    back = through(caught.value)
+    assert type(back) is json.JSONDecodeError
+    assert (back.doc, back.pos) == ("{", 1)
+    header, frames = families.serialize(caught.value, ("dask", "msgpack"))
+    monkeypatch.delitem(sys.modules, "json.decoder")
+    back = families.deserialize(header, frames, GRANT)
+    assert type(back) is RemoteError
+    assert "json.decoder" not in sys.modules
+
+
+def test_a_listed_name_that_means_something_else_here_is_only_told(monkeypatch):
+    monkeypatch.setattr(sys.modules["json.decoder"], "JSONDecodeError", print)
+    data = ExceptionData("json.decoder:JSONDecodeError", "m", ("m", "", 0))
+    assert type(errors.from_data(data)) is RemoteError
+
+
+def test_plain_fields_cross_and_names_of_what_is_missing():
+    exc = ValueError("x")
+    exc.code, exc.live = 5, object()
+    back = through(exc)
+    assert vars(back) == {"code": 5}
+    try:
+        import no_such_module_at_all  # noqa: F401
+    except ImportError as error:
+        exc = error
+    assert through(exc).name == "no_such_module_at_all"

@@ -1,0 +1,88 @@
+"""What crosses instead of an exception, and what stands here for a class that is not rebuilt.
+
+The one rule: text of a peer's failure will be printed by somebody, so none of it can steer a
+terminal: what is no plain text, line break or tab is escaped when the data is made.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["MAX_MESSAGE", "ExceptionData", "RemoteError", "shown"]
+
+#: A screen or two.
+MAX_MESSAGE = 10_000
+
+#: Control characters of ASCII and Latin-1, marks and overrides of writing direction, line ends that
+#: only some viewers know, and halves of characters that no output takes.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def shown(text: str) -> str:
+    """Return *text* with escapes in place of whatever could steer a terminal."""
+    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class RemoteError(Exception):
+    """A failure on another process, of a class that is not rebuilt here.
+
+    :ivar remote_type: the class's ``module:qualname``, as the other process wrote it.
+    """
+
+    def __init__(self, text: str = "", *, remote_type: str = "") -> None:
+        super().__init__(text)
+        self.remote_type = remote_type
+
+    def __str__(self) -> str:
+        text = str(self.args[0]) if self.args else ""
+        return f"{self.remote_type}: {text}" if self.remote_type else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # remote_type is keyword-only: copies need it as state.
+        return (type(self), self.args, {**self.__dict__, "remote_type": self.remote_type})
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionData:
+    """What crosses instead of an exception.
+
+    :param type: ``module:qualname`` of its class.
+    :param message: what ``str()`` said, cut.
+    :param args: what its class is called with if all of it is plain and small; else None.
+    :param traceback: the formatted traceback, cut at its beginning.
+    :param notes: what was added with ``add_note``.
+    :param cause: what it was raised from.
+    :param context: what was being handled when it was raised; often the cause itself.
+    :param suppress: whether the context is not to be shown, as after ``raise ... from None``.
+    :param members: the exceptions in a group.
+    :param fields: plain attributes that were set on it.
+    :param state: fields of a safeser error: rule, where and fix.
+    """
+
+    type: str
+    message: str
+    args: tuple[Any, ...] | None = None
+    traceback: str = ""
+    notes: tuple[str, ...] = ()
+    cause: ExceptionData | None = None
+    context: ExceptionData | None = None
+    suppress: bool = False
+    members: tuple[ExceptionData, ...] = ()
+    fields: dict[str, Any] = field(default_factory=dict)
+    state: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Whoever made it; the arguments are kept, and escaped where their class would print them.
+        for name in ("type", "message", "traceback"):
+            object.__setattr__(self, name, shown(getattr(self, name)))
+        for name in ("notes", "state"):
+            object.__setattr__(self, name, tuple(map(shown, getattr(self, name))))
+
+    def linked(self) -> list[ExceptionData]:
+        """Return the failures that this one refers to directly."""
+        chained = [link for link in (self.cause, self.context) if link is not None]
+        return [*chained, *self.members]

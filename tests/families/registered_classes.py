@@ -1,0 +1,137 @@
+"""Classes that tests of registration register: they must be importable by their names."""
+
+import collections
+import dataclasses
+import enum
+import functools
+import typing
+
+
+class Color(enum.Enum):
+    RED = 1
+    GREEN = "g"
+    ALSO_RED = 1
+    PAIR = (1, 2.5)
+    ODD = frozenset({"a", "b"})
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Rights(enum.Flag):
+    READ = 1
+    WRITE = 2
+    RUN = 4
+
+
+class Loose(enum.IntFlag, boundary=enum.KEEP):
+    A = 1
+    B = 2
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: object = None
+
+    @functools.cached_property
+    def doubled(self):
+        return self.x * 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Frozen:
+    name: str
+    parts: tuple = ()
+
+
+@dataclasses.dataclass
+class Area(Point):
+    size: float = dataclasses.field(init=False)
+    hits: list = dataclasses.field(init=False, default_factory=list)
+
+    def __post_init__(self):
+        if self.x < 0:
+            raise ValueError("secret text")
+        self.size = self.x * 1.5
+
+
+@dataclasses.dataclass
+class Tidy:
+    tags: set
+    names: list
+    extra: dataclasses.InitVar[int] = 5
+
+    def __post_init__(self, extra):
+        self.tags = set(self.tags)
+        self.names = sorted(self.names)
+
+
+@dataclasses.dataclass(frozen=True)
+class Private:
+    _a: int
+    __b: int = 2
+
+
+class Pair(typing.NamedTuple):
+    left: object
+    right: object = 5
+
+
+Old = collections.namedtuple("Old", "a b")
+
+
+class Tall(Old):
+    def __new__(cls, a, b):
+        return super().__new__(cls, a, list(b))
+
+
+class AppError(Exception):
+    def __init__(self, code, text="x"):
+        super().__init__(code, text)
+        self.code = code
+
+    def __str__(self):
+        return f"{self.code}: {self.args[1]}"
+
+
+class Bag:
+    kind = "bag"
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+        self.__secret = 1
+
+    def method(self):
+        return 1
+
+    @property
+    def owned(self):
+        return 2
+
+    @owned.setter
+    def owned(self, value):
+        raise AssertionError("a setter ran")
+
+    @functools.cached_property
+    def slow(self):
+        return 3
+
+    def __getattr__(self, name):
+        raise AttributeError(name)
+
+
+class Slotted:
+    __slots__ = ("__hidden", "a", "never")
+
+    def __init__(self, a):
+        self.a = a
+        self.__hidden = a
+
+
+class Mixed(Slotted):
+    def __init__(self, a, b):
+        super().__init__(a)
+        self.b = b
