@@ -15,6 +15,7 @@ __all__ = [
     "PayloadError",
     "PolicyDenied",
     "SafeserError",
+    "SerializationError",
 ]
 
 
@@ -90,6 +91,13 @@ class PayloadError(SafeserError):
     """A payload or message is malformed, or asks for something that no policy can allow."""
 
     default_rule = "payload"
+
+
+class SerializationError(PayloadError, TypeError):
+    """An object cannot be sent by the families that were asked for.
+
+    A TypeError too, which is what Dask's own ``serialize`` raises.
+    """
 
 
 class AuditError(SafeserError):

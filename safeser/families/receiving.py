@@ -9,24 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.families import errors, pickled, plain
+from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
+from safeser.families import errors, hosted, pickled, plain
+from safeser.families.dispatch import functions
+from safeser.families.own import own_families
 from safeser.families.plain import DEFAULTS
 from safeser.families.registry import Typed, registry
 from safeser.families.tree import Node, parse, strongest
 from safeser.pickles import Budget
-from safeser.values import Allowed, Grant, Limits
+from safeser.values import Allowed, Context, Grant, Limits
 
 __all__ = ["bytes_in", "check", "claimed", "covers", "derive", "deserialize", "judge"]
 
+_PICKLES = ("pickle", "cloudpickle")
+
 #: Typed values hold plain ones, and failures are weaker than either: whoever may receive dask may
-#: receive these inside it. No other family brings another with it.
+#: receive these inside it, and so may who receives a family that the host registered.
 _COVERED_BY_DASK = ("msgpack", "error")
 
 
 def covers(granted: Sequence[str], family: str) -> bool:
     """Whether a grant of *granted* lets *family* pass."""
-    return family in granted or (family in _COVERED_BY_DASK and "dask" in granted)
+    if family in granted:
+        return True
+    return family in _COVERED_BY_DASK and any(name not in _NO_TYPED for name in granted)
+
+
+#: Of the other families, dask and those that the host registered bring plain values with them.
+_NO_TYPED = ("msgpack", "error", "pickle", "cloudpickle")
 
 
 def claimed(header: Mapping[str, Any], *, limits: Limits = DEFAULTS) -> str:
@@ -86,6 +96,7 @@ def check(
     *,
     limits: Limits = DEFAULTS,
     budget: Budget | None = None,
+    grant: Grant | None = None,
 ) -> None:
     """Refuse what does not describe exactly one object of listed types; builds nothing.
 
@@ -93,9 +104,17 @@ def check(
     imported is only looked up here, and checked as all others when it is loaded.
 
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
+    :param grant: what the payload will be loaded by; types that it alone lets be read pass here.
     """
     nodes = parse(header, frames, limits=limits)
-    _check(nodes, limits, budget or Budget(limits), registry.listed)
+    types = grant.types if grant is not None else frozenset[str]()
+
+    def look(name: str, *, where: str) -> Typed | None:
+        if name in types or functions.waits_for(name):
+            return None
+        return registry.listed(name, where=where)
+
+    _check(nodes, limits, budget or Budget(limits), look)
 
 
 def deserialize(
@@ -105,10 +124,12 @@ def deserialize(
     *,
     limits: Limits = DEFAULTS,
     budget: Budget | None = None,
+    context: Context | Mapping[str, Any] | None = None,
 ) -> Any:
     """Return the object, if *grant* lets each family in it pass and all of it checks.
 
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
+    :param context: handed to registered functions that take it.
     :raises PolicyDenied: for a family, anywhere inside, that *grant* does not list.
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
@@ -117,19 +138,58 @@ def deserialize(
     budget = budget or Budget(limits)
     for node in nodes:
         family = _family(node, limits, unread, grant.allow)
+        # A collection is only how its elements stand together; each of those is judged.
+        if node.serializer == "collection" and grant.families:
+            continue
         if not covers(grant.families, family):
-            raise PolicyDenied(
-                f"a value of family {family} came where context {grant.context!r} grants"
-                f" {', '.join(grant.families) or 'none'}",
-                rule="context.family",
-                where=node.where,
-                fix=f"Add {family} to the deserializers of that context, if its sender is trusted"
-                " with it.",
-            )
-    _check(nodes, limits, budget, registry.named)
+            raise _not_granted(node, family, grant)
+
+    def look(name: str, *, where: str) -> Typed:
+        return _named(name, where, grant)
+
+    typed = _check(nodes, limits, budget, look)
+    builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
     for node in reversed(nodes):
-        node.value = _build(node, grant, limits, budget)
+        node.value = builder.build(node)
     return nodes[0].value
+
+
+def _not_granted(node: Node, family: str, grant: Grant) -> PolicyDenied:
+    families = ", ".join(grant.families) or "none"
+    if grant.context:
+        came = f"came where context {grant.context!r} grants {families}"
+        fix = f"Add {family} to the deserializers of that context"
+    else:
+        came = f"came where deserializers are {families}"
+        fix = f"Ask for it by name: deserializers=[..., {family!r}]"
+    if family == "cloudpickle":
+        fix = "Only a context of a policy that lists cloudpickle among its deserializers grants it"
+    return PolicyDenied(
+        f"a value of family {family} {came}",
+        rule="context.family",
+        where=node.where,
+        fix=f"{fix}, if its sender is trusted with it.",
+    )
+
+
+def _named(name: str, where: str, grant: Grant) -> Typed:
+    """Return what reads type *name*: listed here, or registered elsewhere and named by *grant*."""
+    if registry.knows(name):
+        return registry.named(name, where=where)
+    found = functions.named(name, grant.types)
+    if found is not None:
+        return found
+    if name not in grant.types and functions.reads_elsewhere(name):
+        raise PolicyDenied(
+            f"type {name} is registered with distributed's own decorators, and the policy does not"
+            " let it be read",
+            rule="families.type-not-granted",
+            where=where,
+            fix=f"Write 'dask: {{types: [\"{name}\"]}}' in the context"
+            f"{f' {grant.context!r}' if grant.context else ''} of the policy, or register it with"
+            " safeser.register_serialization.",
+        )
+    return registry.named(name, where=where)
 
 
 def judge(
@@ -149,7 +209,7 @@ def judge(
         return
     budget = budget or Budget(limits)
     for node in parse(header, frames, limits=limits):
-        if node.serializer in ("pickle", "cloudpickle"):
+        if node.serializer in _PICKLES:
             pickled.judge(node, grant, limits, budget)
 
 
@@ -166,7 +226,7 @@ def _family(
         send code gains nothing from a pickle that needs none, and reading it to find out would take
         longer than loading it.
     """
-    if node.serializer in ("pickle", "cloudpickle"):
+    if node.serializer in _PICKLES:
         if unread is None:
             return pickled.family_of(node, limits, allow, budget)
         node.value = unread
@@ -176,13 +236,15 @@ def _family(
 
 def _check(
     nodes: Sequence[Node], limits: Limits, budget: Budget, look: Callable[..., Typed | None]
-) -> None:
+) -> dict[str, Typed]:
     """Check *nodes*, children first, so that a parent may rely on what they yield.
 
     :param look: finds what is listed under a name, or None for what cannot be checked yet.
+    :return: what it found, by name.
     """
     budget.spend(refs=len(nodes), calls=0)
     room = budget.refs
+    known: dict[str, Typed | None] = {}
     for node in reversed(nodes):
         if node.serializer == "msgpack":
             frame = node.frames[0]
@@ -193,10 +255,15 @@ def _check(
         elif node.serializer == "collection":
             _check_collection(node)
         elif node.serializer == "dask":
-            typed = look(node.type, where=node.where)
+            if node.type not in known:
+                known[node.type] = look(node.type, where=node.where)
+            typed = known[node.type]
             if typed is not None:
                 typed.check(node, limits)
+        elif node.serializer not in _PICKLES:
+            hosted.check_header(node, limits)
     budget.refs = room
+    return {name: typed for name, typed in known.items() if typed is not None}
 
 
 def _check_collection(node: Node) -> None:
@@ -212,30 +279,90 @@ def _check_collection(node: Node) -> None:
         node.refuse("it has another number of keys than of values", "families.child-count")
 
 
-def _build(node: Node, grant: Grant, limits: Limits, budget: Budget) -> Any:
-    if node.serializer == "msgpack":
-        return node.value
-    if node.serializer == "error":
-        return errors.from_data(node.value)
-    if node.serializer in ("pickle", "cloudpickle"):
-        return pickled.decode(node, grant, limits, budget)
-    values = [child.value for child in node.children]
-    for child in node.children:
-        child.value = None
-    try:
+class _Builder:
+    """Builds checked nodes, children before their parents.
+
+    :param typed: what checked the nodes of family dask, by their type's name.
+    :param context: for registered functions that take it.
+    """
+
+    def __init__(
+        self,
+        grant: Grant,
+        limits: Limits,
+        budget: Budget,
+        typed: Mapping[str, Typed],
+        context: dict[str, Any] | None,
+    ) -> None:
+        self.grant = grant
+        self.limits = limits
+        self.budget = budget
+        self.typed = typed
+        self.context = context
+
+    def build(self, node: Node) -> Any:
+        if node.serializer == "msgpack":
+            return node.value
+        if node.serializer == "error":
+            return _failure(node)
+        if node.serializer in _PICKLES:
+            return pickled.decode(node, self.grant, self.limits, self.budget)
+        values = [child.value for child in node.children]
+        for child in node.children:
+            child.value = None
+        typed = self.typed.get(node.type)
+        # What the host registered is for the host to repair, and keeps its cause.
+        hosts = node.serializer not in ("dask", "collection")
+        hosts = hosts or (typed is not None and typed.contextual)
+        try:
+            return self.made(node, typed, values)
+        except SafeserError:
+            raise
+        # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
+        # means that they are no such object; its text may hold the values and stays out of the
+        # error.
+        except Exception as error:
+            raise PayloadError(
+                f"a value of type {node.type or node.serializer} cannot be built"
+                f" ({type(error).__name__})",
+                rule="families.build",
+                where=node.where,
+            ) from (error if hosts else None)
+
+    def made(self, node: Node, typed: Typed | None, values: list[Any]) -> Any:
         if node.serializer == "collection":
             return _collect(node, values)
-        return registry.named(node.type, where=node.where).decode(node, values)
-    except SafeserError:
-        raise
-    # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
-    # means that they are no such object; its text may hold the values and stays out of the error.
-    except Exception as error:
-        raise PayloadError(
-            f"a value of type {node.type} cannot be built ({type(error).__name__})",
-            rule="families.build",
-            where=node.where,
-        ) from None
+        if node.serializer != "dask":
+            return self.own(node)
+        assert typed is not None  # or checking had refused it
+        if typed.contextual:
+            return typed.decode(node, values, self.context)
+        return typed.decode(node, values)
+
+    def own(self, node: Node) -> Any:
+        """Call the family that the host registered; its name is in the grant, which was checked."""
+        family = own_families.find(node.serializer)
+        if family is None or family.loads is None:
+            node.refuse(f"family {node.serializer} can only be written here", "families.serializer")
+        header = {**node.meta, "serializer": family.name}
+        contextual = family.loads_context
+        return hosted.load(
+            family.loads, header, node.frames, context=self.context, contextual=contextual
+        )
+
+
+def _failure(node: Node) -> Any:
+    """Return an exception that was sent as a value; raise what was sent in place of one."""
+    said = errors.from_data(node.value)
+    if not node.meta["failed"]:
+        return said
+    text = said.message if isinstance(said, SafeserError) else ""
+    shown = "".join(char if char.isprintable() else "?" for char in text[:500])
+    raise SerializationError(
+        f"the sender could not serialize the value{f': {shown}' if shown else ''}",
+        rule="families.sender-failed",
+        where=node.where,
+    )
 
 
 def _collect(node: Node, values: list[Any]) -> Any:

@@ -16,9 +16,17 @@ from safeser.errors import ConfigError, PayloadError
 from safeser.families.tree import Node
 from safeser.values import Limits
 
-__all__ = ["Parts", "Registry", "Typed", "registry"]
+__all__ = ["Parts", "Registry", "Typed", "is_name", "registry"]
 
-_NAME = re.compile(r"[A-Za-z_][\w.]{0,63}:[A-Za-z_][\w.]{0,63}\Z", re.ASCII)
+#: ``<locals>`` stands in the qualified names of classes that functions define.
+_NAME = re.compile(
+    r"[A-Za-z_][\w.]{0,63}:(?:[A-Za-z_]|<locals>)(?:[\w.]|<locals>){0,63}\Z", re.ASCII
+)
+
+
+def is_name(name: str) -> bool:
+    """Tell whether a type can travel as *name*."""
+    return _NAME.match(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +52,33 @@ class Typed:
     :param encode: object to :class:`Parts`; raises Unencodable for what would be altered.
     :param check: refuses a node that does not describe such an object; builds nothing.
     :param decode: checked node and its children's values to the object.
+    :param contextual: *encode* and *decode* are handed the communication context as well.
     """
 
     name: str
     classes: tuple[type, ...]
-    encode: Callable[[Any, Limits], Parts]
+    encode: Callable[..., Parts]
     check: Callable[[Node, Limits], None]
-    decode: Callable[[Node, list[Any]], Any]
+    decode: Callable[..., Any]
     subclasses: bool = False
+    contextual: bool = False
 
     def __post_init__(self) -> None:
-        if not _NAME.match(self.name):
+        if not is_name(self.name):
             raise ConfigError(
                 "a registered type must be named as module:qualname", rule="families.register"
             )
+
+
+@dataclass(slots=True)
+class _Lazy:
+    """What registers serializers of one package when one of them is first needed."""
+
+    package: str
+    names: frozenset[str]
+    load: Callable[[], None]
+    loading: bool = False
+    done: bool = False
 
 
 @dataclass(slots=True)
@@ -66,13 +87,16 @@ class Registry:
 
     _by_name: dict[str, Typed] = field(default_factory=dict)
     _by_class: dict[type, Typed] = field(default_factory=dict)
-    _lazy: dict[str, tuple[frozenset[str], Callable[[], None]]] = field(default_factory=dict)
+    _lazy: dict[str, list[_Lazy]] = field(default_factory=dict)
+    _lazy_names: dict[str, _Lazy] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def register(self, typed: Typed) -> None:
         """List *typed*; a name or class that is listed already stays as it is, loudly."""
         with self._lock:
-            if typed.name in self._by_name or any(c in self._by_class for c in typed.classes):
+            lazy = self._lazy_names.get(typed.name)
+            kept = lazy is not None and not lazy.loading
+            if kept or typed.name in self._by_name or self._by_class.keys() & set(typed.classes):
                 raise ConfigError(
                     f"{typed.name} or its class is registered already",
                     rule="families.register",
@@ -99,25 +123,39 @@ class Registry:
 
         :param package: top-level package whose classes they are; imported by *load* alone.
         """
+        lazy = _Lazy(package, frozenset(names), load)
         with self._lock:
-            if package in self._lazy:
-                raise ConfigError(f"{package} is registered already", rule="families.register")
-            self._lazy[package] = (frozenset(names), load)
+            twice = lazy.names & (self._by_name.keys() | self._lazy_names.keys())
+            if twice:
+                raise ConfigError(
+                    f"{min(twice)} is registered already",
+                    rule="families.register",
+                    fix="A registered type cannot be replaced; give yours a name of its own.",
+                )
+            self._lazy_names |= dict.fromkeys(lazy.names, lazy)
+            self._lazy.setdefault(package, []).append(lazy)
 
     def for_object(self, value: object) -> Typed | None:
         """Return the serializer for direct instances of *value*'s class, or None."""
-        cls = type(value)
+        return self.for_class(type(value))
+
+    def for_class(self, cls: type) -> Typed | None:
+        """Return the serializer for direct instances of *cls*, or None."""
         found = self._by_class.get(cls)
         if found is None:
             package = str(getattr(cls, "__module__", "")).partition(".")[0]
-            if package in self._lazy and self._load(package):
-                found = self._by_class.get(cls)
+            for lazy in self._lazy.get(package, ()):
+                self._load(lazy)
+            found = self._by_class.get(cls)
         if found is None:
             for base in cls.__mro__[1:]:
                 candidate = self._by_class.get(base)
                 if candidate is not None and candidate.subclasses:
                     return candidate
         return found
+
+    def knows(self, name: str) -> bool:
+        return name in self._by_name or name in self._lazy_names
 
     def listed(self, name: str, *, where: str = "") -> Typed | None:
         """Return the serializer listed as *name*, or None if its package is not imported yet.
@@ -127,7 +165,7 @@ class Registry:
         :raises PayloadError: if nothing is listed under that name.
         """
         found = self._by_name.get(name)
-        if found is None and self._package_of(name) is None:
+        if found is None and name not in self._lazy_names:
             raise PayloadError(
                 f"no type {name} is registered here",
                 rule="families.type",
@@ -144,33 +182,32 @@ class Registry:
         found = self.listed(name, where=where)
         if found is not None:
             return found
-        package = self._package_of(name)
-        assert package is not None  # or listed() had refused the name
-        if not self._load(package):
+        lazy = self._lazy_names[name]  # or listed() had refused the name
+        if not self._load(lazy) or name not in self._by_name:
             raise PayloadError(
-                f"values of type {name} need {package}, which is not installed here",
+                f"values of type {name} need {lazy.package}, which is not installed here",
                 rule="families.not-installed",
                 where=where,
-                fix=f"Install {package}, or have the sender convert the value.",
+                fix=f"Install {lazy.package}, or have the sender convert the value.",
             )
         return self._by_name[name]
 
-    def _package_of(self, name: str) -> str | None:
-        for package, (names, _) in list(self._lazy.items()):
-            if name in names:
-                return package
-        return None
-
-    def _load(self, package: str) -> bool:
-        """Run the loader of *package* once; False if the package is not installed."""
+    def _load(self, lazy: _Lazy) -> bool:
+        """Run *lazy* once; False if its package is not installed."""
+        if lazy.done:
+            return True
         with self._lock:
-            names, load = self._lazy[package]
-            if names <= self._by_name.keys():
+            # What it registers may ask for objects of the same package meanwhile.
+            if lazy.done or lazy.loading:
                 return True
+            lazy.loading = True
             try:
-                load()
+                lazy.load()
             except ModuleNotFoundError:
                 return False
+            finally:
+                lazy.loading = False
+            lazy.done = True
             return True
 
 

@@ -10,11 +10,16 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from safeser.errors import PayloadError, SafeserError
-from safeser.families import errors, pickled, plain
+from safeser.errors import SafeserError, SerializationError
+from safeser.families import errors, hosted, pickled, plain
+from safeser.families.dispatch import functions
+from safeser.families.hosted import Failed
+from safeser.families.marked import Serialize, Serialized
+from safeser.families.own import own_families
 from safeser.families.plain import DEFAULTS, DEPTH_CEILING, Unencodable, label
-from safeser.families.registry import registry
-from safeser.values import FAMILIES, Limits
+from safeser.families.registry import Typed, registry
+from safeser.families.tree import parse
+from safeser.values import FAMILIES, Context, Limits
 
 __all__ = ["serialize"]
 
@@ -36,67 +41,95 @@ def serialize(
     *,
     limits: Limits = DEFAULTS,
     iterate_collection: bool | None = None,
-    context: Mapping[str, Any] | None = None,
+    context: Context | Mapping[str, Any] | None = None,
 ) -> Sent:
     """Return the header and frames of *x* in the first of *families* that can carry it.
 
-    :param iterate_collection: whether elements of a list, tuple, set or dict are serialized one by
-        one; None lets each element's own type decide.
-    :param context: kept for families that want it; those built in are the same for every peer.
-    :raises PayloadError: that names the object inside *x* that none of *families* can carry.
+    :param iterate_collection: whether elements of *x*, if it is a list, tuple, set or dict, are
+        serialized one by one; None lets each element's own type decide, and so do elements.
+    :param context: handed to registered functions that take it; what is built in is the same for
+        every peer.
+    :raises SerializationError: that names the object inside *x* that none of *families* can carry.
     """
     for family in families:
-        if family not in FAMILIES:
-            raise PayloadError("an unknown family was asked for", rule="families.serializer")
-    sender = _Sender(tuple(families), limits, iterate_collection)
+        if family not in FAMILIES and own_families.find(family) is None:
+            raise SerializationError(
+                "a family was asked for that is not registered here",
+                rule="families.serializer",
+                fix="Register it with register_serialization_family, or install what declares it.",
+            )
+    sender = _Sender(tuple(families), limits, iterate_collection, context)
     try:
         return sender.send(x, 0)
     except Unencodable as error:
-        _refuse(error, sender.families)
+        _refuse(error, sender.families, context)
     except RecursionError:
-        raise PayloadError(
+        raise SerializationError(
             "the object is nested too deep to serialize",
             rule="families.cannot-serialize",
             fix="Flatten it, or break the cycle inside it.",
         ) from None
 
 
-def _refuse(error: Unencodable, families: Sequence[str]) -> NoReturn:
-    kind = type(error.value)
-    name = f"{kind.__module__}:{kind.__qualname__}"[:120]
-    name = "".join(char if char.isprintable() else "?" for char in name)
+def _refuse(
+    error: Unencodable, families: Sequence[str], context: Context | Mapping[str, Any] | None
+) -> NoReturn:
+    name = _shown(type(error.value))
     inside = "an object inside it" if error.where else "an object"
     reason = f": {error.reason}" if error.reason else ""
     tried = ", ".join(families) or "no family at all"
-    raise PayloadError(
-        f"cannot serialize {inside} of type {name} by {tried}{reason}",
+    towards = f" in context {context}" if isinstance(context, Context) else ""
+    raise SerializationError(
+        f"cannot serialize {inside} of type {name} by {tried}{towards}{reason}",
         rule="families.cannot-serialize",
         where=error.where.strip(),
-        fix=_advice(error.value, families),
-    ) from None
+        fix=_advice(error, families, isinstance(context, Context)),
+    ) from error.__cause__
 
 
-def _advice(value: object, families: Sequence[str]) -> str:
+def _shown(kind: type) -> str:
+    name = f"{kind.__module__}:{kind.__qualname__}"[:120]
+    return "".join(char if char.isprintable() else "?" for char in name)
+
+
+def _advice(error: Unencodable, families: Sequence[str], decided: bool) -> str:
+    """Return what to do: register it, convert it, or which family to ask whom for."""
+    value = error.value
+    grant = "a context that grants family" if decided else "family"
+    if isinstance(error, Failed):
+        return "The cause is chained to this error." if error.__cause__ else ""
     if isinstance(value, type) or inspect.isroutine(value):
-        return "A function or class is code: ask for a context that grants family cloudpickle."
+        return f"A function or class is code: ask for {grant} cloudpickle."
     if "dask" not in families:
         return "Allow family dask too, or convert it to plain values."
-    advice = (
-        "Convert it to arrays, frames or plain values, or register its type with"
-        " safeser.families.registry on both sides"
-    )
-    if "pickle" in families:
+    base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
+    if base is not None:
+        advice = (
+            f"It is no direct instance of {_shown(base)}, which is registered: convert it to one,"
+            " or register its own type with safeser.register_serialization on both sides"
+        )
+    else:
+        advice = (
+            "Convert it to arrays, frames or plain values, or register its type with"
+            " safeser.register_serialization or safeser.register_generic on both sides"
+        )
+    if "pickle" in families or "cloudpickle" in families:
         return f"{advice}."
-    return f"{advice}, or ask for a context that grants family pickle."
+    return f"{advice}, or ask for {grant} pickle."
 
 
 class _Sender:
     """One run over one object; counts what it holds so that shared or cyclic parts end."""
 
     def __init__(
-        self, families: tuple[str, ...], limits: Limits, iterate_collection: bool | None
+        self,
+        families: tuple[str, ...],
+        limits: Limits,
+        iterate_collection: bool | None,
+        context: Context | Mapping[str, Any] | None,
     ) -> None:
         self.families = families
+        self.context = hosted.words_of(context)
         self.limits = limits
         self.iterate = iterate_collection
         self.room = limits.max_refs
@@ -113,6 +146,10 @@ class _Sender:
             raise Unencodable(x, f"it is nested more than {self.depth} deep")
         if self.room < 0:
             raise Unencodable(x, f"there are more than {self.limits.max_refs} objects")
+        if type(x) is Serialize:
+            return self.send(x.data, depth + 1, inside=inside)
+        if type(x) is Serialized:
+            return self.serialized(x)
         families = self.families
         if inside and "msgpack" not in families:
             families = (*families, "msgpack")
@@ -120,7 +157,12 @@ class _Sender:
         try:
             for family in families:
                 try:
-                    return _WAYS[family](self, x, depth, families)
+                    way = _WAYS.get(family)
+                    if way is None:
+                        return self.own(x, family, depth, families)
+                    return way(self, x, depth, families)
+                except Failed:
+                    raise
                 except Unencodable as error:
                     rank = (len(error.path), bool(error.reason))
                     if failure is None or rank > (len(failure.path), bool(failure.reason)):
@@ -135,7 +177,7 @@ class _Sender:
         try:
             return self.plain(x, families)
         except Unencodable:
-            if type(x) not in _COLLECTIONS or "dask" in families or not self.iterates(x):
+            if type(x) not in _COLLECTIONS or "dask" in families or not self.iterates(x, depth):
                 raise
             return self.collection(x, depth)
 
@@ -147,12 +189,12 @@ class _Sender:
         if isinstance(x, BaseException):
             return self.error(x, depth, families)
         if type(x) in _COLLECTIONS:
-            if "msgpack" in families and self.iterate is not True:
+            if "msgpack" in families and not (depth == 0 and self.iterate):
                 try:
                     return self.plain(x, families)
                 except Unencodable:
                     pass  # something in it is not plain: element by element
-            if not self.iterates(x):
+            if not self.iterates(x, depth):
                 raise Unencodable(x)
             return self.collection(x, depth)
         small = type(x) in _PLAIN or (type(x) is bytes and len(x) < _SMALL_BYTES)
@@ -161,10 +203,13 @@ class _Sender:
         return self.typed(x, depth)
 
     def typed(self, x: Any, depth: int) -> Sent:
-        typed = registry.for_object(x)
+        typed = _typed_for(x)
         if typed is None:
             raise Unencodable(x)
-        parts = typed.encode(x, self.limits)
+        if typed.contextual:
+            parts = typed.encode(x, self.limits, self.context)
+        else:
+            parts = typed.encode(x, self.limits)
         header: dict[str, Any] = {
             "serializer": "dask",
             "type": typed.name,
@@ -205,9 +250,44 @@ class _Sender:
             header["frame-lengths"].append(len(sub_frames))
             frames.extend(sub_frames)
 
-    def iterates(self, x: Any) -> bool:
+    def own(self, x: Any, name: str, depth: int, families: Sequence[str]) -> Sent:
+        family = own_families.find(name)
+        if family is None or family.dumps is None:
+            raise Unencodable(x, f"family {name} can only be read here")
+        try:
+            header, frames = hosted.dump(
+                family.dumps,
+                x,
+                self.limits,
+                context=self.context,
+                contextual=family.dumps_context,
+                by=f"family {name}",
+            )
+        except Failed:
+            raise
+        except Unencodable:
+            # A collection of what it can carry, where no other family takes collections apart.
+            alone = "dask" not in families and "msgpack" not in self.families
+            if type(x) not in _COLLECTIONS or not alone or not self.iterates(x, depth):
+                raise
+            return self.collection(x, depth)
+        header.pop(
+            "serializer", None
+        )  # Dask's families name themselves; here the outer header does
+        return {"serializer": name, "sub-header": header}, frames
+
+    def serialized(self, x: Serialized) -> Sent:
+        """Pass on what was serialized before, if it is whole and of families asked for."""
+        header, frames = x.plain(self.limits)
+        for node in parse(header, frames, limits=self.limits):
+            self.room -= 1
+            if node.serializer not in (*self.families, "collection", "msgpack", "error"):
+                raise Unencodable(x, f"what it holds is of family {node.serializer}")
+        return header, frames
+
+    def iterates(self, x: Any, depth: int) -> bool:
         """Whether a collection goes element by element rather than whole to a pickle."""
-        if self.iterate is not None:
+        if depth == 0 and self.iterate is not None:
             return self.iterate
         return not self.pickles or _holds_typed(x, 5)
 
@@ -229,10 +309,14 @@ class _Sender:
             raise Unencodable(x, error.message) from None
 
 
+def _typed_for(x: object) -> Typed | None:
+    return registry.for_object(x) or functions.for_object(x)
+
+
 def _holds_typed(x: Any, room: int) -> bool:
     """Whether something at most *room* levels down in *x* has a typed serializer."""
     if type(x) not in _COLLECTIONS:
-        return type(x) not in _PLAIN and registry.for_object(x) is not None
+        return type(x) not in _PLAIN and _typed_for(x) is not None
     items = x.values() if type(x) is dict else x
     return room > 0 and any(_holds_typed(item, room - 1) for item in items)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from safeser.errors import PayloadError
+from safeser.families.own import own_families
 from safeser.families.plain import DEPTH_CEILING
 from safeser.values import FAMILIES, Limits
 
@@ -25,12 +26,15 @@ _MAX_STEPS = 12
 _KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     # serializer: (required keys, optional keys), besides "serializer" itself
     "msgpack": (frozenset(), frozenset()),
-    "error": (frozenset(), frozenset()),
+    "error": (frozenset(), frozenset({"failed"})),
     "pickle": (frozenset({"writeable"}), frozenset()),
     "cloudpickle": (frozenset({"writeable"}), frozenset()),
     "dask": (frozenset({"type", "sub-header"}), frozenset({"sub-headers", "frame-lengths"})),
     "collection": (frozenset({"type", "sub-headers", "frame-lengths"}), frozenset()),
 }
+
+#: Those of families that the host registered; their own header is plain and theirs to read.
+_OWN_KEYS = (frozenset({"sub-header"}), frozenset[str]())
 
 #: Keys by which Dask's own headers carry a pickled class, or the name of one to unpickle.
 _PICKLED_TYPES = ("type-serialized", "is-collection")
@@ -95,8 +99,19 @@ class Node:
 
 
 def strongest(families: Iterable[str]) -> str:
-    """Return the most powerful of *families*; of none at all, ``"msgpack"``."""
-    return max(families, key=FAMILIES.index, default="msgpack")
+    """Return the most powerful of *families*; of none at all, ``"msgpack"``.
+
+    Families that the host registered stand between dask and the pickles: whoever decides by the
+    strongest alone must still look at each when it is built.
+    """
+    return max(families, key=_strength, default="msgpack")
+
+
+def _strength(family: str) -> float:
+    return FAMILIES.index(family) if family in FAMILIES else _OWN_STRENGTH
+
+
+_OWN_STRENGTH = FAMILIES.index("dask") + 0.5
 
 
 def parse(header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Limits) -> list[Node]:
@@ -166,25 +181,38 @@ def _read(node: Node, claimed: Any, room: int) -> list[int]:
                 "families.type-serialized",
             )
     serializer = claimed.get("serializer")
-    if not isinstance(serializer, str) or serializer not in _KEYS:
-        node.refuse("it names no serializer that safeser has", "families.serializer")
-    required, optional = _KEYS[serializer]
+    if not isinstance(serializer, str):
+        node.refuse("it names no serializer", "families.serializer")
+    keys_of = _KEYS.get(serializer) or (_OWN_KEYS if own_families.known(serializer) else None)
+    if keys_of is None:
+        node.refuse("it names no serializer that is registered here", "families.serializer")
+    required, optional = keys_of
     keys = claimed.keys() - {"serializer"}
     if not required <= keys or not keys <= required | optional:
         node.refuse(f"its keys are not those of serializer {serializer}", "families.header")
     node.serializer = serializer
     if "type" in keys:
         node.type = _type_name(node, claimed["type"])
-    if serializer == "dask":
+    if serializer == "collection":
+        node.yields = f"builtins:{node.type}"
+    elif serializer == "error":
+        node.meta = {"failed": _failed(node, claimed)}
+    elif "sub-header" in keys:
         node.yields = node.type
         node.meta = _meta(node, claimed["sub-header"])
-    elif serializer == "collection":
-        node.yields = f"builtins:{node.type}"
     elif "writeable" in keys:
         node.meta = {"writeable": claimed["writeable"]}
     if "sub-headers" in keys or "frame-lengths" in keys:
         return _lengths(node, claimed, room)
     return []
+
+
+def _failed(node: Node, claimed: dict[str, Any]) -> bool:
+    """Whether a failure stands for a value that could not be sent; it is raised, not returned."""
+    failed = claimed.get("failed", False)
+    if type(failed) is not bool:
+        node.refuse("'failed' must be a flag", "families.header")
+    return failed
 
 
 def _type_name(node: Node, name: Any) -> str:
@@ -217,7 +245,7 @@ def _lengths(node: Node, claimed: dict[str, Any], room: int) -> list[int]:
 def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
     """Return how many frames are the node's own; all of *count* must be accounted for."""
     if count is None:  # the frames are not at hand: only what they would have to be is known
-        count = sum(lengths) + (node.serializer not in ("dask", "collection"))
+        count = sum(lengths) + (node.serializer in ("msgpack", "error", *_PICKLES))
         count += len(_writeable(node))
     own = count - sum(lengths)
     if own < 0:

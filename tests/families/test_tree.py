@@ -241,7 +241,7 @@ def test_order_of_families_is_kept():
         (lambda: 1, FAMILIES, ["builtins:function", "cloudpickle"]),
         (Model, FAMILIES, ["cloudpickle"]),
         (1, (), ["no family at all"]),
-        (Model(), (*FAMILIES, "pickle"), ["registry on both sides."]),
+        (Model(), (*FAMILIES, "pickle"), ["on both sides."]),
     ],
 )
 def test_messages_help(x, tried, words):
@@ -260,7 +260,7 @@ def test_what_never_ends_is_refused():
     for x, limits in ((cycle, Limits()), (many, Limits(max_refs=50))):
         with pytest.raises(PayloadError, match=r"more than|too deep"):
             families.serialize(x, FAMILIES, limits=limits)
-    with pytest.raises(PayloadError, match="unknown family"):
+    with pytest.raises(PayloadError, match="not registered here"):
         families.serialize(1, ("marshal",))
 
 
@@ -325,7 +325,9 @@ def test_registered_lazily():
     assert own.for_object(Point(1)).name == "points:Point"
     assert len(loaded) == 1
     with pytest.raises(ConfigError):
-        own.register_lazy("missing", [], list)
+        own.register_lazy("elsewhere", ["missing:Thing"], list)
+    with pytest.raises(ConfigError):
+        own.register(Typed("missing:Thing", (int,), None, None, None))
 
 
 def test_remote_errors_inside_values():

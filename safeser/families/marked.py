@@ -1,0 +1,58 @@
+"""Marks on objects inside a message: to be serialized by itself, or serialized already.
+
+The one rule: what is said to be serialized already is parsed before it is passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from safeser.families import framing
+from safeser.values import Limits
+
+__all__ = ["Serialize", "Serialized", "to_serialize"]
+
+
+class Serialize:
+    """Mark *data* to be serialized as a value of its own inside a message."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __repr__(self) -> str:
+        return f"<Serialize: {self.data!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Serialize) and bool(self.data == other.data)
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
+
+#: Dask's name for the same.
+to_serialize = Serialize
+
+
+class Serialized:
+    """What :func:`safeser.serialize` made of an object: passed on, not serialized again."""
+
+    def __init__(self, header: dict[str, Any], frames: Sequence[Any]) -> None:
+        self.header = header
+        self.frames = frames
+
+    def __repr__(self) -> str:
+        return f"<Serialized: {len(self.frames)} frames>"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Serialized)
+            and self.header == other.header
+            and list(self.frames) == list(other.frames)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # its header can change, as a dictionary's
+
+    def plain(self, limits: Limits) -> tuple[dict[str, Any], list[Any]]:
+        """Return header and frames without what transport added: splits and compression."""
+        return framing.opened(self.header, self.frames, limits=limits)
