@@ -44,7 +44,7 @@ class _Arrays:
 
     def read(self, kind: Any) -> Any:
         """Return what the next words say about an array of *kind*."""
-        if not _is.is_dictionary(kind):
+        if arrow_types.is_flat(kind) or not _is.is_dictionary(kind):
             return self._state(kind)
         indexes = self._state(kind.index_type)
         number = self.reader.word(int, type(None))
@@ -56,16 +56,17 @@ class _Arrays:
         return kind, indexes, number
 
     def _state(self, kind: Any) -> Any:
+        if arrow_types.is_flat(kind):
+            length = self.reader.count()
+            offset, buffers = self._buffers() if length else (0, [])
+            return kind, length, -1, offset, buffers, [], None
         storage = storage_of(kind)
         dictionary = _is.is_dictionary(storage)
         length, offset = self.reader.count(), 0
         buffers: list[Any] = []
         children: list[Any] = []
         if length:
-            offset = self.reader.count()
-            if offset >= _BITS:
-                self.reader.refuse("it begins with more elements than it shows")
-            buffers = [self.reader.buffer() for _ in self.reader.each()]
+            offset, buffers = self._buffers()
             if not dictionary:
                 children = [self._state(part) for part in parts_of(storage)]
         elif _is.is_struct(storage):
@@ -73,6 +74,12 @@ class _Arrays:
             children = [(part, 0, -1, 0, [], [], None) for part in parts_of(storage)]
         values = self._state(storage.value_type) if dictionary else None
         return kind, length, -1, offset, buffers, children, values
+
+    def _buffers(self) -> tuple[int, list[Any]]:
+        offset = self.reader.count()
+        if offset >= _BITS:
+            self.reader.refuse("it begins with more elements than it shows")
+        return offset, [self.reader.buffer() for _ in self.reader.each()]
 
     def build(self, state: Any) -> Any:
         """Return the array; what Arrow finds wrong with it is an error of Arrow's."""

@@ -17,6 +17,7 @@ from safeser.families.plain import DEFAULTS, Unencodable, label
 from safeser.pickles.shims import arrow_types
 
 __all__ = [
+    "is_flat",
     "read_field",
     "read_metadata",
     "read_schema",
@@ -56,12 +57,28 @@ def storage_of(kind: Any) -> Any:
     return kind
 
 
+#: Types of which nothing hangs below: no children, no dictionary, no storage of another type.
+_FLAT = frozenset(
+    number
+    for name, number in vars(pa.lib).items()
+    if name.startswith("Type_")
+    and not any(
+        part in name for part in ("LIST", "STRUCT", "MAP", "UNION", "DICTIONARY", "RUN_END")
+    )
+)
+
+
+def is_flat(kind: Any) -> bool:
+    """Whether arrays of *kind* have buffers and nothing else."""
+    return kind.id in _FLAT
+
+
 # -- writing -------------------------------------------------------------------------------------
 
 
 def write_type(writer: Writer, kind: Any) -> None:
     """Describe *kind*, or raise Unencodable if some of it would be lost."""
-    if _is_single(kind):
+    if is_flat(kind):
         words = _words_of(kind)
         if words is None:
             raise _lost(kind)
@@ -100,11 +117,6 @@ def write_metadata(writer: Writer, pairs: Any) -> None:
     for key, value in pairs:
         writer.buffer(key)
         writer.buffer(value)
-
-
-def _is_single(kind: Any) -> bool:
-    parts = isinstance(kind, pa.BaseExtensionType) or _is.is_dictionary(kind) or _is.is_nested(kind)
-    return not parts
 
 
 @functools.lru_cache(maxsize=1024)
@@ -182,7 +194,7 @@ def _write_parts(writer: Writer, kind: Any, room: int) -> None:
         for part in parts:
             _write_name(writer, part, inner)
 
-    if _is_single(kind):
+    if is_flat(kind):
         write_type(writer, kind)
     elif isinstance(kind, pa.BaseExtensionType):
         _write_extension(writer, kind, inner)
@@ -282,9 +294,13 @@ def _read(reader: Reader, room: int) -> Any:
         reader.refuse("its types are nested too deep")
     name = reader.word(str)
     read = _READERS.get(name)
-    if read is None:
-        return _make(reader, "alias", "", name)
-    return read(reader, name, room - 1)
+    return _alias(name) if read is None else read(reader, name, room - 1)
+
+
+@functools.lru_cache(maxsize=64)
+def _alias(name: str) -> Any:
+    # It charges for nothing, so that no budget need know of it.
+    return arrow_types.SHIMS["alias"](None, "", name)
 
 
 def _read_decimal(reader: Reader, name: str, room: int) -> Any:
