@@ -16,6 +16,16 @@ _SPARSE = tuple(
     for kind in ("array", "matrix")
 )
 
+_SKLEARN = (
+    "sklearn:estimator",
+    "sklearn:part",
+    "sklearn:reference",
+    "sklearn:masked",
+    "sklearn.utils:Bunch",
+)
+
+_XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
+
 
 def _load_scipy() -> None:
     from safeser.families import sparse  # noqa: PLC0415 - it imports SciPy
@@ -23,6 +33,20 @@ def _load_scipy() -> None:
     sparse.register()
 
 
+def _load_sklearn() -> None:
+    from safeser.families import estimators  # noqa: PLC0415 - it imports scikit-learn
+
+    estimators.register()
+
+
+def _load_xarray() -> None:
+    from safeser.families import labelled  # noqa: PLC0415 - it imports xarray
+
+    labelled.register()
+
+
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
     registry.register_lazy("scipy", _SPARSE, _load_scipy)
+    registry.register_lazy("sklearn", _SKLEARN, _load_sklearn)
+    registry.register_lazy("xarray", _XARRAY, _load_xarray)
