@@ -6,7 +6,17 @@ were checked first; a name or a byte that a peer wrote never chooses what runs.
 
 from __future__ import annotations
 
-from safeser.families import arrays, buffers, containers, frames, science, stdlib
+from safeser.families import (
+    array_kinds,
+    array_scalars,
+    arrays,
+    arrow,
+    buffers,
+    containers,
+    frames,
+    science,
+    stdlib,
+)
 from safeser.families.errors import ExceptionData, RemoteError
 from safeser.families.plain import Unencodable
 from safeser.families.receiving import (
@@ -47,5 +57,8 @@ stdlib.register()
 buffers.register()
 containers.register()
 arrays.register()
+array_scalars.register()
+array_kinds.register()
 registry.register_lazy("pandas", frames.NAMES, frames.load)
+registry.register_lazy("pyarrow", arrow.NAMES, arrow.load)
 science.register()

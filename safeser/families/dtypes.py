@@ -32,6 +32,8 @@ _LETTERS: dict[str, tuple[str, frozenset[int]]] = {
     "D": ("c", frozenset({16})),
     "G": ("c", frozenset({16, 24, 32})),
 }
+#: The class of a plain number's dtype tells C long and C long long apart as its letter does.
+_LETTER_OF: dict[type, str] = {np.dtype(letter).type: letter for letter in _LETTERS}
 _TEXTS = ("S", "U", "V")
 _TIMES = ("M", "m")
 _UNITS = frozenset(
@@ -50,28 +52,39 @@ def describe(dtype: np.dtype[Any], *, where: str = "") -> Any:
 
     :param where: name of the field that has it, for the error.
     """
-    of_field = f" of field {where}" if where else ""
     if dtype.metadata:
+        of_field = f" of field {where}" if where else ""
         raise Unencodable(dtype, f"the dtype{of_field} carries metadata")
+    if dtype.names is not None:
+        return _describe_fields(dtype)
+    letter = _LETTER_OF.get(dtype.type)
+    if letter is not None:
+        order = dtype.byteorder
+        return [letter, dtype.itemsize, _NATIVE if order == "=" else order]
+    return _describe_other(dtype, where)
+
+
+def _describe_other(dtype: np.dtype[Any], where: str) -> Any:
+    of_field = f" of field {where}" if where else ""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         if not dtype.itemsize:
             raise Unencodable(dtype, f"the dtype{of_field} is of a sub-array without bytes")
         return {"base": describe(base, where=where), "shape": list(shape)}
-    if dtype.names is not None:
-        return _describe_fields(dtype)
+    if dtype.char == "T":
+        return _describe_string(dtype)
     order = _NATIVE if dtype.byteorder == "=" else dtype.byteorder
     if dtype.kind in _TIMES:
         unit, step = np.datetime_data(dtype)
         return [dtype.kind, dtype.itemsize, order, unit, step]
-    known = dtype.char in _LETTERS or dtype.char in _TEXTS
-    if not known or dtype.hasobject or (dtype.char == "V" and dtype.type is not np.void):
+    plain = dtype.char in _TEXTS and dtype.type in (np.bytes_, np.str_, np.void)
+    if not plain or dtype.hasobject:
         raise Unencodable(dtype, f"the dtype{of_field} is not a plain NumPy one")
     return [dtype.char, dtype.itemsize, order]
 
 
 def _describe_fields(dtype: np.dtype[Any]) -> dict[str, Any]:
-    if dtype.type is not np.void:
+    if dtype.type not in (np.void, np.record):
         raise Unencodable(dtype, "a record dtype with a scalar type of its own is not kept")
     fields = []
     spans = []
@@ -85,7 +98,17 @@ def _describe_fields(dtype: np.dtype[Any]) -> dict[str, Any]:
         spans.append((offset, inner.itemsize))
     if _overlap(spans):
         raise Unencodable(dtype, "its fields overlap")
-    return {"fields": fields, "size": dtype.itemsize, "align": dtype.isalignedstruct}
+    described = {"fields": fields, "size": dtype.itemsize, "align": dtype.isalignedstruct}
+    return described | {"record": True} if dtype.type is np.record else described
+
+
+def _describe_string(dtype: Any) -> dict[str, Any]:
+    missing: list[Any] = []
+    if hasattr(dtype, "na_object"):
+        missing = [dtype.na_object]
+        if type(missing[0]) not in (str, float, type(None)):
+            raise Unencodable(dtype, "its missing value is not None, NaN or text")
+    return {"missing": missing, "coerce": dtype.coerce}
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:
@@ -103,7 +126,18 @@ def _refuse(message: str) -> NoReturn:
 
 def build(description: Any) -> np.dtype[Any]:
     """Return the dtype that *description* stands for; anything unusual is a PayloadError."""
+    if type(description) is list and len(description) == 3:
+        letter, size, order = description
+        # 8.0 and True are equal to 8 and 1, and no sizes.
+        if type(letter) is str and type(size) is int and type(order) is str:
+            known = _KNOWN.get((letter, size, order))
+            if known is not None:
+                return known
     return _build(description, _MAX_NESTING, [_MAX_FIELDS])
+
+
+#: Dtypes of plain numbers, which most arrays have, by their descriptions.
+_KNOWN: dict[tuple[str, int, str], np.dtype[Any]] = {}
 
 
 def _build(description: Any, room: int, fields: list[int]) -> np.dtype[Any]:
@@ -114,6 +148,13 @@ def _build(description: Any, room: int, fields: list[int]) -> np.dtype[Any]:
             return _subarray(description, room, fields)
         if description.keys() == {"fields", "size", "align"}:
             return _record(description, room, fields)
+        if description.keys() == {"fields", "size", "align", "record"}:
+            if description["record"] is not True:
+                _refuse("its elements are of an unknown class")
+            record: Any = np.record
+            return np.dtype((record, _record(description, room, fields)))
+        if description.keys() == {"missing", "coerce"} and room == _MAX_NESTING:
+            return _string(description)
     elif isinstance(description, (list, tuple)) and len(description) in (3, 5):
         return _single(list(description))
     _refuse("it is not described as safeser does")
@@ -155,6 +196,21 @@ def _time(letter: str, size: int, order: str, rest: list[Any]) -> np.dtype[Any]:
     if type(step) is not int or not 1 <= step < 1 << 31 or (unit == "generic" and step != 1):
         _refuse("its step is out of range")
     return np.dtype(f"{order}{letter}8" if unit == "generic" else f"{order}{letter}8[{step}{unit}]")
+
+
+def _string(description: Mapping[str, Any]) -> np.dtype[Any]:
+    missing, coerce = description["missing"], description["coerce"]
+    if type(coerce) is not bool or not isinstance(missing, (list, tuple)) or len(missing) > 1:
+        _refuse("a text dtype has a flag, and one missing value or none")
+    if not missing:
+        return np.dtypes.StringDType(coerce=coerce)
+    value = missing[0]
+    if not (value is None or type(value) is str or (type(value) is float and math.isnan(value))):
+        _refuse("a missing value is None, NaN or text")
+    try:
+        return np.dtypes.StringDType(coerce=coerce, na_object=value)
+    except UnicodeEncodeError:
+        _refuse("a missing value is no text")
 
 
 def check_shape(shape: Any) -> tuple[int, ...]:
@@ -230,9 +286,22 @@ def _field(entry: Any, room: int, fields: list[int]) -> tuple[str, np.dtype[Any]
 
 
 def strict_fields(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the parts of *array* whose bytes may be wrong: flags and text, at every depth."""
+    """Yield the parts of *array* whose bytes may be wrong, at every depth.
+
+    Those are flags, text and long doubles, which have more bits than numbers.
+    """
     if array.dtype.names is not None:
         for name in array.dtype.names:
             yield from strict_fields(array[name])
-    elif array.dtype.kind in "bU":
+    elif array.dtype.char in "?UgG":
         yield array
+
+
+def _remember() -> None:
+    for letter in _LETTERS:
+        for dtype in (np.dtype(letter), np.dtype(letter).newbyteorder()):
+            described = describe(dtype)
+            _KNOWN[described[0], described[1], described[2]] = build(described)
+
+
+_remember()

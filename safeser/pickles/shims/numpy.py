@@ -18,7 +18,7 @@ import numpy as np
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain, settled
 
-__all__ = ["SHIMS"]
+__all__ = ["SHIMS", "check_long_doubles"]
 
 _CODE = re.compile(
     r"(?:b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SUV][0-9]{1,9}|O8?|[Mm]8)\Z"
@@ -257,10 +257,10 @@ def _check_values(made: np.ndarray[Any, Any]) -> None:
             if points.max() > _MAX_CODE_POINT:
                 raise bad("values", "a text array holds what is no character")
         elif dtype.char in "gG" and part.size and _X87:
-            _check_long(part)
+            check_long_doubles(part)
 
 
-def _check_long(part: np.ndarray[Any, Any]) -> None:
+def check_long_doubles(part: np.ndarray[Any, Any]) -> None:
     """Refuse long doubles that no arithmetic makes: C libraries have crashed when printing them."""
     words = np.ascontiguousarray(part).reshape(-1)
     words = (words if part.dtype.isnative else words.byteswap()).view("u8")
