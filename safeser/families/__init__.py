@@ -17,7 +17,9 @@ from safeser.families import (
     science,
     stdlib,
 )
+from safeser.families.classes import register_class, register_kind
 from safeser.families.errors import ExceptionData, RemoteError
+from safeser.families.generic import register_generic
 from safeser.families.plain import Unencodable
 from safeser.families.receiving import (
     bytes_in,
@@ -49,6 +51,9 @@ __all__ = [
     "derive",
     "deserialize",
     "judge",
+    "register_class",
+    "register_generic",
+    "register_kind",
     "registry",
     "serialize",
 ]

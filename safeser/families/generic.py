@@ -38,13 +38,8 @@ _OWN = (
 )
 
 #: What says that an object is more, or less, than its attributes; of these a class may have none.
-_STATE = (
-    "__setstate__",
-    "__getnewargs__",
-    "__getnewargs_ex__",
-    "__copy__",
-    "__deepcopy__",
-)
+#: Since Python 3.11 object itself has a __getstate__, which nobody has to call.
+_STATE = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 #: Weak references to an instance are no part of it.
 _NO_STATE = frozenset({"__weakref__", "__dict__"})
@@ -92,11 +87,7 @@ def _review(cls: type) -> None:
         refuse_class(cls, "derives from a built-in class, whose content is in no attribute")
     if inspect.isabstract(cls):
         refuse_class(cls, "is abstract")
-    for member in _OWN:
-        if any(member in vars(base) for base in cls.__mro__[:-1]):
-            _refuse_hook(cls, member)
-    # Since Python 3.11 object has a __getstate__, which nobody has to call.
-    for member in (*_STATE, "__getstate__"):
+    for member in (*_OWN, *_STATE):
         if any(member in vars(base) for base in cls.__mro__[:-1]):
             _refuse_hook(cls, member)
     if any("__del__" in vars(base) for base in cls.__mro__):
