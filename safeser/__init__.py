@@ -7,6 +7,8 @@ Public names, by what they are for:
 - the one door: :class:`Channel`
 - the record: :class:`AuditLog`, :mod:`safeser.audit`
 - pickles under restriction: :mod:`safeser.pickles`
+- objects to headers and frames, and back: :func:`serialize`, :func:`deserialize`, and the
+  ``register_`` functions for one's own types and families
 - Dask (needs the ``[dask]`` extra): :class:`Client`, :class:`Security`
 """
 
@@ -24,6 +26,7 @@ from safeser.errors import (
     PayloadError,
     PolicyDenied,
     SafeserError,
+    SerializationError,
 )
 from safeser.values import Context, Decision, Grant, Kind, Limits, Payload
 
@@ -33,8 +36,22 @@ if TYPE_CHECKING:
     from safeser.channel import Channel
     from safeser.dask.client import Client
     from safeser.dask.security import Security
+    from safeser.families.dispatch import (
+        dask_deserialize,
+        dask_serialize,
+        register_serialization,
+    )
+    from safeser.families.generic import register_generic
+    from safeser.families.marked import Serialize, Serialized, to_serialize
+    from safeser.families.own import register_serialization_family
     from safeser.keys import Identity, Roster
     from safeser.policy import Policy
+    from safeser.serialization import (
+        deserialize,
+        deserialize_bytes,
+        serialize,
+        serialize_bytes,
+    )
 
 __version__ = "0.1.0"
 
@@ -59,8 +76,21 @@ __all__ = [
     "Roster",
     "SafeserError",
     "Security",
+    "SerializationError",
+    "Serialize",
+    "Serialized",
     "audit",
+    "dask_deserialize",
+    "dask_serialize",
+    "deserialize",
+    "deserialize_bytes",
     "pickles",
+    "register_generic",
+    "register_serialization",
+    "register_serialization_family",
+    "serialize",
+    "serialize_bytes",
+    "to_serialize",
 ]
 
 
@@ -83,6 +113,18 @@ _LAZY = {
     "Policy": "safeser.policy",
     "Roster": "safeser.keys",
     "Security": "safeser.dask.security",
+    "Serialize": "safeser.families.marked",
+    "Serialized": "safeser.families.marked",
+    "dask_deserialize": "safeser.families.dispatch",
+    "dask_serialize": "safeser.families.dispatch",
+    "deserialize": "safeser.serialization",
+    "deserialize_bytes": "safeser.serialization",
+    "register_generic": "safeser.families.generic",
+    "register_serialization": "safeser.families.dispatch",
+    "register_serialization_family": "safeser.families.own",
+    "serialize": "safeser.serialization",
+    "serialize_bytes": "safeser.serialization",
+    "to_serialize": "safeser.families.marked",
 }
 _NEED_DASK = ("Client", "Security")
 _MODULES = ("audit", "pickles")

@@ -18,7 +18,7 @@ from safeser.errors import PayloadError
 from safeser.families.compression import compressed, decompressed
 from safeser.values import Limits
 
-__all__ = ["opened", "prepared"]
+__all__ = ["bare", "opened", "prepared"]
 
 _KEYS = ("lengths", "compression")
 
@@ -52,7 +52,7 @@ def opened(
     """
     if not isinstance(header, Mapping):
         _refuse("it is not a dictionary")
-    plain = {key: value for key, value in header.items() if key not in _KEYS}
+    plain = bare(header)
     if "lengths" not in header:
         if "compression" in header:
             _refuse("it declares compression and no lengths")
@@ -66,6 +66,11 @@ def opened(
         where = f"frame {index}"
         made.append(frame if way is None else decompressed(frame, way[0], length, where=where))
     return plain, made
+
+
+def bare(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *header* without what transport added, none of which is read."""
+    return {key: value for key, value in header.items() if key not in _KEYS}
 
 
 def _refuse(problem: str) -> NoReturn:

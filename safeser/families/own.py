@@ -16,7 +16,7 @@ from safeser.errors import ConfigError
 from safeser.families.hosted import check_function, takes_context
 from safeser.values import FAMILIES, check_family
 
-__all__ = ["GROUP", "OwnFamilies", "OwnFamily", "own_families"]
+__all__ = ["GROUP", "OwnFamilies", "OwnFamily", "own_families", "register_serialization_family"]
 
 #: Entry points of installed distributions: the name is the family's, the object has its functions.
 GROUP = "safeser.families"
@@ -140,3 +140,16 @@ def _family_of(point: EntryPoint) -> OwnFamily:
 
 #: The process's own families.
 own_families = OwnFamilies()
+
+
+def register_serialization_family(name: str, dumps: Dumps | None, loads: Loads | None) -> None:
+    """Register a serialization family of one's own, once.
+
+    :param name: what contexts and callers list; not that of a built-in family.
+    :param dumps: ``f(x) -> (header, frames)``, or ``f(x, context)``: a dictionary of plain values,
+        and buffers. It raises NotImplementedError for what it does not carry.
+    :param loads: ``f(header, frames) -> x``, or ``f(header, frames, context)``. It is called for
+        what a peer wrote, where that family is granted or asked for.
+    :raises ConfigError: if there is such a family already.
+    """
+    own_families.register(OwnFamily(name, dumps, loads))
