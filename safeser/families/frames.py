@@ -12,6 +12,8 @@ NAMES = (
     "pandas:DataFrame",
     "pandas:Series",
     "pandas:Index",
+    "pandas:RangeIndex",
+    "pandas:MultiIndex",
     "pandas:array",
     "pandas:Timestamp",
     "pandas:Timedelta",

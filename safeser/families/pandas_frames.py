@@ -129,8 +129,15 @@ def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tu
         if rows is not None and part.length is not None and part.length != rows:
             reader.refuse("a block has another number of rows than the index", "families.shape")
         blocks.append((part, _read_places(reader, start, columns, step)))
-    _check_cover(reader, [places for _, places in blocks], count)
+    if not (len(blocks) == 1 and _in_order(described[0], count)):
+        _check_cover(reader, [places for _, places in blocks], count)
     return blocks
+
+
+def _in_order(block: Any, count: int | None) -> bool:
+    """Whether *block* is the whole frame, column after column."""
+    _, start, columns, step = block
+    return start == 0 and step == 1 and columns == count
 
 
 def _read_places(reader: Reader, start: Any, columns: int, step: Any) -> Array:

@@ -6,7 +6,6 @@ every value, and a range is charged as if it were written out.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -91,12 +90,13 @@ def read_index(reader: Reader, described: Any) -> Part:
 
 
 def _read_range(reader: Reader, described: Any) -> Part:
-    _, name, *bounds = reader.split(described, 5)
-    if not all(type(number) is int and abs(number) < 1 << 62 for number in bounds):
-        reader.refuse("its bounds are not integers in range")
-    if bounds[2] == 0:
+    _, name, start, stop, step = reader.split(described, 5)
+    for number in (start, stop, step):
+        if type(number) is not int or abs(number) >= 1 << 62:
+            reader.refuse("its bounds are not integers in range")
+    if step == 0:
         reader.refuse("its step is zero")
-    numbers = range(*bounds)
+    numbers = range(start, stop, step)
     # A range costs nothing to say; whoever uses its values takes eight bytes for each.
     if len(numbers) * 8 > reader.limits.max_array:
         reader.refuse("it is larger than max_array", "families.too-large")
@@ -281,16 +281,27 @@ def _encode(x: Any, limits: Limits) -> Parts:
 def _check(node: Node, limits: Limits) -> None:
     reader = Reader(node, limits)
     (described,) = node.expect("index", frames=len(node.frames), children=None)
-    node.value = read_index(reader, described)
+    part = read_index(reader, described)
     reader.finish()
+    if _NAMES.get(part.kind, "pandas:Index") != node.type:
+        node.refuse("its kind is not that of its type", "families.header")
+    node.value = part
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
     return node.value.build(values)
 
 
+#: Kinds with a name of their own, on which those may rely that hold an index.
+_NAMES = {"range": "pandas:RangeIndex", "multi": "pandas:MultiIndex"}
+
+
 def register() -> None:
     """List pandas' indexes; called once, by safeser.families.frames."""
     pandas_arrays.add("categories", (pd.Categorical,), _write_categories, _read_categories)
-    classes = tuple(itertools.chain(_KINDS.values(), (pd.RangeIndex, pd.MultiIndex)))
-    registry.register(Typed("pandas:Index", classes, _encode, _check, _decode))
+    for name, classes in (
+        ("pandas:Index", tuple(_KINDS.values())),
+        ("pandas:RangeIndex", (pd.RangeIndex,)),
+        ("pandas:MultiIndex", (pd.MultiIndex,)),
+    ):
+        registry.register(Typed(name, classes, _encode, _check, _decode))

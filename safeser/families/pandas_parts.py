@@ -10,8 +10,7 @@ blocks at once; objects travel as typed values beside the header.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -150,8 +149,7 @@ class Writer:
         raise error
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One described part that was checked.
 
     :param kind: its kind.

@@ -6,6 +6,7 @@ lies between its neighbours and all that it can reach is UTF-8, what is missing 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -63,32 +64,40 @@ def read(reader: Reader, described: Any) -> Part:
     _, storage, nan, content = reader.split(described, 4)
     if type(nan) is not bool or type(storage) is not str:
         reader.refuse("the kind of its text is unknown")
-    missing = np.nan if nan else pd.NA
     if storage == "python":
-        return _read_python(reader, content, missing)
+        return _read_python(reader, content, nan)
     if storage not in _OFFSETS or type(content) is not list:
         reader.refuse("the kind of its text is unknown")
     pa = _arrow(reader.node)
+    if content and type(content[0]) is not list:
+        if not are_short(content):
+            reader.refuse("it holds something else than text", "families.child-type")
+        short = tuple(content)
+        return Part(
+            "text",
+            len(short),
+            lambda values: text_of(_short(short, storage), _dtype("pyarrow", nan)),
+        )
     kind = pa.type_for_alias(storage)
-    if not content or type(content[0]) is not list:
-        chunks = [pa.array(_short(reader, content), kind)] if content else []
-    else:
-        chunks = [_read_chunk(reader, pa, kind, item) for item in content]
-    whole = pa.chunked_array(chunks, kind)
-    return Part(
-        "text",
-        len(whole),
-        lambda values: text_of(whole, pd.StringDtype("pyarrow", na_value=missing)),
-    )
+    whole = pa.chunked_array([_read_chunk(reader, pa, kind, item) for item in content], kind)
+    return Part("text", len(whole), lambda values: text_of(whole, _dtype("pyarrow", nan)))
 
 
-def _short(reader: Reader, texts: list[Any]) -> list[Any]:
-    if not are_short(texts):
-        reader.refuse("it holds something else than text", "families.child-type")
-    return texts
+@functools.lru_cache(maxsize=64)
+def _short(texts: tuple[str | None, ...], storage: str) -> Any:
+    """Return Arrow's array of *texts*: labels of columns come again with each partition."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    kind = pa.type_for_alias(storage)
+    return pa.chunked_array([pa.array(texts, kind)], kind)
 
 
-def _read_python(reader: Reader, content: Any, missing: Any) -> Part:
+@functools.cache
+def _dtype(storage: str, nan: bool) -> Any:
+    return pd.StringDtype(storage, na_value=np.nan if nan else pd.NA)
+
+
+def _read_python(reader: Reader, content: Any, nan: bool) -> Part:
     count, build = reader.objects(content)
     if content is None:
         texts = reader.node.children[reader.child_at - 1].value
@@ -96,9 +105,11 @@ def _read_python(reader: Reader, content: Any, missing: Any) -> Part:
             reader.refuse("it holds something else than text", "families.child-type")
 
     def built(values: list[Any]) -> Any:
+        dtype = _dtype("python", nan)
+        missing = dtype.na_value
         texts = [missing if text is None else text for text in build(values)]
         held = np.fromiter(texts, dtype=object, count=len(texts))
-        return text_of(held, pd.StringDtype("python", na_value=missing))
+        return text_of(held, dtype)
 
     return Part("text", count, built)
 

@@ -1,0 +1,145 @@
+"""pandas frames, series, indexes, arrays and scalars."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+
+
+def _columns() -> dict[str, object]:
+    import numpy as np
+    import pandas as pd
+
+    return {
+        "ints": np.arange(3),
+        "flags": [True, False, True],
+        "objects": pd.Series(["a" * 2000, 1, None], dtype=object),
+        "short": pd.Series(["a", None, "b"], dtype=object),
+        "dates": pd.to_datetime(["2020", None, "2021"]),
+        "zoned": pd.date_range("2020-03-28", periods=3, tz="Europe/Berlin"),
+        "nullable": pd.array([1, None, 3], dtype="Int16"),
+        "truth": pd.array([True, None, False], dtype="boolean"),
+        "python-text": pd.array(["a", None, "b"], dtype=pd.StringDtype("python")),
+        "arrow-text": pd.array(["a" * 900, None, "é" * 900], dtype=pd.StringDtype("pyarrow")),
+        "arrow-short": pd.array(["a", None, "b"], dtype=pd.StringDtype("pyarrow")),
+        "categories": pd.Categorical(["a", None, "b"], categories=["b", "a", "z"]),
+        "cut": pd.cut([1, 5, 9], [0, 3, 6, 10]),
+        "periods": pd.period_range("2020", periods=3, freq="2M"),
+        "intervals": pd.interval_range(0, 3),
+        "moments": pd.interval_range(pd.Timestamp("2020"), periods=3),
+        "sparse": pd.arrays.SparseArray([0, 7, 0]),
+        "sparse-blocks": pd.arrays.SparseArray([1.5, 2.5, 0], kind="block"),
+    }
+
+
+def examples() -> dict[str, object]:
+    import numpy as np
+    import pandas as pd
+
+    columns = _columns()
+    made: dict[str, object] = {
+        f"series-{name}": pd.Series(values, name=name) for name, values in columns.items()
+    }
+    made |= {f"array-{name}": pd.Series(columns[name]).array for name in ("cut", "sparse", "zoned")}
+    two = pd.MultiIndex.from_product([[1, 2], ["a", "b"]], names=["x", None])
+    frame = pd.DataFrame(np.arange(6.0).reshape(3, 2), columns=["a", "b"])
+    frame.insert(1, "c", np.arange(3))
+    frame.attrs["unit"] = "m"
+    unique = pd.DataFrame({"a": [1]}, index=pd.Index([(1, 2)], tupleize_cols=False))
+    made |= {
+        "frame": frame,
+        "wide": pd.DataFrame(np.ones((2, 3), "f4")),
+        "mixed": pd.DataFrame({"a": [1, 2], "t": ["x", "y"], "b": [True, False], "d": [1, 3]}),
+        "pieces": frame[["c", "a", "b"]],
+        "unique": unique.set_flags(allows_duplicate_labels=False),
+        "dated": pd.DataFrame({"x": [1, 2]}, index=pd.date_range("2020", periods=2, freq="h")),
+        "levels": pd.DataFrame([[1, 2, 3, 4]], columns=two),
+        "range": pd.RangeIndex(2, 9, 3, name="r"),
+        "two": two,
+        "business": pd.bdate_range("2020", periods=4),
+        "durations": pd.timedelta_range(0, periods=3, freq="90s"),
+        "month": pd.DateOffset(months=1, days=2),
+        "hours": pd.offsets.BusinessHour(start="08:00"),
+        "holidays": pd.offsets.CustomBusinessDay(holidays=["2020-01-01"]),
+        "years": pd.offsets.FY5253Quarter(weekday=4, variation="last"),
+        "timestamp": pd.Timestamp("2020-10-25 00:30", tz="UTC").tz_convert("Europe/Berlin"),
+        "timedelta": pd.Timedelta("1h"),
+        "period": pd.Period("2020", "Q-FEB"),
+        "interval": pd.Interval(1, 2.5),
+        "missing": [pd.NA, pd.NaT],
+    }
+    with contextlib.suppress(ModuleNotFoundError):
+        import pyarrow as pa
+
+        lists = pa.chunked_array([pa.array([[1, None], None])])
+        made["arrow"] = pd.DataFrame({"l": pd.arrays.ArrowExtensionArray(lists)})
+    return made
+
+
+def uses(value: object) -> Iterator[Callable[[], object]]:
+    import numpy as np
+    import pandas as pd
+
+    warnings.simplefilter("ignore")
+    if isinstance(value, pd.tseries.offsets.BaseOffset):
+        yield lambda: value + pd.Timestamp("2020-01-01")
+        yield lambda: value.is_on_offset(pd.Timestamp("2020-01-01"))
+        return
+    if isinstance(value, pd.Timestamp | pd.Timedelta | pd.Period):
+        yield lambda: value + value
+        yield lambda: value.to_numpy()
+        yield lambda: value.isoformat()
+        return
+    frame = value.to_frame() if isinstance(value, pd.Series) else value
+    if isinstance(frame, pd.DataFrame):
+        yield lambda: frame.iloc[:, ::-1].sum()
+        yield lambda: frame.columns.tolist()
+        yield lambda: frame.merge(frame, left_index=True, right_index=True)
+        yield lambda: frame.drop_duplicates()
+        yield lambda: frame.groupby(list(frame.columns)).size()
+        yield lambda: frame.sort_values(list(frame.columns))
+        yield lambda: frame.pivot_table(index=list(frame.columns)[:1])
+        yield lambda: frame.stack()
+        yield lambda: frame.to_csv()
+        yield lambda: frame.to_records()
+        yield lambda: frame.convert_dtypes()
+        yield lambda: frame.loc[:, list(frame.columns)].copy(deep=True)
+        yield lambda: frame.select_dtypes("number").cumsum()
+        yield lambda: frame.__setitem__("new", 1)
+        if frame.size:
+            yield lambda: frame.iloc.__setitem__((0, 0), frame.iloc[-1, 0])
+    if isinstance(value, pd.Index):
+        yield lambda: value.get_loc(value[0])
+        yield lambda: value.is_unique
+        yield lambda: value.get_indexer_non_unique(value)
+        yield lambda: value.join(value, how="outer")
+        yield lambda: value.intersection(value[:1])
+        yield lambda: value.sort_values()
+        yield lambda: value.delete(0).insert(0, value[-1])
+        yield lambda: value.slice_indexer(value[0], value[-1])
+        yield lambda: value.isin(value)
+    if isinstance(value, pd.MultiIndex):
+        yield lambda: value.remove_unused_levels()
+        yield lambda: value.droplevel(0)
+        yield lambda: value.get_level_values(0)
+        yield lambda: value.to_frame()
+    if isinstance(value, pd.Series):
+        for accessor in ("str", "dt", "cat", "sparse", "list", "struct"):
+            yield lambda accessor=accessor: getattr(value, accessor)
+        yield lambda: value.str.upper()
+        yield lambda: value.dt.day_name()
+        yield lambda: value.dt.tz_convert("UTC")
+        yield lambda: value.cat.remove_unused_categories()
+        yield lambda: value.sparse.to_dense()
+        yield lambda: value.rolling(2).sum()
+        yield lambda: value.interpolate()
+        yield lambda: value.rank()
+        yield lambda: value.map(str)
+        yield lambda: np.asarray(value)
+        yield lambda: value.astype("category")
+        yield lambda: value.resample("D").sum()
+    if isinstance(value, pd.api.extensions.ExtensionArray):
+        yield lambda: value.copy()[::-1].tolist()
+        yield lambda: value._from_sequence(list(value), dtype=value.dtype)
+        yield lambda: value.factorize()
