@@ -14,6 +14,7 @@ from safeser.families import (
     buffers,
     containers,
     frames,
+    random_names,
     science,
     stdlib,
 )
@@ -64,6 +65,7 @@ containers.register()
 arrays.register()
 array_scalars.register()
 array_kinds.register()
+registry.register_lazy("numpy", random_names.NAMES, random_names.load)
 registry.register_lazy("pandas", frames.NAMES, frames.load)
 registry.register_lazy("pyarrow", arrow.NAMES, arrow.load)
 science.register()

@@ -43,3 +43,10 @@ def reviewed(node: Node) -> Iterator[None]:
             where=error.where or node.where,
             fix=error.fix,
         ) from None
+    # The library itself may refuse what the review left to it; its text may hold the values.
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        raise PayloadError(
+            f"a value of type {node.type} cannot be built ({type(error).__name__})",
+            rule="families.build",
+            where=node.where,
+        ) from None

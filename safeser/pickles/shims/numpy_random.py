@@ -14,9 +14,9 @@ import numpy as np
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 
-__all__ = ["SHIMS"]
+__all__ = ["KINDS", "SHIMS", "bit_generator", "seed_sequence"]
 
-_KINDS: dict[str, Any] = {
+KINDS: dict[str, Any] = {
     "MT19937": np.random.MT19937,
     "PCG64": np.random.PCG64,
     "PCG64DXSM": np.random.PCG64DXSM,
@@ -114,7 +114,7 @@ def _checked(site: Site, kind: str, state: Any) -> dict[str, Any]:
 
 def _kind(named: Any) -> str:
     name = named.qualname if type(named) is GlobalRef else plain(named, str)
-    if name not in _KINDS:
+    if name not in KINDS:
         raise bad("arguments", "a bit generator is none of NumPy's")
     return name
 
@@ -130,9 +130,14 @@ def _bit_generator_state(site: Site, draft: Any, state: Any) -> Any:
     # NumPy 1 wrote the state alone, and forgot what it had been seeded with.
     fields, seed = state if type(state) is tuple else (state, None)
     plain(seed, np.random.SeedSequence, type(None))
-    made = _KINDS[kind](0)
+    made = KINDS[kind](0)
     made.__setstate__((_checked(site, kind, fields), seed))
     return made
+
+
+def bit_generator(site: Site, kind: str, state: Any) -> Any:
+    """Return the bit generator of *kind* that continues from *state*, which is checked."""
+    return _bit_generator_state(site, _bit_generator(site, "", kind), (state, None))
 
 
 # -- what draws from them ----------------------------------------------------------------------
@@ -140,7 +145,7 @@ def _bit_generator_state(site: Site, draft: Any, state: Any) -> Any:
 
 def _source(named: Any) -> Any:
     """Return the bit generator that *named* is, or None where it is only named, as in NumPy 1."""
-    return None if type(named) is str else plain(named, *_KINDS.values())
+    return None if type(named) is str else plain(named, *KINDS.values())
 
 
 def _generator(_: Site, __: str, named: Any, constructor: Any = None) -> Any:
@@ -161,7 +166,7 @@ def _generator_state(site: Site, made: Any, state: Any) -> Any:
 def _random_state(_: Site, __: str, named: Any = "MT19937", constructor: Any = None) -> Draft:
     del constructor
     source = _source(named)
-    return Draft("random state", _KINDS[_kind(named)](0) if source is None else source)
+    return Draft("random state", KINDS[_kind(named)](0) if source is None else source)
 
 
 def _random_state_state(site: Site, draft: Any, state: Any) -> np.random.RandomState:
@@ -205,6 +210,11 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
     if not np.array_equal(made.pool, _words(pool, np.uint32, places)):
         raise bad("values", "a SeedSequence's pool is not what its entropy gives")
     return made
+
+
+def seed_sequence(site: Site, state: Any) -> np.random.SeedSequence:
+    """Return the SeedSequence of *state*: entropy, children, pool, its size, and key."""
+    return _seed_state(site, Draft("seed"), state)
 
 
 def _entropy_words(entropy: Any) -> int:
