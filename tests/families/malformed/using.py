@@ -27,7 +27,7 @@ def uses(value: Any) -> Iterator[Callable[[], object]]:
     for package, more in _OF_PACKAGES.items():
         if type(value).__module__.partition(".")[0] == package and package in sys.modules:
             yield from more(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and callable(value.values):  # Arrow's scalars are different
         inner: Iterable[Any] = list(value.values())[:8]
     elif isinstance(value, (list, tuple, set, frozenset)):
         inner = list(value)[:8]

@@ -1,0 +1,135 @@
+"""Arrow's arrays of every form, tables, scalars, types and schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+
+def _arrays() -> dict[str, object]:
+    import datetime
+    import decimal
+
+    import pyarrow as pa
+
+    number, text = pa.int64(), pa.string()
+    codes, places = pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32())
+    parts = [pa.array([1, 3, 4]), pa.array(["a", "b", "c"])]
+    moment = datetime.datetime(2026, 1, 2, 3, 4)
+    pairs = [[("a", 1)], None, [], [("b", 2), ("c", None)]]
+    storage = pa.array([[*range(6)], [*range(6)]], pa.list_(number, 6))
+    tensor = pa.fixed_shape_tensor(number, [2, 3], dim_names=["a", "b"], permutation=[1, 0])
+    return {
+        "null": pa.nulls(3),
+        "flags": pa.array([True, None, False] * 5)[3:],
+        "ints": pa.array([1, None, 3], pa.int16()),
+        "floats": pa.array([1.5, None]),
+        "decimals": pa.array([decimal.Decimal("1.25"), None], pa.decimal128(5, 2)),
+        "wide-decimals": pa.array([decimal.Decimal("1.25")], pa.decimal256(50, 2)),
+        "short-decimals": pa.array([decimal.Decimal("1.25")], pa.decimal32(5, 2)),
+        "times": pa.array([datetime.time(12, 0, 1), None], pa.time32("s")),
+        "dates": pa.array([moment.date()], pa.date64()),
+        "zoned": pa.array([moment, None], pa.timestamp("us", "Europe/Paris")),
+        "intervals": pa.array([(1, 2, 3), None], pa.month_day_nano_interval()),
+        "fixed": pa.array([b"abcd", None], pa.binary(4)),
+        "text": pa.array(["\u00e9", None, "", "abc"]),
+        "long-text": pa.array(["\u00e9" * 3000, None, "", "abc"], pa.large_string()),
+        "views": pa.array(["a" * 30, None, "b", "c" * 40], pa.string_view()),
+        "long-views": pa.array([b"a" * 5000, b"b"], pa.binary_view()),
+        "list": pa.array([[1], None, [], [2, 3]], pa.list_(number)),
+        "large-list": pa.array([["a"], None, []], pa.large_list(text)),
+        "fixed-list": pa.array([[1, 2, 3], None], pa.list_(number, 3)),
+        "list-view": pa.array([[1], None, [2, 3]], pa.list_view(number)),
+        "large-list-view": pa.array([[1], [], [2, 3]], pa.large_list_view(number)),
+        "struct": pa.array([{"a": 1, "b": "x"}, None, {"a": 2, "b": None}]),
+        "no-fields": pa.array([{}, {}], pa.struct([])),
+        "map": pa.array(pairs, pa.map_(text, number)),
+        "dense": pa.UnionArray.from_dense(codes, places, parts),
+        "sparse": pa.UnionArray.from_sparse(codes, parts),
+        "dictionary": pa.array(["a", "b", None, "a"]).dictionary_encode(),
+        "inner-dictionary": pa.array([["a"], None], pa.list_(pa.dictionary(pa.int8(), text))),
+        "runs": pa.RunEndEncodedArray.from_arrays(
+            pa.array([2, 3, 9], pa.int32()), ["a", None, "b"]
+        ),
+        "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"1" * 16], pa.binary(16))),
+        "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", None])),
+        "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8())),
+        "opaque": pa.ExtensionArray.from_storage(pa.opaque(number, "a", "b"), pa.array([1])),
+        "tensor": pa.ExtensionArray.from_storage(tensor, storage),
+        "deep": pa.array([[{"x": [decimal.Decimal(1)]}, None], None]),
+    }
+
+
+def examples() -> dict[str, object]:
+    import pyarrow as pa
+
+    made = _arrays()
+    chosen = ("views", "list-view", "struct", "dictionary", "runs", "map", "dense", "tensor")
+    made |= {f"sliced-{name}": made[name][1:] for name in chosen if len(made[name]) > 1}
+    made |= {f"scalar-{name}": made[name][0] for name in (*chosen, "text", "ints", "uuid")}
+    made |= {
+        f"type-{name}": made[name].type for name in ("map", "dense", "runs", "tensor", "opaque")
+    }
+    field = pa.field("a", pa.list_(pa.int8()), nullable=False, metadata={b"k": b"\xff" * 9})
+    coded = pa.chunked_array([made["dictionary"], made["dictionary"][1:]])
+    columns = {name: made[name][:2] for name in ("text", "ints", "list", "views", "zoned")}
+    return made | {
+        "field": field,
+        "schema": pa.schema([field, pa.field("b", made["map"].type)], metadata={"x": "y"}),
+        "metadata": pa.KeyValueMetadata([("a", "1"), ("a", "2")]),
+        "buffer": pa.py_buffer(b"abc" * 2000),
+        "chunks": coded,
+        "no-chunks": pa.chunked_array([], pa.int8()),
+        "table": pa.table(columns, metadata={"k": "v"}),
+        "chunked-table": pa.table({"c": coded, "d": pa.chunked_array([[1, 2, 3], [4, 5, 6, 7]])}),
+        "batch": pa.record_batch(columns),
+        "large": pa.table({"x": [*range(600)], "t": ["x" * 10] * 600}),
+    }
+
+
+def uses(value: object) -> Iterator[Callable[[], object]]:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        yield lambda: pa.chunked_array([value, value]).combine_chunks()
+        yield lambda: pa.chunked_array([value, value[1:]]).to_pylist()[:200]
+        yield lambda: value.flatten()
+        yield lambda: value.take([len(value) - 1, 0])
+        yield lambda: value.drop_null()
+        yield lambda: value.fill_null(value[0])
+        yield lambda: value.sort()
+        yield lambda: compute.list_flatten(value)
+        yield lambda: compute.is_in(value, value)
+        yield lambda: compute.if_else(compute.is_valid(value), value, value)
+        yield lambda: compute.run_end_decode(value)
+        yield lambda: value.get_total_buffer_size()
+        yield lambda: value.cast(pa.large_string())
+        yield lambda: value.__reduce__()
+        yield lambda: value[-1].as_py()
+        yield lambda: value.diff(value)
+        yield lambda: _streamed(pa.table({"x": value}))
+    elif isinstance(value, (pa.Table, pa.RecordBatch)):
+        yield lambda: _streamed(value)
+        yield lambda: value.to_pandas()
+        yield lambda: value.group_by(value.column_names[0]).aggregate([([], "count_all")])
+        yield lambda: value.sort_by(value.column_names[0])
+        yield lambda: [column.to_pylist() for column in value.columns]
+        yield lambda: value.to_batches()
+    elif isinstance(value, pa.DataType):
+        yield lambda: pa.nulls(2, value).to_pylist()
+        yield lambda: value.to_pandas_dtype()
+    elif isinstance(value, pa.Schema):
+        yield lambda: value.empty_table().to_pandas()
+        yield lambda: value.to_string(show_field_metadata=True)
+    elif isinstance(value, pa.Scalar):
+        yield lambda: pa.repeat(value, 3).to_pylist()
+        yield lambda: pa.array([value, value])
+
+
+def _streamed(table: object) -> object:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
