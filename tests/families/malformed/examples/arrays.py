@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 
@@ -42,5 +44,47 @@ def examples() -> dict[str, object]:
         "byte-string": np.bytes_(b"a\0"),
         "dtype": nested,
         "list": [np.arange(3), {"a": np.ones(2)}, (1, 2j)],
+        "axes": np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2),
+        "repeated-axes": np.broadcast_to(np.arange(6).reshape(2, 3).T, (4, 3, 2)),
+        "texts": np.array(["a", "b" * 40, None], np.dtypes.StringDType(na_object=None)),
+        "text-dtype": np.dtypes.StringDType(na_object=np.nan),
+        "masked-broadcast": np.ma.array(np.broadcast_to(1.0, (2, 3)), mask=np.eye(2, 3)),
+        "masked-constant": np.ma.masked,
+        "matrix": np.eye(2).view(np.matrix),
+        "recarray": np.rec.array([(1, "a"), (2, "b")], dtype=[("n", "i4"), ("t", "U1")]),
+        "complex-long-double": np.ones((1, 2), "G"),
+        "generator": np.random.default_rng(1),
+        "philox": np.random.Philox(5),
+        "twister": np.random.MT19937(1),
+        "random-state": np.random.RandomState(1),
+        "seeds": np.random.SeedSequence([1, 2], spawn_key=(3,)),
         "dict": {"x": np.arange(2), 1: np.arange(2)},
     }
+
+
+def uses(value: object) -> Iterator[Callable[[], object]]:
+    if isinstance(value, np.random.BitGenerator):
+        yield lambda: value.random_raw(10)
+        value = np.random.Generator(value)
+    if isinstance(value, (np.random.Generator, np.random.RandomState)):
+        yield lambda: value.integers(0, 10, 5)
+        yield lambda: value.integers(0, 200, 5, dtype=np.uint8)
+        yield lambda: value.randint(0, 10, 5)
+        yield lambda: value.random(5)
+        yield lambda: value.normal(size=5)
+        yield lambda: value.permutation(5)
+        yield lambda: value.choice([1, 2, 3], 2)
+        yield lambda: value.spawn(2)
+    if isinstance(value, np.random.SeedSequence):
+        yield lambda: value.generate_state(5)
+        yield lambda: value.spawn(2)
+    if isinstance(value, np.ma.MaskedArray):
+        yield lambda: value.filled()
+        yield lambda: value.compressed()
+        yield lambda: value.fill_value
+        yield lambda: value.astype("f8").fill_value
+        yield lambda: value.__setitem__(0, np.ma.masked)
+        yield lambda: value.soften_mask().mean()
+    if isinstance(value, np.recarray):
+        yield lambda: [getattr(value, name) for name in value.dtype.names or ()]
+        yield lambda: value[0].pprint()

@@ -20,7 +20,6 @@ def examples() -> dict[str, object]:
         "array": made["a"],
         "variable": made["a"].variable,
         "index": made.xindexes["y"],
-        "categories": xr.DataArray(pd.Categorical(["a", "b"]), dims="x"),
     }
 
 
