@@ -17,7 +17,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.advice import deny
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.build import Builder
-from safeser.pickles.cache import Programs, Unknown, Verdicts, wanted
+from safeser.pickles.cache import Programs, Scopes, Unknown, Verdicts, wanted
 from safeser.pickles.canonical import Canonical, as_written
 from safeser.pickles.failures import (
     ExceptionRecord,
@@ -57,6 +57,7 @@ _DEFAULTS = Limits()
 # One bare global takes a few dozen bytes; dask's type fields are read on every finished task.
 _MAX_NAME_PICKLE = 4096
 _NAME_LIMITS = Limits(max_bytes=_MAX_NAME_PICKLE, max_refs=64)
+_SCOPES = Scopes()
 _VERDICTS = Verdicts()
 _PROGRAMS = Programs()
 
@@ -83,7 +84,7 @@ def loads(
     :raises PayloadError: the pickle is malformed, over budget, or its values are unsound.
     """
     listed, given, whole = Profile.of(profile), list(buffers), _whole(data, limits)
-    scope = (listed, limits, policy)
+    scope = _SCOPES.of(listed, limits, policy)
     verdict = None if persistent_load else _VERDICTS.find(whole, scope)
     if verdict is not None:
         try:
@@ -131,13 +132,14 @@ def check(
     :raises PayloadError: the pickle is malformed or over budget.
     """
     listed, whole = Profile.of(profile), _whole(data, limits)
-    verdict = _VERDICTS.find(whole, (listed, limits, policy))
+    scope = _SCOPES.of(listed, limits, policy)
+    verdict = _VERDICTS.find(whole, scope)
     if verdict is not None and verdict.wanted <= buffers:
         if budget is not None:
             budget.spend(refs=verdict.refs, calls=verdict.calls)
         return
     program = _judged(whole, buffers, listed, limits, budget=budget, again=True)
-    _VERDICTS.note(whole, (listed, limits, policy), program)
+    _VERDICTS.note(whole, scope, program)
 
 
 def _judged(
@@ -162,7 +164,7 @@ def _judged(
     program = known or read(
         data, buffers=buffers, limits=limits, budget=budget, persistent=persistent
     )
-    for use in judge(program, listed, persistent=persistent):
+    for use in judge(program, listed, persistent=persistent, only_denied=True):
         if use.problem:
             raise deny(use, listed)
     if known is None:
@@ -208,14 +210,15 @@ def family_of(
     :raises PayloadError: the pickle is malformed or over budget.
     """
     listed, whole = Profile.of(profiles), _whole(data, limits)
-    if _VERDICTS.find(whole, (listed, limits, "")) is not None:
+    scope = _SCOPES.of(listed, limits, "")
+    if _VERDICTS.find(whole, scope) is not None:
         return "pickle"
     program = read(whole, buffers=None, limits=limits, budget=budget)
-    if any(use.problem for use in judge(program, listed)):
+    if judge(program, listed, only_denied=True):
         return "cloudpickle"
     check_shape(program, limits)
     _PROGRAMS.keep(whole, limits, program)
-    _VERDICTS.note(whole, (listed, limits, ""), program)
+    _VERDICTS.note(whole, scope, program)
     return "pickle"
 
 

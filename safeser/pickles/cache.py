@@ -24,7 +24,7 @@ from safeser.pickles.nodes import Buffer, Program
 from safeser.pickles.profiles import Profile
 from safeser.values import Limits
 
-__all__ = ["Programs", "Scope", "Unknown", "Verdict", "Verdicts", "wanted"]
+__all__ = ["Programs", "Scope", "Scopes", "Unknown", "Verdict", "Verdicts", "wanted"]
 
 # Hashing these and comparing them whole takes less time than a SHA-256, and says more.
 _SHORT = 4096
@@ -35,9 +35,49 @@ _MAX_SEEN = 8192
 _MAX_REFS = 100_000
 _MAX_PROGRAMS = 16
 
-#: Whose verdict it is: profile (by identity), limits, and the policy's name for itself.
-Scope = tuple[Profile, Limits, str]
+# There is one for each grant of the policies that this process knows.
+_MAX_SCOPES = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """Whose verdict it is; :meth:`Scopes.of` gives one object for what is the same.
+
+    :param profile: by identity.
+    :param policy: the policy's name for itself.
+    """
+
+    profile: Profile
+    limits: Limits
+    policy: str
+
+
 Key = tuple[bytes | tuple[int, bytes], Scope]
+
+
+class Scopes:
+    """One scope for each profile, limits and policy, so that looking for one hashes none of them.
+
+    By identity only where the scope itself keeps both objects: an address alone says nothing, as
+    another object may have it next.
+    """
+
+    def __init__(self) -> None:
+        self._by_value: dict[tuple[Profile, Limits, str], Scope] = {}
+        self._by_identity: dict[tuple[int, int, str], Scope] = {}
+
+    def of(self, profile: Profile, limits: Limits, policy: str) -> Scope:
+        key = id(profile), id(limits), policy
+        found = self._by_identity.get(key)
+        if found is None:
+            if len(self._by_value) >= _MAX_SCOPES:
+                # Verdicts are then found no more, and go with time.
+                self._by_value, self._by_identity = {}, {}
+            scope = Scope(profile, limits, policy)
+            found = self._by_value.setdefault((profile, limits, policy), scope)
+            if found.limits is limits:
+                self._by_identity[key] = found
+        return found
 
 
 class Unknown(Exception):
@@ -96,9 +136,11 @@ class Verdicts:
 
     def find(self, data: bytes, scope: Scope) -> Verdict | None:
         """Return the verdict on *data* in *scope*, if there is one."""
-        if len(data) > _SHORT and not self._lengths[len(data)]:
+        if len(data) > _SHORT and len(data) not in self._lengths:
             return None
         key = _key(data, scope)
+        if key not in self._kept:
+            return None
         with self._lock:
             found = self._kept.get(key)
             if found is not None:

@@ -36,6 +36,8 @@ __all__ = [
 
 #: What has fewer elements for its bytes takes longer to copy, or to hash, than to read and build.
 BYTES_PER_REF = 512
+# Most keys are, and need no further look.
+_TEXT = frozenset((str,))
 # FRAME and its eight bytes of length.
 _FRAME = 9
 
@@ -105,10 +107,12 @@ def as_written(program: Program, data: bytes) -> Canonical | None:
         return None
     code = data
     if program.frames:
-        starts = [0, *(at + _FRAME for at in program.frames)]
-        code = b"".join(
-            [data[a:b] for a, b in zip(starts, [*program.frames, len(data)], strict=True)]
-        )
+        parts, begun = [], 0
+        for at in program.frames:
+            parts.append(data[begun:at])
+            begun = at + _FRAME
+        parts.append(data[begun:])
+        code = b"".join(parts)
     return Canonical(
         code, (), (), program.size, program.refs, calls=0, visits=0, hashable=frozenset()
     )
@@ -123,7 +127,7 @@ def _keys_are_plain(program: Program) -> bool:
             hashed = node.items  # type: ignore[attr-defined]  # a set's
         else:
             continue
-        if not are_plain_keys(hashed, whole=True):
+        if not _TEXT.issuperset(map(type, hashed)) and not are_plain_keys(hashed, whole=True):
             return False
     return True
 

@@ -20,6 +20,7 @@ from safeser.pickles.nodes import (
     Node,
     Persistent,
     Program,
+    TupleOf,
     children,
     held_as_values,
 )
@@ -53,39 +54,55 @@ class Use:
     node: Node | None = field(default=None, repr=False, compare=False)
 
 
-def judge(program: Program, profile: Profile, *, persistent: bool = False) -> list[Use]:
+#: What a :class:`Use` is made of; most of them nobody asks for.
+_Found = tuple[str, str, int, str, Node]
+
+
+def judge(
+    program: Program, profile: Profile, *, persistent: bool = False, only_denied: bool = False
+) -> list[Use]:
     """Return every use of a global in *program*, in the order of the stream, with its verdict.
 
     :param persistent: whether somebody stands ready to say what persistent ids mean.
+    :param only_denied: leave out those that *profile* allows.
     """
-    uses: list[Use] = []
-    if _JUDGED.isdisjoint(map(type, program.nodes)):
+    found = _uses(program, profile, persistent=persistent)
+    uses = [Use(*use) for use in found if use[3] or not only_denied]
+    return sorted(uses, key=lambda use: use.offset)
+
+
+def _uses(program: Program, profile: Profile, *, persistent: bool) -> list[_Found]:
+    uses: list[_Found] = []
+    kinds = set(map(type, program.nodes))
+    if _JUDGED.isdisjoint(kinds):
         return uses
     # A name that is used in no other way may still be imported for its effect: judged as a value.
-    values = {node.index for node in program.nodes if isinstance(node, GlobalRef)}
+    values = {node.index for node in program.nodes if type(node) is GlobalRef}
     for node in program.nodes:
-        if isinstance(node, Call):
-            uses.extend(_judge_call(node, profile))
+        if type(node) is Call:
+            _judge_call(node, profile, uses)
             values.difference_update(_judge_arguments(node, profile, uses))
-        elif isinstance(node, Persistent) and not persistent:
+        elif type(node) is Persistent and not persistent:
             problem = "nobody stands ready to say what it means"
-            uses.append(Use("<persistent id>", "persistent", node.offset, problem, node))
+            uses.append(("<persistent id>", "persistent", node.offset, problem, node))
     values -= program.spelt
     values |= _names_as_values(program)
     for index in values:
         ref = program.nodes[index]
         assert isinstance(ref, GlobalRef)
         uses.append(_judge_reference(ref, profile))
-    return sorted(uses, key=lambda use: use.offset)
+    return uses
 
 
 def problem_under(use: Use, profile: Profile) -> str:
     """Return why *profile* denies *use*, or the empty string; for saying which one would not."""
     if isinstance(use.node, GlobalRef):
-        return _judge_reference(use.node, profile).problem
+        return _judge_reference(use.node, profile)[3]
     if isinstance(use.node, Call):
-        same = [found for found in _judge_call(use.node, profile) if found.role == use.role]
-        return same[0].problem if same else use.problem
+        uses: list[_Found] = []
+        _judge_call(use.node, profile, uses)
+        same = [problem for _, role, _, problem, _ in uses if role == use.role]
+        return same[0] if same else use.problem
     return use.problem
 
 
@@ -94,22 +111,24 @@ def _names_as_values(program: Program) -> set[int]:
     held = [program.root]
     for node in program.nodes:
         if type(node) is not GlobalRef and node.index not in skipped:
-            held += held_as_values(node)
+            inside = held_as_values(node)
+            if GlobalRef in map(type, inside):
+                held += inside
     return {child.index for child in held if type(child) is GlobalRef}
 
 
-def _judge_call(call: Call, profile: Profile) -> list[Use]:
+def _judge_call(call: Call, profile: Profile, uses: list[_Found]) -> None:
     role = "instantiated" if call.new or (call.old and not call.args.items) else "called"
     if not isinstance(call.callee, GlobalRef):
         problem = "only a direct global may be called, never the result of a call"
-        return [Use("<result of a call>", role, call.offset, problem, call)]
+        uses.append(("<result of a call>", role, call.offset, problem, call))
+        return
     name, offset = call.callee.name, call.callee.offset
     entry = profile.get(name)
-    uses = [Use(name, role, offset, _call_problem(call, entry, role), call)]
+    uses.append((name, role, offset, _call_problem(call, entry, role), call))
     if call.state is not ABSENT:
         problem = "" if entry and entry.buildable else "it may not be given state (BUILD)"
-        uses.append(Use(name, "built", offset, problem, call))
-    return uses
+        uses.append((name, "built", offset, problem, call))
 
 
 def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
@@ -132,7 +151,7 @@ def _keywords(kwargs: DictOf) -> set[Any]:
     return {key if type(key) is str else None for key in kwargs.items[::2]}
 
 
-def _judge_arguments(call: Call, profile: Profile, uses: list[Use]) -> list[int]:
+def _judge_arguments(call: Call, profile: Profile, uses: list[_Found]) -> list[int]:
     """Judge the names among the arguments of *call* by position; return the indexes dealt with."""
     if not isinstance(call.callee, GlobalRef):
         return []
@@ -142,21 +161,21 @@ def _judge_arguments(call: Call, profile: Profile, uses: list[Use]) -> list[int]
         if isinstance(argument, GlobalRef):
             allowed = entry.args.get(position, frozenset()) if entry else frozenset()
             if argument.name in allowed:
-                uses.append(Use(argument.name, "referenced", argument.offset, node=argument))
+                uses.append((argument.name, "referenced", argument.offset, "", argument))
             else:
                 uses.append(_judge_reference(argument, profile))
             dealt.append(argument.index)
     return dealt
 
 
-def _judge_reference(ref: GlobalRef, profile: Profile) -> Use:
+def _judge_reference(ref: GlobalRef, profile: Profile) -> _Found:
     entry = profile.get(ref.name)
     problem = ""
     if entry is None:
         problem = "it is not listed"
     elif not entry.referable:
         problem = f"it is listed as {entry.role}, not to be referenced"
-    return Use(ref.name, "referenced", ref.offset, problem, ref)
+    return ref.name, "referenced", ref.offset, problem, ref
 
 
 def check_shape(program: Program, limits: Limits) -> None:
@@ -167,7 +186,7 @@ def check_shape(program: Program, limits: Limits) -> None:
     gets, and how often a node is met, depends on the way there, so cycles are then walked as
     printing does.
     """
-    if _is_small(program, limits):
+    if _is_shallow(program, limits) or _is_small(program, limits):
         return
     cyclic: set[int] = set()
     depth = [0] * len(program.nodes)
@@ -184,13 +203,37 @@ def check_shape(program: Program, limits: Limits) -> None:
         _walk_ways(program.root, depth, weight, cyclic, most=most, deepest=limits.max_depth)
 
 
+def _is_shallow(program: Program, limits: Limits) -> bool:
+    """Whether there is no sharing at all, and too little that could nest for the value to be deep.
+
+    Then each edge of a way down was made by one step. Those made with marks have all of these open
+    at once, as nothing grows that was put into something else, so they are no more than marks ever
+    were. Any other takes an addition of its own, or is a tuple's, a call's or an id's.
+    """
+    if program.levels is None:
+        return False
+    # An element is charged once or more, a node twice; with all that it may hold beside, thrice.
+    if 4 * program.refs * (1 + (program.longest >> 10)) > limits.max_refs * limits.max_sharing:
+        return False
+    room = limits.max_depth - program.levels
+    if len(program.nodes) > room:
+        for node in program.nodes:
+            kind = type(node)
+            if kind is TupleOf:
+                room -= not LEAVES.issuperset(map(type, node.items))  # type: ignore[attr-defined]  # a tuple's
+            elif kind is Call or kind is Persistent:
+                room -= 1
+        return room >= 0
+    return True
+
+
 def _is_small(program: Program, limits: Limits) -> bool:
     """Whether the value is seen to be within the limits without working out what is shared.
 
     Goes from the root level by level and along every way, so that something shared is met as often
     as a reader would meet it. If that ends by the deepest level that is allowed, there is no cycle
     and nothing is deeper. If it met no more than the pickle was charged for, sharing adds nothing
-    that counts, even if each leaf were as long as the whole pickle. And if it met each node, then
+    that counts, even if each leaf were as long as the longest. And if it met each node, then
     nothing was made and thrown away. For most pickles all of it holds; the others are walked.
     """
     weight, seen = 0, set[int]()
@@ -210,7 +253,7 @@ def _is_small(program: Program, limits: Limits) -> bool:
             break
     else:
         return False
-    if weight * (1 + (program.size >> 10)) > limits.max_refs * limits.max_sharing:
+    if weight * (1 + (program.longest >> 10)) > limits.max_refs * limits.max_sharing:
         return False
     # What is called is no part of the value.
     return len(seen) == len(program.nodes) or all(

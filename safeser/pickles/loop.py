@@ -39,7 +39,8 @@ _NUMBERS: Final = {
     _BININT2: (2, Struct("<H").unpack_from),
     _BINFLOAT: (8, Struct(">d").unpack_from),
 }
-_ARGUED: Final = frozenset((_BININT1, _BINGET, _SHORT_BINBYTES, _SHORT_BINUNICODE))
+_PROTO = 0x80
+_ARGUED: Final = frozenset((_BININT1, _BINGET, _SHORT_BINBYTES, _SHORT_BINUNICODE, _PROTO))
 
 _EMPTY = "an opcode finds nothing to work on"
 _CUT = "an opcode's argument is cut off"
@@ -55,7 +56,7 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
     nodes, steps, marked = machine.nodes, machine.steps, machine.marked
     stack, refs, pos, frame_end = machine.stack, machine.refs, machine.pos, _NO_FRAME
     longest = machine.limits.max_string
-    opcode, at, start = 0, pos, 0
+    opcode, at, start, deepest = 0, pos, 0, 0
     node: Any
     try:
         for _ in machine.turns:
@@ -133,6 +134,8 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
                     _over(machine, at)
                 marked.append(stack)
                 stack = []
+                if len(marked) > deepest:  # noqa: PLR1730 - a call costs more
+                    deepest = len(marked)
             elif opcode in _GROWS:
                 items, stack = stack, marked.pop()
                 refs -= len(items)
@@ -178,6 +181,7 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
                 stack.append(data[start:pos])
             elif opcode == _STOP:
                 machine.at, machine.pos, machine.stack, machine.refs = at, pos, stack, refs
+                machine.marks = deepest
                 return
             else:
                 machine.at, machine.pos, machine.stack, machine.refs = at, pos, stack, refs

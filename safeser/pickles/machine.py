@@ -14,6 +14,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any, NoReturn
 
+from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.loop import Handler
 from safeser.pickles.loop import run as loop
@@ -130,7 +131,8 @@ class Machine(Stack):
             calls=self.max_calls - self.calls,
             spelt=frozenset(self.spelt),
             frames=tuple(self.frames) if self.plain else None,
-            tree=self.tree,
+            levels=self.marks + self.singles if self.tree else None,
+            longest=self.longest,
         )
 
     def forget_parts(self) -> None:
@@ -147,7 +149,11 @@ class Machine(Stack):
         if name is None:
             if self.protocol < 3:
                 module, qualname = canonical(module, qualname)
-            check_name(module, qualname, dotted=self.protocol >= 4, where=f"byte {self.at}")
+            try:
+                check_name(module, qualname, dotted=self.protocol >= 4, where="")
+            except PayloadError as error:
+                error.where = f"byte {self.at}"
+                raise
             # Kept, so that a long name that is used often takes memory once.
             name = self.names[written] = f"{module}:{qualname}"
         self.push(GlobalRef(name))
@@ -157,7 +163,7 @@ class Machine(Stack):
         self.push_global(module, self.take_name("utf-8"))
 
     def do_stack_global(self) -> None:
-        qualname, module = self.pop(), self.pop()
+        module, qualname = self.pop_two()
         if type(module) is not str or type(qualname) is not str:
             self.refuse("name", "a global is not named by two strings")
         self.push_global(module, qualname)
@@ -182,7 +188,7 @@ class Machine(Stack):
         self.push(Call(callee, args, new=new, old=old, base=base, kwargs=kwargs))
 
     def do_reduce(self) -> None:
-        args, callee = self.pop(), self.pop()
+        callee, args = self.pop_two()
         if type(args) is TupleOf:
             if type(callee) is GlobalRef:
                 if callee.name == GETATTR and self.push_nested(callee, args):
@@ -236,7 +242,7 @@ class Machine(Stack):
         return f"{module}:{qualname}"
 
     def do_newobj(self) -> None:
-        args, callee = self.pop(), self.pop()
+        callee, args = self.pop_two()
         self.push_call(callee, args, new=True)
 
     def do_newobj_ex(self) -> None:
@@ -303,7 +309,9 @@ class Machine(Stack):
     # -- frames --------------------------------------------------------------------------------
 
     def do_proto(self) -> None:
-        self.protocol = self.take(1)[0]
+        # The loop knows what an argument is that is not there.
+        self.protocol = self.data[self.pos]
+        self.pos += 1
         if self.at != self.start or self.protocol > 5:
             self.refuse("protocol", "PROTO must stand first and name a protocol up to 5")
 

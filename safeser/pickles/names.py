@@ -6,6 +6,7 @@ The one rule: a name is compared whole and exactly. No prefixes, no patterns, no
 from __future__ import annotations
 
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
+from functools import lru_cache
 
 from safeser.errors import PayloadError
 
@@ -45,6 +46,7 @@ def check_name(module: str, qualname: str, *, dotted: bool, where: str) -> None:
         )
 
 
+@lru_cache(maxsize=2048)  # honest names are few, and come again; none that is too long gets here
 def _is_path(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 

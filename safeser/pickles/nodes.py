@@ -199,7 +199,9 @@ class Program:
     :param calls: how many objects it makes by calls.
     :param frames: where its FRAMEs are, if all of its opcodes are plain: leaves, containers and
         their memo, in binary; else None.
-    :param tree: nothing that holds anything is held twice, so there is neither a cycle nor sharing.
+    :param levels: how many levels can nest at most, beside tuples, calls and ids; None if something
+        that holds others is held twice itself.
+    :param longest: no leaf is longer, but for those that fit into 255 bytes.
     :param spelt: indexes of names and tuples that only spelt another node. They stand for nothing
         of their own, unless something else holds them too.
     """
@@ -213,7 +215,8 @@ class Program:
     calls: int = 0
     spelt: frozenset[int] = frozenset()
     frames: tuple[int, ...] | None = None
-    tree: bool = False
+    levels: int | None = None
+    longest: int = 0
 
     @cached_property
     def argument_tuples(self) -> frozenset[int]:

@@ -46,6 +46,9 @@ class Stack(Tape):
         self.hole = -1
         #: No node but a name was taken from the memo, or otherwise doubled.
         self.tree = True
+        #: How many marks were open at once, and how often a node was added to one without a mark.
+        self.marks = 0
+        self.singles = 0
         self.nodes: list[Node] = []
         self.steps: list[Step] = []
         self.refs = refs
@@ -61,6 +64,14 @@ class Stack(Tape):
         if not self.stack:
             self.refuse("stack", "an opcode finds nothing to work on")
         return self.stack.pop()
+
+    def pop_two(self) -> list[Any]:
+        stack = self.stack
+        if len(stack) < 2:
+            self.refuse("stack", "an opcode finds nothing to work on")
+        two = stack[-2:]
+        del stack[-2:]
+        return two
 
     def pop_mark(self) -> list[Any]:
         if not self.marked:
@@ -161,12 +172,15 @@ class Stack(Tape):
 
     def do_append(self) -> None:
         self.charge(2)
-        self.grow([self.pop()], pairs=False)
+        value = self.pop()
+        self.singles += type(value) not in LEAVES
+        self.grow([value], pairs=False)
 
     def do_setitem(self) -> None:
         self.charge(3)
-        value, key = self.pop(), self.pop()
-        self.grow([key, value], pairs=True)
+        pair = self.pop_two()
+        self.singles += not LEAVES.issuperset(map(type, pair))
+        self.grow(pair, pairs=True)
 
     def do_additems(self) -> None:
         items, target = self.pop_mark(), self.top()

@@ -22,6 +22,8 @@ __all__ = ["PickleError", "dumps", "load_canonical", "load_code"]
 PickleError = pickle.PickleError
 
 _PROTOCOL = 5
+# With fewer bytes a buffer takes longer to make than it saves.
+_FEW_READS = 64
 
 
 def dumps(
@@ -119,7 +121,11 @@ def load_canonical(code: bytes, table: Sequence[Any], *, proven: bool) -> Any:
     """
     if proven:
         return pickle.loads(code, buffers=table)  # noqa: S301 - our bytes, and proven
-    return _Nameless(io.BytesIO(code), buffers=table).load()
+    file: Any = io.BytesIO(code)
+    if len(code) > _FEW_READS:
+        # It is asked for each opcode, unless it lets C look ahead.
+        file = io.BufferedReader(file, len(code))
+    return _Nameless(file, buffers=table).load()
 
 
 class _Nameless(pickle.Unpickler):

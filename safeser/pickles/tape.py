@@ -53,6 +53,8 @@ class Tape:
         self.start = start
         self.pos = start
         self.at = start
+        #: Bytes of the longest leaf that was taken here.
+        self.longest = 0
 
     # -- refusing ------------------------------------------------------------------------------
 
@@ -83,6 +85,7 @@ class Tape:
             self.refuse("truncated", "an opcode's argument is cut off")
         if size > self.limits.max_string:
             self.over("max-string", "a string is longer than allowed")
+        self.longest = max(self.longest, size)
         return size
 
     def take_sized(self, width: int) -> bytes:
@@ -106,6 +109,7 @@ class Tape:
         line = self.take_line(len(self.data))
         if len(line) > self.limits.max_string:
             self.over("max-string", "a string is longer than allowed")
+        self.longest = max(self.longest, len(line))
         return line
 
     # -- numbers -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from safeser import pickles
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.budget import Budget
-from safeser.pickles.cache import Programs, Verdicts
+from safeser.pickles.cache import Programs, Scopes, Verdicts
 from safeser.pickles.machine import read
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 from safeser.values import Limits
@@ -132,17 +132,18 @@ def test_the_cache_is_bounded_in_entries_and_bytes():
     small = Verdicts(entries=3)
     narrow = Verdicts(size=20_000)
     profile = Profile.of("data")
+    scope = Scopes().of(profile, LIMITS, "")
     for number in range(50):
         data = pickle.dumps([number] * 100, 5)
         program = read(data, buffers=0, limits=LIMITS)
         builder = pickles.Builder(program, profile, buffers=(), limits=LIMITS)
         builder.build()
         for _ in range(2):
-            small.note(data, (profile, LIMITS, ""), program, made=builder)
-            narrow.note(data, (profile, LIMITS, ""), program, made=builder)
+            small.note(data, scope, program, made=builder)
+            narrow.note(data, scope, program, made=builder)
         # What is asked for stays.
         first = pickle.dumps([0] * 100, 5)
-        assert small.find(first, (profile, LIMITS, "")) is not None
+        assert small.find(first, scope) is not None
     assert len(small) == 3
     assert 3 < len(narrow) < 50
     assert 0 <= narrow._room < 20_000
