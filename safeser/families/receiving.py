@@ -7,7 +7,7 @@ what may be built is bounded by one grant at every depth.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
 from safeser.families import errors, hosted, pickled, plain
@@ -107,12 +107,13 @@ def check(
     :param grant: what the payload will be loaded by; types that it alone lets be read pass here.
     """
     nodes = parse(header, frames, limits=limits)
-    types = grant.types if grant is not None else frozenset[str]()
 
     def look(name: str, *, where: str) -> Typed | None:
-        if name in types or functions.waits_for(name):
+        if registry.knows(name):
+            return registry.listed(name, where=where)
+        if functions.waits_for(name) or (grant is not None and name in grant.types):
             return None
-        return registry.listed(name, where=where)
+        return _refused(name, where, grant)
 
     _check(nodes, limits, budget or Budget(limits), look)
 
@@ -179,17 +180,22 @@ def _named(name: str, where: str, grant: Grant) -> Typed:
     found = functions.named(name, grant.types)
     if found is not None:
         return found
-    if name not in grant.types and functions.reads_elsewhere(name):
-        raise PolicyDenied(
-            f"type {name} is registered with distributed's own decorators, and the policy does not"
-            " let it be read",
-            rule="families.type-not-granted",
-            where=where,
-            fix=f"Write 'dask: {{types: [\"{name}\"]}}' in the context"
-            f"{f' {grant.context!r}' if grant.context else ''} of the policy, or register it with"
-            " safeser.register_serialization.",
-        )
-    return registry.named(name, where=where)
+    return _refused(name, where, grant)
+
+
+def _refused(name: str, where: str, grant: Grant | None) -> NoReturn:
+    granted = grant is not None and name in grant.types
+    if granted or not functions.reads_elsewhere(name):
+        registry.refuse(name, where=where)
+    context = f" {grant.context!r}" if grant is not None and grant.context else ""
+    raise PolicyDenied(
+        f"type {name} is registered with distributed's own decorators, and nothing lets it be read"
+        f" in context{context or ' of this call'}",
+        rule="families.type-not-granted",
+        where=where,
+        fix=f"Write 'dask: {{types: [\"{name}\"]}}' in its context{context}, or register it"
+        " with safeser.register_serialization on both sides.",
+    )
 
 
 def judge(

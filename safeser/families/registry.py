@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from safeser.errors import ConfigError, PayloadError
 from safeser.families.tree import Node
@@ -166,13 +166,17 @@ class Registry:
         """
         found = self._by_name.get(name)
         if found is None and name not in self._lazy_names:
-            raise PayloadError(
-                f"no type {name} is registered here",
-                rule="families.type",
-                where=where,
-                fix="Register the type on this side too, under the same name.",
-            )
+            self.refuse(name, where=where)
         return found
+
+    def refuse(self, name: str, *, where: str) -> NoReturn:
+        """Raise the :class:`PayloadError` for a name under which nothing is listed."""
+        raise PayloadError(
+            f"no type {name} is registered here",
+            rule="families.type",
+            where=where,
+            fix="Register the type on this side too, under the same name.",
+        )
 
     def named(self, name: str, *, where: str = "") -> Typed:
         """Return the serializer listed as *name*, importing its package if it is needed for that.
