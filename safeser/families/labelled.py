@@ -27,6 +27,8 @@ _indexes: Any = importlib.import_module("xarray.core.indexes")
 _indexing: Any = importlib.import_module("xarray.core.indexing")
 _extension: Any = importlib.import_module("xarray.core.extension_array")
 
+#: xarray slices such an array into items that crash the process when they are printed.
+_EXTENSION = "it holds a pandas extension array; convert it with .astype(object), or make it a Series"
 _VARIABLES = {kind.__name__: kind for kind in (xr.Variable, xr.IndexVariable)}
 _INDEXES = ("pandas:Index", "pandas:RangeIndex", "pandas:MultiIndex")
 _LAZY = (
@@ -70,7 +72,7 @@ def _held(data: Any) -> tuple[str, list[tuple[str, object]]]:
         level = (".level", data.level)
         return "levels", [("", data.array), (".dtype", _unusual(data)), level]
     if type(data) is _extension.PandasExtensionArray:
-        return "extension", [("", data.array)]
+        raise Unencodable(data, _EXTENSION)
     raise Unencodable(data, _LAZY)
 
 
@@ -80,12 +82,11 @@ def _unusual(data: Any) -> Any:
     return None if plain.dtype == data.dtype else data.dtype
 
 
-_PARTS = {"array": 1, "index": 2, "levels": 3, "extension": 1}
+_PARTS = {"array": 1, "index": 2, "levels": 3}
 _HELD = {
     "array": ("numpy:ndarray",),
     "index": _INDEXES,
     "levels": ("pandas:MultiIndex",),
-    "extension": ("pandas:array",),
 }
 
 
@@ -121,8 +122,6 @@ def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
     if held == "levels":
         _right(level is None or level in data.names)
         return _indexing.PandasMultiIndexingAdapter(data, dtype=dtype, level=level)
-    if held == "extension":
-        return _extension.PandasExtensionArray(data)
     return data
 
 

@@ -46,7 +46,6 @@ DATASETS = {
     "times": xr.Dataset(
         {"v": ("t", np.arange(4))}, coords={"t": pd.date_range("2020", periods=4, freq="h")}
     ),
-    "categories": xr.Dataset({"c": ("x", pd.Categorical(["a", "b", "a"]))}),
     "unindexed": dataset().drop_indexes("x"),
     "numbered": xr.Dataset({"v": ((1, "y"), np.zeros((2, 2)))}),
     "two-indexes": xr.Dataset(coords={"m": ("x", [1, 2])}).set_xindex("m"),
@@ -138,6 +137,9 @@ def test_other_indexes_are_refused_by_name():
     made = interval.assign_coords(xr.Coordinates.from_xindex(index))
     with pytest.raises(PayloadError, match="only indexes that pandas holds"):
         families.serialize(made, FAMILIES)
+    categories = xr.Dataset({"c": ("x", pd.Categorical(["a", "b", "a"]))})
+    with pytest.raises(PayloadError, match="extension array"):
+        families.serialize(categories, FAMILIES)
     noted = dataset()
     noted.attrs["f"] = print
     with pytest.raises(PayloadError, match="builtin_function") as caught:
