@@ -137,7 +137,7 @@ def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tu
 def _in_order(block: Any, count: int | None) -> bool:
     """Whether *block* is the whole frame, column after column."""
     _, start, columns, step = block
-    return start == 0 and step == 1 and columns == count
+    return bool(start == 0 and step == 1 and columns == count)
 
 
 def _read_places(reader: Reader, start: Any, columns: int, step: Any) -> Array:
