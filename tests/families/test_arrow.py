@@ -1,0 +1,334 @@
+"""Arrow's arrays, tables, scalars and types: each comes back exactly, or is refused by name."""
+
+import datetime
+import decimal
+import subprocess
+import sys
+import tracemalloc
+
+import pytest
+from families_attack import FAMILIES, GRANT, through
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser import families
+from safeser.errors import PayloadError
+from tests.families.malformed.examples.arrow import examples
+
+pa = pytest.importorskip("pyarrow")
+np = pytest.importorskip("numpy")
+pd = pytest.importorskip("pandas")
+
+EXAMPLES = examples()
+ARRAYS = {name: value for name, value in EXAMPLES.items() if isinstance(value, pa.Array)}
+
+
+def same(got, expected):
+    assert type(got) is type(expected)
+    if isinstance(expected, (pa.DataType, pa.Field, pa.Schema, pa.Table, pa.RecordBatch)):
+        assert got.equals(expected, check_metadata=True)
+    else:
+        assert got.equals(expected)
+    if isinstance(expected, (pa.Array, pa.ChunkedArray)):
+        assert got.type.equals(expected.type, check_metadata=True)
+        assert got.null_count == expected.null_count
+    if hasattr(got, "validate"):
+        got.validate(full=True)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_kind_comes_back(name):
+    value = EXAMPLES[name]
+    for frozen in (True, False):
+        same(through(value, frozen=frozen), value)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_slices_joins_and_chunks(name):
+    array = ARRAYS[name]
+    many = pa.concat_arrays([array] * 40)
+    parts = [array[:0], array[1:], pa.nulls(3, array.type), many[9:23], many[17:18], many[3:]]
+    for part in parts:
+        same(through(part), part)
+    chunks = pa.chunked_array([array, *parts])
+    got = through(chunks)
+    same(got, chunks)
+    assert [len(chunk) for chunk in got.chunks] == [len(chunk) for chunk in chunks.chunks]
+    kept = pa.table({"a": chunks, "b": chunks}, metadata={"k": b"\xff"})
+    same(through(kept), kept)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_scalars_null_ones_included(name):
+    scalars = [*ARRAYS[name]]
+    if not pa.types.is_union(ARRAYS[name].type) and "runs" not in name:
+        scalars.append(pa.scalar(None, ARRAYS[name].type))
+    for scalar in scalars:
+        same(through(scalar), scalar)
+
+
+def test_what_a_type_carries_is_kept():
+    key = pa.field("K", pa.string(), nullable=False, metadata={"a": "b"})
+    kinds = [
+        pa.map_(key, pa.field("V", pa.int8(), nullable=False), keys_sorted=True),
+        pa.map_(pa.string(), pa.int8(), keys_sorted=False),
+        pa.list_(pa.field("element", pa.int8(), metadata={"x": b"\x00" * 9000})),
+        pa.dictionary(pa.uint16(), pa.large_string(), ordered=True),
+        pa.sparse_union([pa.field("a", pa.int8()), pa.field("a", pa.null())], [7, 3]),
+        pa.fixed_shape_tensor(pa.int8(), [2, 0]),
+        pa.timestamp("ns", "+05:30"),
+        pa.timestamp("s", "America/Argentina/Buenos_Aires"),
+        pa.decimal256(76, 0),
+        pa.duration("ms"),
+        pa.binary(0),
+    ]
+    for kind in kinds:
+        same(through(kind), kind)
+    wide = pa.schema([pa.field("", kind) for kind in kinds], metadata={"": ""})
+    same(through(wide), wide)
+    same(through(pa.schema([])), pa.schema([]))
+    same(through(pa.table({})), pa.table({}))
+
+
+def test_frames_as_tables_keep_what_pandas_noted():
+    frame = pd.DataFrame({"a": [1, 2], "c": pd.Categorical(["x", "y"]), "s": ["x", None]})
+    table = pa.Table.from_pandas(frame)
+    pd.testing.assert_frame_equal(through(table).to_pandas(), table.to_pandas())
+
+
+class Mine(pa.ExtensionType):
+    def __init__(self):
+        super().__init__(pa.int8(), "test.mine")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type, serialized):
+        return cls()  # pyarrow asks for it itself, where it dropped the instance
+
+
+NESTED = pa.int8()
+for _ in range(40):
+    NESTED = pa.list_(NESTED)
+
+REFUSED = {
+    "extension": (pa.ExtensionArray.from_storage(Mine(), pa.array([1], pa.int8())), "test.mine"),
+    "extension type": (Mine(), "test.mine"),
+    "column": (pa.table({"x": pa.nulls(2, Mine())}), "'x'"),
+    "zone": (pa.timestamp("s", "\x00../passwd"), "is not kept exactly"),
+    "zone inside": (pa.list_(pa.timestamp("s", "/etc/passwd")), "is not kept exactly"),
+    "negative scale": (pa.decimal128(5, -2), "is not kept exactly"),
+    "nested": (NESTED, "nested more than 32 deep"),
+    "rows": (pa.table({"x": [1, 2]}).select([]), "rows without any column"),
+    "keys": (
+        pa.schema(
+            [pa.field("a", pa.int8(), metadata=pa.KeyValueMetadata([("a", "1"), ("a", "2")]))]
+        ),
+        "occurs twice",
+    ),
+    "keys of a schema": (
+        pa.schema([], metadata=pa.KeyValueMetadata([("a", "1"), ("a", "2")])),
+        "occurs twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_altered_is_refused(name):
+    value, said = REFUSED[name]
+    with pytest.raises(PayloadError, match=said) as caught:
+        families.serialize([1, value], FAMILIES)
+    assert caught.value.rule == "families.cannot-serialize"
+    assert caught.value.where.startswith("[1]")
+
+
+def addresses(array):
+    return {
+        buffer.address for buffer in array.buffers() if buffer is not None and buffer.size > 4096
+    }
+
+
+def test_large_buffers_are_not_copied():
+    array = pa.array([*range(4999), None] * 10)
+    text = pa.array(["abcdef"] * 50_000)
+    table = pa.table({"a": array, "b": text})
+    header, frames = families.serialize(table, FAMILIES)
+    sent = {pa.py_buffer(frame).address for frame in frames}
+    assert addresses(array) | addresses(text) <= sent
+    received = [memoryview(bytearray(frame)) for frame in frames]
+    places = {pa.py_buffer(frame).address for frame in received}
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    got = families.deserialize(header, received, GRANT)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert pa.total_allocated_bytes() - before < 1000
+    assert peak < table.nbytes // 10
+    assert got.equals(table)
+    assert addresses(got["a"].chunk(0)) | addresses(got["b"].chunk(0)) <= places
+    # Nobody can change what Arrow has checked.
+    assert not any(buffer.is_mutable for buffer in got["b"].chunk(0).buffers() if buffer)
+
+
+def sizes(value):
+    return sum(memoryview(frame).nbytes for frame in families.serialize(value, FAMILIES)[1])
+
+
+def test_a_small_slice_sends_little():
+    rows = 20_000
+    codes = pa.array([number % 2 for number in range(rows)], pa.int8())
+    places = pa.array([number // 2 for number in range(rows)], pa.int32())
+    halves = [pa.array(range(rows // 2)), pa.array([f"text {n}" for n in range(rows // 2)])]
+    texts = [f"a text that is long {number}" for number in range(rows)]
+    lists = [[number] * 3 for number in range(rows)]
+    arrays = [
+        pa.array(range(rows)),
+        pa.array([True, None] * (rows // 2)),
+        pa.array(texts),
+        pa.array(texts, pa.string_view()),
+        pa.array([text.encode() for text in texts], pa.binary_view()),
+        pa.array(lists),
+        pa.array(lists, pa.list_(pa.int64(), 3)),
+        pa.array(lists, pa.list_view(pa.int64())),
+        pa.array([{"a": text} for text in texts]),
+        pa.array([[(text, 1)] for text in texts], pa.map_(pa.string(), pa.int8())),
+        pa.UnionArray.from_dense(codes, places, halves),
+        pa.UnionArray.from_sparse(codes, [pa.array(range(rows)), pa.array(texts)]),
+        pa.RunEndEncodedArray.from_arrays(pa.array(range(1, rows + 1), pa.int32()), texts),
+    ]
+    for array in arrays:
+        part = array[rows // 2 + 3 : rows // 2 + 9]
+        same(through(part), part)
+        assert sizes(part) < 1500, array.type
+        assert sizes(array) > 2000
+
+
+def test_chunks_that_share_a_dictionary_send_it_once():
+    words = pa.array([f"word {number}" for number in range(10_000)])
+    chunks = [
+        pa.DictionaryArray.from_arrays(pa.array([number, 0], pa.int32()), words)
+        for number in range(50)
+    ]
+    other = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(["other"]))
+    inner = pa.array([["a"], None], pa.list_(pa.string()))
+    whole = pa.chunked_array([*chunks, other, *chunks])
+    got = through(whole)
+    same(got, whole)
+    assert sizes(whole) < 1.2 * sizes(words)
+    assert got.chunk(0).dictionary.equals(words)
+    # Dictionaries of lists lie in several places, so each is sent.
+    nested = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), inner)
+    same(through(pa.chunked_array([nested, nested])), pa.chunked_array([nested, nested]))
+
+
+def test_frames_at_any_address_are_read():
+    table = pa.table(
+        {"a": np.arange(3000.0), "b": pa.array(range(3000), pa.int32()), "c": ["x"] * 3000}
+    )
+    header, frames = families.serialize(table, FAMILIES)
+    moved = [memoryview(b"\0" + bytes(frame))[1:] for frame in frames]
+    got = families.deserialize(header, moved, GRANT)
+    assert got.equals(table)
+    for buffer in (buffer for name in "ab" for buffer in got[name].chunk(0).buffers() if buffer):
+        assert buffer.address % 4 == 0
+
+
+def test_views_of_nulls_lead_nowhere():
+    """Whatever stands behind a null is not followed, and not sent."""
+    bitmap = pa.py_buffer(b"\x05")
+    words = np.array([1, 97, 0, 0, 30, 0, 99, 7, 1, 98, 0, 0], "i4")
+    views = pa.Array.from_buffers(pa.string_view(), 3, [bitmap, pa.py_buffer(words)])
+    offsets, lengths = np.array([0, 77, 1], "i4"), np.array([1, 9, 1], "i4")
+    lists = pa.Array.from_buffers(
+        pa.list_view(pa.int64()), 3, [bitmap, pa.py_buffer(offsets), pa.py_buffer(lengths)],
+        children=[pa.array([5, 6])],
+    )  # fmt: skip
+    assert through(views).to_pylist() == ["a", None, "b"]
+    assert through(lists).to_pylist() == [[5], None, [6]]
+
+
+def test_five_thousand_columns():
+    table = pa.table({f"column {number}": pa.array([number, None]) for number in range(5000)})
+    header, frames = families.serialize(table, FAMILIES)
+    assert len(frames) == 1
+    assert families.deserialize(header, frames, GRANT).equals(table)
+
+
+def test_nothing_is_imported_until_it_is_loaded():
+    code = """
+import sys
+from safeser import families
+from safeser.values import Grant
+header = {"serializer": "dask", "type": "pyarrow:Table", "sub-header": {}}
+families.check(header, [b"x"])
+assert "pyarrow" not in sys.modules
+try:
+    families.deserialize(header, [b"x"], Grant("test", ("dask",)))
+except families.errors.PayloadError:
+    pass
+assert "pyarrow" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# Any type, any values.
+
+VALUES = {
+    pa.int8(): [0, 1, 100],
+    pa.uint64(): [0, 1 << 60],
+    pa.float32(): [0.5, float("inf")],
+    pa.bool_(): [True, False],
+    **{key: ["", "a", "é" * 20] for key in [pa.string(), pa.large_string(), pa.string_view()]},
+    **{key: [b"abc", b"\xff\x00a"] for key in [pa.binary(), pa.binary_view(), pa.binary(3)]},
+    pa.decimal128(6, 2): [decimal.Decimal("1.25"), decimal.Decimal("-1000")],
+    pa.timestamp("us", "UTC"): [datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)],
+    pa.date32(): [datetime.date(2026, 1, 2)],
+    pa.time64("us"): [datetime.time(1, 2, 3)],
+    pa.duration("s"): [datetime.timedelta(seconds=5)],
+    pa.null(): [None],
+}
+plain_types = st.sampled_from(list(VALUES))
+
+
+def wider(inner):
+    fields = st.lists(inner, min_size=0, max_size=3)
+    return st.one_of(
+        inner.map(pa.list_),
+        inner.map(pa.large_list),
+        inner.map(pa.list_view),
+        inner.map(lambda kind: pa.list_(kind, 2)),
+        inner.map(lambda kind: pa.map_(pa.string(), kind)),
+        fields.map(lambda kinds: pa.struct([(str(at), kind) for at, kind in enumerate(kinds)])),
+        st.just(pa.dictionary(pa.int8(), pa.string())),
+    )
+
+
+def valued(kind, chance):
+    if chance.random() < 0.2:
+        return None
+    if kind in VALUES:
+        return chance.choice(VALUES[kind])
+    if pa.types.is_dictionary(kind):
+        return chance.choice("abc")
+    if pa.types.is_map(kind):
+        return [(str(at), valued(kind.item_type, chance)) for at in range(chance.randrange(3))]
+    if pa.types.is_struct(kind):
+        return {field.name: valued(field.type, chance) for field in kind}
+    count = 2 if pa.types.is_fixed_size_list(kind) else chance.randrange(4)
+    return [valued(kind.value_type, chance) for _ in range(count)]
+
+
+@settings(max_examples=60)
+@given(
+    st.recursive(plain_types, wider, max_leaves=4),
+    st.randoms(use_true_random=False),
+    st.integers(0, 20),
+    st.integers(0, 20),
+)
+def test_any_array_comes_back(kind, chance, start, length):
+    array = pa.array([valued(kind, chance) for _ in range(20)], kind)
+    for part in (array, array[start : start + length]):
+        same(through(part), part)
+    table = pa.table({"x": array}).slice(start, length)
+    same(through(table), table)
