@@ -214,7 +214,7 @@ def checking(node: Node) -> Iterator[None]:
         yield
     except (pa.ArrowException, TypeError, ValueError) as error:
         # Arrow's factories about a peer's words; its text may hold them and stays out.
-        node.refuse(f"Arrow takes it for no such thing ({type(error).__name__})", "families.arrow")
+        node.refuse(f"Arrow finds it invalid ({type(error).__name__})", "families.arrow")
     except PayloadError as error:
         room, _, rule = error.rule.partition(".")
         if room != "pickle":

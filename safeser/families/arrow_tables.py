@@ -56,19 +56,15 @@ class _Arrays:
         return kind, indexes, number
 
     def _state(self, kind: Any) -> Any:
+        length = self.reader.count()
+        offset, buffers = self._buffers() if length else (0, [])
         if arrow_types.is_flat(kind):
-            length = self.reader.count()
-            offset, buffers = self._buffers() if length else (0, [])
             return kind, length, -1, offset, buffers, [], None
         storage = storage_of(kind)
         dictionary = _is.is_dictionary(storage)
-        length, offset = self.reader.count(), 0
-        buffers: list[Any] = []
         children: list[Any] = []
-        if length:
-            offset, buffers = self._buffers()
-            if not dictionary:
-                children = [self._state(part) for part in parts_of(storage)]
+        if length and not dictionary:
+            children = [self._state(part) for part in parts_of(storage)]
         elif _is.is_struct(storage):
             # The pairs of a map are asked how many keys they have.
             children = [(part, 0, -1, 0, [], [], None) for part in parts_of(storage)]
