@@ -25,6 +25,7 @@ from safeser.families.pandas_parts import (
     TURNED,
     WRITEABLE,
     Array,
+    Loaded,
     Part,
     Reader,
     Writer,
@@ -122,7 +123,7 @@ def _read_objects(reader: Reader, described: Any, columns: int | None) -> Part:
     if columns not in (None, 1):
         reader.refuse("a block of objects has one column")
 
-    def built(values: list[Any]) -> Array:
+    def built(values: Loaded) -> Array:
         array: Array = np.fromiter(build(values), dtype=object, count=count)
         array.flags.writeable = bool(flags)
         return array if columns is None else array.reshape(1, count)
@@ -192,7 +193,7 @@ def _read_intervals(reader: Reader, described: Any, columns: int | None) -> Part
         if not sound or end.length != left.length:
             reader.refuse("its ends are of a wrong type or length", "families.child-type")
 
-    def built(values: list[Any]) -> Any:
+    def built(values: Loaded) -> Any:
         one, other = left.build(values), right.build(values)
         made = pd.arrays.IntervalArray.from_arrays(
             _moments(one), _moments(other), closed=closed, copy=False
@@ -286,12 +287,11 @@ def _read_sparse(reader: Reader, described: Any, columns: int | None) -> Part:
         reader.refuse("its places are not described")
     name = "BlockIndex" if blocks else "IntIndex"
     parts = [reader.numbers("<i4") for _ in range(1 + blocks)]
-    at, node = reader.child(), reader.node
-    limits = reader.limits
+    at, limits = reader.child(), reader.limits
 
-    def built(values: list[Any]) -> Any:
-        inside = site(node, limits)
-        with reviewed(node):
+    def built(values: Loaded) -> Any:
+        inside = site(values.node, limits)
+        with reviewed(values.node):
             # The functions that restricted pickle uses: they hold each place against the others.
             places = SHIMS["sparse_index"](inside, f"sparse:{name}", length, *parts)
             state = {
@@ -367,7 +367,7 @@ def _check(node: Node, limits: Limits) -> None:
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
-    return _moments(node.value.build(values))
+    return _moments(node.value.build(Loaded.of(node, values)))
 
 
 def register() -> None:

@@ -15,7 +15,7 @@ from safeser.families.pandas_arrays import read_array, read_block, write_array, 
 from safeser.families.pandas_indexes import apart, read_index, write_index
 from safeser.families.pandas_internals import blocks_of, frame_of, pd, series_of, values_of
 from safeser.families.pandas_offsets import required
-from safeser.families.pandas_parts import Array, Part, Reader, Writer
+from safeser.families.pandas_parts import Array, Loaded, Part, Reader, Writer
 from safeser.families.plain import label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
@@ -40,21 +40,21 @@ def _write_about(writer: Writer, x: Any) -> dict[str, Any]:
     }
 
 
-def _read_about(reader: Reader) -> tuple[Part, Callable[[list[Any], Any], Any]]:
+def _read_about(reader: Reader) -> tuple[Part, Callable[[Loaded, Any], Any]]:
     """Return the checked index, and what gives the built object its attributes and flags."""
     attrs, unique = reader.node.meta["attrs"], reader.node.meta["unique"]
     if type(attrs) is not bool or type(unique) is not bool:
         reader.refuse("its flags are not flags")
     at = reader.child("builtins:dict") if attrs else -1
     index = read_index(reader, reader.node.meta["index"])
-    node, limits = reader.node, reader.limits
+    limits = reader.limits
 
-    def finished(values: list[Any], made: Any) -> Any:
+    def finished(values: Loaded, made: Any) -> Any:
         if attrs:
             made.attrs = values[at]
         if unique:
             for axis in made.axes:
-                apart(axis, node, limits)
+                apart(axis, values.node, limits)
             made.flags.allows_duplicate_labels = False
         return made
 
@@ -104,7 +104,7 @@ def _check_frame(node: Node, limits: Limits) -> None:
     blocks = _read_blocks(reader, index.length, columns.length)
     reader.finish()
 
-    def built(values: list[Any]) -> Any:
+    def built(values: Loaded) -> Any:
         rows, labels = index.build(values), columns.build(values)
         made = [(part.build(values), places) for part, places in blocks]
         # What only building told: Arrow's arrays know their own lengths.
@@ -167,7 +167,7 @@ def _check_cover(reader: Reader, places: list[Array], count: int | None) -> None
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
-    return node.value(values)
+    return node.value(Loaded.of(node, values))
 
 
 # -- series ------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def _check_series(node: Node, limits: Limits) -> None:
     if None not in (index.length, part.length) and index.length != part.length:
         node.refuse("it has another number of values than its index", "families.shape")
 
-    def built(values: list[Any]) -> Any:
+    def built(values: Loaded) -> Any:
         rows, array = index.build(values), part.build(values)
         required(len(array) == len(rows))
         return finished(values, series_of(array, rows, named(values)))

@@ -22,7 +22,7 @@ from safeser.families.pandas_internals import (
     values_of,
 )
 from safeser.families.pandas_offsets import read_freq, required, with_freq, write_freq
-from safeser.families.pandas_parts import Part, Reader, Writer, settled
+from safeser.families.pandas_parts import Loaded, Part, Reader, Writer, settled
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed, site
@@ -115,7 +115,7 @@ def _read_plain(reader: Reader, described: Any) -> Part:
         reader.refuse("its values are not those of its kind", "families.child-type")
     limits = reader.limits
 
-    def built(values: list[Any]) -> Any:
+    def built(values: Loaded) -> Any:
         array = part.build(values)
         if part.kind == "numbers" and array.dtype.kind in "mM":
             array = dated(array)
@@ -171,10 +171,10 @@ def _read_multi(reader: Reader, described: Any) -> Part:
     length = len(numbers[0])
     if any(len(code) != length for code in numbers):
         reader.refuse("its codes are of several lengths", "families.shape")
-    node, limits = reader.node, reader.limits
+    limits = reader.limits
 
-    def built(values: list[Any]) -> Any:
-        made = [apart(part.build(values), node, limits) for part in parts]
+    def built(values: Loaded) -> Any:
+        made = [apart(part.build(values), values.node, limits) for part in parts]
         _within(made, numbers)
         index = pd.MultiIndex(
             made,
@@ -238,10 +238,10 @@ def _read_categories(reader: Reader, described: Any, columns: int | None) -> Par
     flags: int = numbers[1]
     if part.kind == "multi":
         reader.refuse("its categories have levels", "families.child-type")
-    node, limits = reader.node, reader.limits
+    limits = reader.limits
 
-    def built(values: list[Any]) -> Any:
-        categories = apart(part.build(values), node, limits)
+    def built(values: Loaded) -> Any:
+        categories = apart(part.build(values), values.node, limits)
         _within([categories], [codes])
         return categorical(settled(codes, flags), pd.CategoricalDtype(categories, ordered))
 
@@ -289,7 +289,7 @@ def _check(node: Node, limits: Limits) -> None:
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
-    return node.value.build(values)
+    return node.value.build(Loaded.of(node, values))
 
 
 #: Kinds with a name of their own, on which those may rely that hold an index.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from safeser.errors import PayloadError
 from safeser.families import zones
 from safeser.families.pandas_internals import pin_freq
-from safeser.families.pandas_parts import Reader, Writer
+from safeser.families.pandas_parts import Built, Loaded, Reader, Writer
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts
 from safeser.families.tree import Node
@@ -44,6 +43,8 @@ __all__ = [
 ]
 
 _room: Any = importlib.import_module("pandas._libs.tslibs.offsets")
+# pandas imports it when the first calendar is made, which is after a payload was decided.
+importlib.import_module("pandas.tseries.holiday")
 
 _NAMES = (
     "BHalfYearBegin BHalfYearEnd BQuarterBegin BQuarterEnd BYearBegin BYearEnd BusinessDay"
@@ -108,7 +109,7 @@ def _rebuilds(x: Any, described: list[Any]) -> bool:
     return False
 
 
-def read_offset(reader: Reader, described: Any) -> Callable[[list[Any]], Any]:
+def read_offset(reader: Reader, described: Any) -> Built:
     """Return what builds the described offset; bounds what it says."""
     name, count, normalize, parts = reader.split(described, 4)
     if type(name) is not str or name not in OFFSETS:
@@ -125,7 +126,7 @@ def read_offset(reader: Reader, described: Any) -> Callable[[list[Any]], Any]:
     return lambda values: _made([name, count, normalize], parts)
 
 
-def read_period_freq(reader: Reader, described: Any) -> Callable[[list[Any]], Any]:
+def read_period_freq(reader: Reader, described: Any) -> Built:
     """Return what builds the freq of periods, of which there are not endlessly many."""
     _, count, normalize, parts = reader.split(described, 4)
     if type(count) is not int or not 1 <= count <= _MAX_PERIODS or normalize is not False:
@@ -179,7 +180,7 @@ def check_offset(node: Node, limits: Limits) -> None:
 
 
 def decode_offset(node: Node, values: list[Any]) -> Any:
-    return node.value(values)
+    return node.value(Loaded.of(node, values))
 
 
 # -- the freq of an index ----------------------------------------------------------------------
@@ -203,7 +204,7 @@ def walk_is_short(freq: Any, length: int, limits: Limits) -> bool:
     return isinstance(freq, _room.Tick | _room.Day) or length << _WALKED <= limits.max_refs
 
 
-def read_freq(reader: Reader, described: Any) -> Callable[[list[Any]], Any]:
+def read_freq(reader: Reader, described: Any) -> Built:
     """Return what builds the freq that :func:`write_freq` described."""
     if described is None:
         return lambda values: None

@@ -20,12 +20,31 @@ from safeser.families.tree import Node
 from safeser.pickles.shims.pandas_indexes import kept
 from safeser.values import Limits
 
-__all__ = ["Built", "Part", "Reader", "Writer", "label_of", "numbers_key", "settled"]
+__all__ = ["Built", "Loaded", "Part", "Reader", "Writer", "label_of", "numbers_key", "settled"]
 
 Array = np.ndarray[Any, Any]
 
-#: What builds a part, from the values of the header's objects.
-Built = Callable[[list[Any]], Any]
+
+class Loaded(list[Any]):
+    """The values of a header's objects, and the node that they belong to.
+
+    What builds a part is kept by the node while it waits, and so may not hold the node: a cycle
+    would keep the frames in memory until the garbage collector comes by.
+    """
+
+    __slots__ = ("node",)
+
+    node: Node
+
+    @classmethod
+    def of(cls, node: Node, values: list[Any]) -> Loaded:
+        loaded = cls(values)
+        loaded.node = node
+        return loaded
+
+
+#: What builds a part.
+Built = Callable[[Loaded], Any]
 
 WRITEABLE, TURNED = 1, 2
 

@@ -22,7 +22,7 @@ from safeser.families.pandas_offsets import (
     required,
     write_offset,
 )
-from safeser.families.pandas_parts import Reader, Writer
+from safeser.families.pandas_parts import Loaded, Reader, Writer
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.values import Limits
@@ -97,7 +97,7 @@ def _check_period(node: Node, limits: Limits) -> None:
 
 
 def _decode_period(node: Node, values: list[Any]) -> Any:
-    return pd.Period(ordinal=node.meta["value"], freq=node.value(values))
+    return pd.Period(ordinal=node.meta["value"], freq=node.value(Loaded.of(node, values)))
 
 
 def _encode_interval(x: Any, limits: Limits) -> Parts:

@@ -13,7 +13,7 @@ import numpy as np
 
 from safeser.errors import PayloadError
 from safeser.families.pandas_internals import ARROW_TEXT, PYTHON_TEXT, pd, text_of
-from safeser.families.pandas_parts import Part, Reader, Writer, are_short
+from safeser.families.pandas_parts import Loaded, Part, Reader, Writer, are_short
 from safeser.families.tree import Node
 
 __all__ = ["CLASSES", "read", "write"]
@@ -104,7 +104,7 @@ def _read_python(reader: Reader, content: Any, nan: bool) -> Part:
         if type(texts) is not list or not set(map(type, texts)) <= {str, type(None)}:
             reader.refuse("it holds something else than text", "families.child-type")
 
-    def built(values: list[Any]) -> Any:
+    def built(values: Loaded) -> Any:
         dtype = _dtype("python", nan)
         missing = dtype.na_value
         texts = [missing if text is None else text for text in build(values)]
