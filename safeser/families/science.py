@@ -26,6 +26,8 @@ _SKLEARN = (
 
 _XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
 
+_TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device", "torch.nn:Module")
+
 
 def _load_scipy() -> None:
     from safeser.families import sparse  # noqa: PLC0415 - it imports SciPy
@@ -45,8 +47,15 @@ def _load_xarray() -> None:
     labelled.register()
 
 
+def _load_torch() -> None:
+    from safeser.families import tensors  # noqa: PLC0415 - it imports PyTorch
+
+    tensors.register()
+
+
 def register() -> None:
     """List the names; called once, when safeser.families is imported."""
     registry.register_lazy("scipy", _SPARSE, _load_scipy)
     registry.register_lazy("sklearn", _SKLEARN, _load_sklearn)
     registry.register_lazy("xarray", _XARRAY, _load_xarray)
+    registry.register_lazy("torch", _TORCH, _load_torch)
