@@ -83,7 +83,8 @@ def loads(
     :raises PolicyDenied: a global is used that the profile does not list for that use.
     :raises PayloadError: the pickle is malformed, over budget, or its values are unsound.
     """
-    listed, given, whole = Profile.of(profile), list(buffers), _whole(data, limits)
+    listed = profile if type(profile) is Profile else Profile.of(profile)
+    given, whole = list(buffers), data if type(data) is bytes else _whole(data, limits)
     scope = _SCOPES.of(listed, limits, policy)
     verdict = None if persistent_load else _VERDICTS.find(whole, scope)
     if verdict is not None:

@@ -106,7 +106,8 @@ class Verdict:
 
     def load(self, buffers: Sequence[Any], limits: Limits, budget: Budget | None) -> Any:
         """Return the object, or raise :class:`Unknown`: then the pickle is to be judged anew."""
-        if self.canonical is None or self.sizes != _sizes(buffers):
+        sizes = _sizes(buffers) if buffers else ()
+        if self.canonical is None or self.sizes != sizes:
             raise Unknown(spoilt=False)
         before = None if budget is None else budget.left()
         try:
@@ -138,13 +139,12 @@ class Verdicts:
         """Return the verdict on *data* in *scope*, if there is one."""
         if len(data) > _SHORT and len(data) not in self._lengths:
             return None
-        key = _key(data, scope)
-        if key not in self._kept:
-            return None
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
+        key = (data, scope) if len(data) <= _SHORT else _key(data, scope)
+        found = self._kept.get(key)
+        if found is not None:
+            with self._lock:
+                if key in self._kept:
+                    self._kept.move_to_end(key)
         return found
 
     def note(
@@ -224,7 +224,7 @@ def wanted(program: Program) -> int:
 
 
 def _sizes(buffers: Sequence[Any]) -> tuple[int, ...]:
-    return tuple([memoryview(buffer).nbytes for buffer in buffers]) if buffers else ()
+    return tuple([memoryview(buffer).nbytes for buffer in buffers])
 
 
 def _key(data: bytes, scope: Scope) -> Key:

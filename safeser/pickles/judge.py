@@ -22,7 +22,6 @@ from safeser.pickles.nodes import (
     Program,
     TupleOf,
     children,
-    held_as_values,
 )
 from safeser.pickles.profiles import Entry, Profile
 from safeser.values import Limits
@@ -73,20 +72,26 @@ def judge(
 
 def _uses(program: Program, profile: Profile, *, persistent: bool) -> list[_Found]:
     uses: list[_Found] = []
-    kinds = set(map(type, program.nodes))
-    if _JUDGED.isdisjoint(kinds):
-        return uses
     # A name that is used in no other way may still be imported for its effect: judged as a value.
-    values = {node.index for node in program.nodes if type(node) is GlobalRef}
+    values: set[int] = set()
     for node in program.nodes:
-        if type(node) is Call:
+        kind = type(node)
+        if kind not in _JUDGED:
+            continue
+        if kind is GlobalRef:
+            values.add(node.index)
+        elif isinstance(node, Call):
             _judge_call(node, profile, uses)
-            values.difference_update(_judge_arguments(node, profile, uses))
-        elif type(node) is Persistent and not persistent:
+            if isinstance(node.callee, GlobalRef):
+                values.discard(node.callee.index)
+                if GlobalRef in map(type, node.args.items):
+                    values.difference_update(_judge_arguments(node, profile, uses))
+        elif not persistent:
             problem = "nobody stands ready to say what it means"
             uses.append(("<persistent id>", "persistent", node.offset, problem, node))
-    values -= program.spelt
-    values |= _names_as_values(program)
+    if values or program.calls:
+        values -= program.spelt
+        values |= _names_as_values(program)
     for index in values:
         ref = program.nodes[index]
         assert isinstance(ref, GlobalRef)
@@ -108,13 +113,10 @@ def problem_under(use: Use, profile: Profile) -> str:
 
 def _names_as_values(program: Program) -> set[int]:
     skipped = program.argument_tuples
-    held = [program.root]
-    for node in program.nodes:
-        if type(node) is not GlobalRef and node.index not in skipped:
-            inside = held_as_values(node)
-            if GlobalRef in map(type, inside):
-                held += inside
-    return {child.index for child in held if type(child) is GlobalRef}
+    found = {name for holder, name in program.names_held if holder not in skipped}
+    if isinstance(program.root, GlobalRef):
+        found.add(program.root.index)
+    return found
 
 
 def _judge_call(call: Call, profile: Profile, uses: list[_Found]) -> None:
@@ -153,10 +155,8 @@ def _keywords(kwargs: DictOf) -> set[Any]:
 
 def _judge_arguments(call: Call, profile: Profile, uses: list[_Found]) -> list[int]:
     """Judge the names among the arguments of *call* by position; return the indexes dealt with."""
-    if not isinstance(call.callee, GlobalRef):
-        return []
     entry = profile.get(call.callee.name)
-    dealt = [call.callee.index]
+    dealt: list[int] = []
     for position, argument in enumerate(call.args.items):
         if isinstance(argument, GlobalRef):
             allowed = entry.args.get(position, frozenset()) if entry else frozenset()
@@ -324,7 +324,7 @@ def _walk(
         for child in pending:
             if not isinstance(child, Node):
                 # A long string shared a million times is large too: a unit for each KiB.
-                sums[-1] += 1 + (len(child) >> 10 if isinstance(child, str | bytes) else 0)
+                sums[-1] += 1 + (len(child) >> 10 if isinstance(child, (str, bytes)) else 0)
                 continue
             seen = weight[child.index]
             if seen == 0:

@@ -178,7 +178,7 @@ class Machine(Stack):
         base: str = "",
         kwargs: Any = None,
     ) -> None:
-        if not isinstance(callee, GlobalRef | Call):
+        if type(callee) is not GlobalRef and type(callee) is not Call:
             self.refuse("callee", "something is called that is not a global")
         if type(args) is not TupleOf:
             self.refuse("arguments", "arguments are not a tuple")
@@ -252,7 +252,8 @@ class Machine(Stack):
         self.push_call(callee, args, new=True, kwargs=kwargs)
 
     def do_build(self) -> None:
-        state, target = self.pop(), self.top()
+        target, state = self.pop_two()
+        self.stack.append(target)
         if type(target) is not Call:
             # BUILD on a global rewrites it for the whole process; on a container it means nothing.
             self.refuse("build-target", "BUILD applies to something that no call made")

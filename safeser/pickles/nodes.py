@@ -7,9 +7,9 @@ Leaves (None, bool, int, float, str, bytes) stand for themselves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 __all__ = [
     "ABSENT",
@@ -218,25 +218,49 @@ class Program:
     levels: int | None = None
     longest: int = 0
 
-    @cached_property
+    def __post_init__(self) -> None:
+        self._links: _Links | None = None
+
+    @property
     def argument_tuples(self) -> frozenset[int]:
         """The indexes of tuples that are nothing but the arguments of calls.
 
         Only in these may a name stand for itself at a position that an entry lists; a tuple that is
         also handed over as a value is judged, and built, like any other.
         """
-        if not self.calls and not self.spelt:
-            return frozenset()
-        arguments = {node.args.index for node in self.nodes if type(node) is Call}
-        arguments.update(at for at in self.spelt if type(self.nodes[at]) is TupleOf)
-        if isinstance(self.root, Node):
-            arguments.discard(self.root.index)
+        return self._linked().arguments
+
+    @property
+    def names_held(self) -> list[tuple[int, int]]:
+        """The indexes of what holds a name as a value, which arguments may, and of that name."""
+        return self._linked().names
+
+    def _linked(self) -> _Links:
+        if self._links is None:
+            self._links = self._find_links()
+        return self._links
+
+    def _find_links(self) -> _Links:
+        arguments: set[int] = set()
+        if self.calls or self.spelt:
+            arguments = {node.args.index for node in self.nodes if type(node) is Call}
+            arguments.update(at for at in self.spelt if type(self.nodes[at]) is TupleOf)
+            if isinstance(self.root, Node):
+                arguments.discard(self.root.index)
+        names: list[tuple[int, int]] = []
         for node in self.nodes:
-            if type(node) is not GlobalRef:
-                for child in held_as_values(node):
-                    if type(child) is TupleOf:
-                        arguments.discard(child.index)
-        return frozenset(arguments)
+            for child in held_as_values(node):
+                kind = type(child)
+                if kind is TupleOf:
+                    arguments.discard(child.index)
+                elif kind is GlobalRef:
+                    names.append((node.index, child.index))
+        return _Links(frozenset(arguments), names)
+
+
+class _Links(NamedTuple):
+    arguments: frozenset[int]
+    names: list[tuple[int, int]]
 
 
 _ONE_LIST = frozenset((TupleOf, ListOf, DictOf, SetOf, FrozenSetOf))
@@ -250,7 +274,9 @@ def children(node: Node) -> list[Any]:
         return [node.pid]
     if not isinstance(node, Call):
         return []
-    held = [node.args, *node.items, *node.pairs]
+    held = [node.args]
+    if node.items or node.pairs:
+        held += [*node.items, *node.pairs]
     if node.kwargs is not None:
         held.append(node.kwargs)
     if node.state is not ABSENT:
@@ -260,7 +286,14 @@ def children(node: Node) -> list[Any]:
     return held
 
 
-def held_as_values(node: Node) -> list[Any]:
+def held_as_values(node: Node) -> Sequence[Any]:
     """Return what *node* holds beside the arguments of a call."""
-    held = children(node)
-    return held[1:] if type(node) is Call else held
+    kind = type(node)
+    if kind is GlobalRef:
+        return ()
+    if not isinstance(node, Call):
+        return children(node)
+    if type(node.callee) is GlobalRef and not (node.items or node.pairs or node.kwargs):
+        # Most calls: looked at without making a list.
+        return () if node.state is ABSENT else (node.state,)
+    return children(node)[1:]

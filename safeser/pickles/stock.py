@@ -119,8 +119,10 @@ def load_canonical(code: bytes, table: Sequence[Any], *, proven: bool) -> Any:
     :param proven: they have been loaded before, by an unpickler that resolves no name. Which
         opcodes are reached does not depend on the table, so once is enough.
     """
-    if proven:
+    if proven and table:
         return pickle.loads(code, buffers=table)  # noqa: S301 - our bytes, and proven
+    if proven:
+        return pickle.loads(code)  # noqa: S301 - as above; a keyword costs a tenth of a small load
     file: Any = io.BytesIO(code)
     if len(code) > _FEW_READS:
         # It is asked for each opcode, unless it lets C look ahead.
