@@ -45,7 +45,9 @@ def backend() -> Backend:
     """
     require_distributed()
     from safeser.dask.comm import Backend
+    from safeser.dask.decorated import honour_decorators
     from safeser.dask.schemes import seal_other_schemes
 
     seal_other_schemes()
+    honour_decorators()
     return Backend()

@@ -89,10 +89,14 @@ def dump(
     except (TypeError, ValueError):
         raise Failed(x, f"{by} returned no pair of header and frames") from None
     for frame in frames:
-        # A cast finds object pointers, structures and gaps, all of which are not bytes.
+        # A cast finds structures and gaps; pointers to objects it takes for bytes.
         try:
-            memoryview(frame).cast("B")
+            view = memoryview(frame)
+            view.cast("B")
+            pointers = "O" in view.format
         except TypeError:
+            pointers = True
+        if pointers:
             raise Failed(x, f"{by} returned a frame that is not one run of bytes") from None
     try:
         return _plain(header, limits), frames
@@ -102,6 +106,8 @@ def dump(
 
 def check_header(node: Node, limits: Limits) -> None:
     """Refuse a header for a registered function that is not plain; replace it by one that is."""
+    if node.children:
+        node.refuse("its function would never see the values in it", "families.child-count")
     try:
         node.meta = _plain(node.meta, limits)
     except _NotPlainError as error:
