@@ -1,12 +1,12 @@
-"""Arrow's types of family ``dask``: the names, listed without importing pyarrow.
+"""Arrow's and polars' types of family ``dask``: the names, listed without importing either.
 
-The one rule: pyarrow is imported when an object of a type that is listed here is sent or loaded,
+The one rule: a library is imported when an object of a type that is listed here is sent or loaded,
 and for nothing else: a header that names one imports nothing before it is admitted.
 """
 
 from __future__ import annotations
 
-__all__ = ["NAMES", "load"]
+__all__ = ["NAMES", "POLARS_NAMES", "load", "load_polars"]
 
 NAMES = (
     "pyarrow:Array",
@@ -20,6 +20,7 @@ NAMES = (
     "pyarrow:Schema",
     "pyarrow:Table",
 )
+POLARS_NAMES = ("polars:DataFrame", "polars:LazyFrame", "polars:Series")
 
 
 def load() -> None:
@@ -27,3 +28,10 @@ def load() -> None:
     from safeser.families import arrow_tables  # noqa: PLC0415 - it imports pyarrow
 
     arrow_tables.register()
+
+
+def load_polars() -> None:
+    """Import polars and register its types; ModuleNotFoundError if it or pyarrow is missing."""
+    from safeser.families import polars_frames  # noqa: PLC0415 - it imports polars
+
+    polars_frames.register()
