@@ -334,7 +334,7 @@ _SUBCLASSES: dict[str, Any] = {
 
 def _plain_array(site: Site, state: Any) -> np.ndarray[Any, Any]:
     version, shape, dtype, fortran, content = plain(state, tuple)
-    if version != 1 or plain(fortran, bool, int) not in (0, 1):
+    if plain(version, int) != 1 or plain(fortran, bool, int) not in (0, 1):
         raise bad("shape", "the state of an array has another form")
     order: Any = "F" if fortran else "C"
     if _sound_dtype(dtype).hasobject:
