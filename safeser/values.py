@@ -220,8 +220,7 @@ class Allowed:
             self._refuse("is of the standard library, whose functions reach everything")
 
     def _refuse(self, problem: str) -> NoReturn:
-        shown = "".join(char if " " <= char <= "~" else "?" for char in str(self.name)[:120])
-        raise ConfigError(f"{shown} {problem}", rule="config.allow")
+        raise ConfigError(f"{ascii(str(self.name))[1:-1][:120]} {problem}", rule="config.allow")
 
     @classmethod
     def of(cls, name: str, spec: str | Mapping[str, Any] | Allowed) -> Allowed:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from safeser import families as serialization
 from safeser.envelope import Verified
+from safeser.errors import PolicyDenied
 from safeser.values import Context, Grant, Payload
 
 __all__ = ["MADE_BY_ADMIT", "MADE_BY_PAYLOAD", "Admitted", "Received"]
@@ -29,11 +30,13 @@ class Received(Payload):
     :param verified: the message that it came in.
     :param wraps: whoever handles it unpickles the bytes that it may hold.
     :param bare: whoever handles it unpickles it, and nobody is asked by which family.
+    :param denial: which names of a pickle make it code, where that was read.
     """
 
     verified: Verified = field(repr=False, compare=False)
     wraps: bool = False
     bare: bool = False
+    denial: PolicyDenied | None = field(default=None, repr=False, compare=False)
     _proof: object = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -83,6 +83,7 @@ class Link(Recording):
         """
         own = dict(header)
         bound = self._bound(context)
+        denials: list[PolicyDenied] = []
         try:
             family = serialization.derive(
                 own,
@@ -91,6 +92,7 @@ class Link(Recording):
                 unread=_unread(bound),
                 allow=bound.allow,
                 budget=self._budgets_of(verified)[0],
+                denials=denials,
             )
         except SafeserError as error:
             error.where = error.where or where
@@ -103,6 +105,7 @@ class Link(Recording):
             author or self.peer,
             verified=verified,
             wraps=wraps,
+            denial=denials[0] if denials else None,
             _proof=MADE_BY_PAYLOAD,
         )
 
@@ -208,7 +211,11 @@ class Link(Recording):
         author = None if payload.author == self.peer else payload.author
         decision = self.policy.decide(context, payload.family, author=author)
         if not decision.permitted:
-            self.refuse(context, decision.rule, decision.reason, payload=payload, fix=decision.fix)
+            reason, fix = decision.reason, decision.fix
+            if payload.denial is not None and decision.rule == "context.family":
+                named = serialization.as_code(payload.denial, reason, where=payload.where)
+                reason, fix = named.message, named.fix
+            self.refuse(context, decision.rule, reason, payload=payload, fix=fix)
 
     def _unwrap(self, context: Context, payloads: Sequence[Received]) -> dict[int, Received]:
         """Return the pickles that payloads hold as nothing but bytes, by the identity of those.

@@ -21,6 +21,7 @@ from safeser.families import (
 from safeser.families.classes import register_class, register_kind
 from safeser.families.errors import ExceptionData, RemoteError
 from safeser.families.generic import register_generic
+from safeser.families.pickled import as_code
 from safeser.families.plain import Unencodable
 from safeser.families.receiving import (
     bytes_in,
@@ -45,6 +46,7 @@ __all__ = [
     "RemoteError",
     "Typed",
     "Unencodable",
+    "as_code",
     "bytes_in",
     "check",
     "claimed",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from safeser import pickles
-from safeser.errors import PayloadError
+from safeser.errors import PayloadError, PolicyDenied
 from safeser.families.tree import Node
 from safeser.pickles.stock import load_code
 from safeser.values import Allowed, Grant, Limits
@@ -34,16 +34,30 @@ def family_of(
     limits: Limits,
     allow: tuple[Allowed, ...] = (),
     budget: pickles.Budget | None = None,
+    denials: list[PolicyDenied] | None = None,
 ) -> str:
     """Return ``"pickle"`` or ``"cloudpickle"``, from the globals that the pickle needs.
 
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
     :param budget: what reading may take; without it, all of *limits*.
+    :param denials: gets the refusal that names what makes it code, if anything does.
     """
     if node.value is None:
         known = pickles.Profile.granted(pickles.DATA_PROFILES, allow)
-        node.value = pickles.family_of(node.frames[0], profiles=known, limits=limits, budget=budget)
+        node.value = pickles.family_of(
+            node.frames[0], profiles=known, limits=limits, budget=budget, denials=denials
+        )
     return str(node.value)
+
+
+def as_code(denial: PolicyDenied, refused: str, *, where: str) -> PolicyDenied:
+    """Return the refusal of a pickle as code, which names what made it that and where that is."""
+    return PolicyDenied(
+        f"{refused}: {denial.message} at {denial.where}, which makes it code",
+        rule="context.family",
+        where=where,
+        fix=denial.fix,
+    )
 
 
 def judge(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> None:

@@ -53,6 +53,7 @@ def derive(
     unread: str | None = None,
     allow: tuple[Allowed, ...] = (),
     budget: Budget | None = None,
+    denials: list[PolicyDenied] | None = None,
 ) -> str:
     """Return the strongest family that the content needs; a pickle's claim is not believed.
 
@@ -61,9 +62,12 @@ def derive(
     :param unread: the family that each pickle counts as, without reading it.
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
     :param budget: shared by all pickles of one message; without it each has all of *limits*.
+    :param denials: gets, of each pickle that needs more than family ``pickle``, what that is.
     """
     nodes = parse(header, frames, limits=limits)
-    return strongest(_family(node, limits, unread, allow, budget) for node in nodes)
+    return strongest(
+        _family(node, limits, unread, allow, budget, denials=denials) for node in nodes
+    )
 
 
 def bytes_in(
@@ -137,13 +141,14 @@ def deserialize(
     nodes = parse(header, frames, limits=limits)
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     budget = budget or Budget(limits)
+    denials: list[PolicyDenied] = []
     for node in nodes:
-        family = _family(node, limits, unread, grant.allow)
+        family = _family(node, limits, unread, grant.allow, denials=denials)
         # A collection is only how its elements stand together; each of those is judged.
         if node.serializer == "collection" and grant.families:
             continue
         if not covers(grant.families, family):
-            raise _not_granted(node, family, grant)
+            raise _not_granted(node, family, grant, denials)
 
     def look(name: str, *, where: str) -> Typed:
         return _named(name, where, grant)
@@ -155,7 +160,9 @@ def deserialize(
     return nodes[0].value
 
 
-def _not_granted(node: Node, family: str, grant: Grant) -> PolicyDenied:
+def _not_granted(
+    node: Node, family: str, grant: Grant, denials: Sequence[PolicyDenied] = ()
+) -> PolicyDenied:
     families = ", ".join(grant.families) or "none"
     if grant.context:
         came = f"came where context {grant.context!r} grants {families}"
@@ -165,6 +172,8 @@ def _not_granted(node: Node, family: str, grant: Grant) -> PolicyDenied:
         fix = f"Ask for it by name: deserializers=[..., {family!r}]"
     if family == "cloudpickle":
         fix = "Only a context of a policy that lists cloudpickle among its deserializers grants it"
+    if denials and "pickle" in grant.families:
+        return pickled.as_code(denials[-1], f"a value of family {family} {came}", where=node.where)
     return PolicyDenied(
         f"a value of family {family} {came}",
         rule="context.family",
@@ -225,6 +234,8 @@ def _family(
     unread: str | None,
     allow: tuple[Allowed, ...],
     budget: Budget | None = None,
+    *,
+    denials: list[PolicyDenied] | None = None,
 ) -> str:
     """Return the family of *node* alone.
 
@@ -234,7 +245,7 @@ def _family(
     """
     if node.serializer in _PICKLES:
         if unread is None:
-            return pickled.family_of(node, limits, allow, budget)
+            return pickled.family_of(node, limits, allow, budget, denials)
         node.value = unread
         return unread
     return "msgpack" if node.serializer == "collection" else node.serializer

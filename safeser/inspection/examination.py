@@ -183,4 +183,4 @@ class Examination:
                 )
         if self.loader != OWN_LOADER:
             return "Nothing listed here allows it, and whoever wrote the file chose what it names."
-        return deny(use, profile).fix
+        return deny(use, profile=profile).fix

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from safeser.errors import PayloadError
-from safeser.pickles.advice import deny
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.pickles.advice import MAX_READ, deny
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.build import Builder
 from safeser.pickles.cache import Programs, Scopes, Unknown, Verdicts, wanted
@@ -165,9 +165,9 @@ def _judged(
     program = known or read(
         data, buffers=buffers, limits=limits, budget=budget, persistent=persistent
     )
-    for use in judge(program, listed, persistent=persistent, only_denied=True):
-        if use.problem:
-            raise deny(use, listed)
+    uses = judge(program, listed, persistent=persistent, only_denied=True)
+    if uses:
+        raise deny(*uses[:MAX_READ], profile=listed)
     if known is None:
         check_shape(program, limits)
         if again:
@@ -202,12 +202,14 @@ def family_of(
     profiles: str | Sequence[str] | Profile = DATA_PROFILES,
     limits: Limits = _DEFAULTS,
     budget: Budget | None = None,
+    denials: list[PolicyDenied] | None = None,
 ) -> str:
     """Return ``"pickle"`` if *profiles* list every use of a global, else ``"cloudpickle"``.
 
     Derived from the content and never from what a header claims.
 
     :param budget: shared by all pickles of one message.
+    :param denials: gets the refusal that names what makes it ``"cloudpickle"``.
     :raises PayloadError: the pickle is malformed or over budget.
     """
     listed, whole = Profile.of(profiles), _whole(data, limits)
@@ -215,7 +217,10 @@ def family_of(
     if _VERDICTS.find(whole, scope) is not None:
         return "pickle"
     program = read(whole, buffers=None, limits=limits, budget=budget)
-    if judge(program, listed, only_denied=True):
+    uses = judge(program, listed, only_denied=True)
+    if uses:
+        if denials is not None:
+            denials.append(deny(*uses[:MAX_READ], profile=listed))
         return "cloudpickle"
     check_shape(program, limits)
     _PROGRAMS.keep(whole, limits, program)

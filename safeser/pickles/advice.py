@@ -7,6 +7,7 @@ the sender run code, it says so instead of spelling it.
 from __future__ import annotations
 
 import sys
+from itertools import islice
 
 from safeser.errors import PolicyDenied
 from safeser.pickles.judge import Use, problem_under
@@ -14,51 +15,119 @@ from safeser.pickles.names import shown
 from safeser.pickles.nodes import Call
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 
-__all__ = ["deny"]
+__all__ = ["MAX_READ", "deny"]
 
 _KEYS_SHOWN = 5
+# The names are a sender's, and a refusal is one line.
+_NAMES_SHOWN = 4
+#: Of the uses that are denied; each is judged by every profile.
+MAX_READ = 200
 
 _ONLY_CODE = (
     "Only family cloudpickle, for a sender who is granted code, lets a pickle do this;"
     " such a sender can run anything."
 )
+_RISKS = {
+    "reference": "loading never calls it, but what receives the object might.",
+    "class": "its constructor runs with arguments, and its fields hold values, of the sender's"
+    " choice.",
+}
 
 
-def deny(use: Use, profile: Profile) -> PolicyDenied:
-    """Return the refusal of *use*, with what would allow it and what that would risk."""
+def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
+    """Return the refusal of *use*, with what would allow it and what that would risk.
+
+    :param more: other uses that are refused with it; they are named, and advised on together.
+    """
+    name = shown(use.name)
+    others = list(dict.fromkeys(shown(other.name) for other in more if other.name != use.name))
+    listed = ", ".join(others[:_NAMES_SHOWN])
+    beyond = " and others" if len(others) > _NAMES_SHOWN else ""
+    also = f"; so are {listed}{beyond}" if others else ""
+    fix = _fix_all([use, *more], profile) if others else _fix(use, profile)
+    every = profile.name.startswith("+".join(DATA_PROFILES))
+    denies = "no profile allows" if every else f"profile {profile.name} does not allow"
     return PolicyDenied(
-        f"{shown(use.name)} is {use.role}, and profile {profile.name} does not allow that:"
-        f" {use.problem}",
+        f"{name} is {use.role}, and {denies} that: {use.problem}{also}",
         rule="pickle.global",
         where=f"byte {use.offset}",
-        fix=_fix(use, profile),
+        fix=fix,
     )
+
+
+def _fix_all(uses: list[Use], profile: Profile) -> str:
+    """Return what lets all of *uses* pass together; nothing short of code if one needs that."""
+    roles: dict[str, str] = {}
+    parts: dict[str, None] = {}
+    distinct: dict[tuple[str, str], Use] = {}
+    for use in uses:
+        distinct.setdefault((use.name, use.role), use)
+    for use in distinct.values():
+        role = _role(use, profile)
+        if role is None:
+            parts[_fix(use, profile)] = None
+        else:
+            # A class may also be handed over by name.
+            roles[use.name] = "class" if "class" in (role, roles.get(use.name)) else role
+    if _ONLY_CODE in parts:
+        return _ONLY_CODE
+    if roles:
+        named = dict(islice(roles.items(), _NAMES_SHOWN + 1))
+        line = ", ".join(f'"{shown(name)}": {role}' for name, role in named.items())
+        rest = ", ..." if len(named) < len(roles) else ""
+        risks = " ".join(f"Of a {role}, {_RISKS[role]}" for role in dict.fromkeys(roles.values()))
+        parts[
+            f"Allow them: 'pickle: {{allow: {{{line}{rest}}}}}'. The risk: {risks}"
+            f"{_lookalike(*named)}"
+        ] = None
+    return " ".join(list(parts)[:3])
+
+
+def _role(use: Use, profile: Profile) -> str | None:
+    """Return the role in which allowing *use*'s global is all that it lacks."""
+    if use.role == "persistent" or _profile_for(use):
+        return None
+    if use.role == "referenced":
+        return "reference"
+    return None if profile.get(use.name) is not None or _is_code(use) else "class"
+
+
+def _is_code(use: Use) -> bool:
+    top = use.name.partition(":")[0].partition(".")[0]
+    return use.name.startswith("<") or top in sys.stdlib_module_names
+
+
+def _profile_for(use: Use) -> str:
+    allows = (name for name in DATA_PROFILES if not problem_under(use, Profile.named(name)))
+    return next(allows, "")
 
 
 def _fix(use: Use, profile: Profile) -> str:
     if use.role == "persistent":
         return "Pass persistent_load, with the meaning that the writer's persistent_id has."
-    for name in DATA_PROFILES:
-        if not problem_under(use, Profile.named(name)):
-            return (
-                f"Add the profile {name}: 'pickle: {{profile: [..., {name}]}}'. The risk: its"
-                " sender can then make this process hold any such values within the limits."
-            )
-    entry, name = profile.get(use.name), shown(use.name)
-    top = use.name.partition(":")[0].partition(".")[0]
-    if use.role == "referenced":
+    listing = _profile_for(use)
+    if listing:
         return (
-            f"Allow it: 'pickle: {{allow: {{\"{name}\": reference}}}}'. The risk: loading never"
-            " calls it, but what receives the object might."
+            f"Add the profile {listing}: 'pickle: {{profile: [..., {listing}]}}'. The risk: its"
+            " sender can then make this process hold any such values within the limits."
         )
-    if entry is not None and entry.role == "class" and not entry.make:
+    entry, name = profile.get(use.name), shown(use.name)
+    role = _role(use, profile)
+    if role is None and entry is not None and entry.role == "class" and not entry.make:
         return _more(use, name)
-    if entry is not None or use.name.startswith("<") or top in sys.stdlib_module_names:
+    if role is None:
         return _ONLY_CODE
+    condition = "If it is a class, allow it" if role == "class" else "Allow it"
     return (
-        f"If it is a class, allow it: 'pickle: {{allow: {{\"{name}\": class}}}}'. The risk: its"
-        " constructor runs with arguments, and its fields hold values, of the sender's choice."
+        f"{condition}: 'pickle: {{allow: {{\"{name}\": {role}}}}}'. The risk: {_RISKS[role]}"
+        f"{_lookalike(use.name)}"
     )
+
+
+def _lookalike(*names: str) -> str:
+    if all(map(str.isascii, names)):
+        return ""
+    return " A name holds letters beyond ASCII, which can look like those of another."
 
 
 def _more(use: Use, name: str) -> str:

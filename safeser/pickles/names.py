@@ -52,6 +52,13 @@ def _is_path(name: str) -> bool:
 
 
 def shown(name: str) -> str:
-    """Return *name* as plain, short, printable ASCII for messages and records."""
-    cut = name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "..."
-    return "".join(char if " " <= char <= "~" else "?" for char in cut)
+    """Return *name* as plain, short, printable ASCII for messages and records.
+
+    What is not ASCII is spelt by its code, so that a letter that looks like another does not here.
+    """
+    spelt = "".join(map(_shown, name[: _MAX_SHOWN + 1]))
+    return spelt if len(spelt) <= _MAX_SHOWN else spelt[:_MAX_SHOWN] + "..."
+
+
+def _shown(char: str) -> str:
+    return char if " " <= char <= "~" else char.encode("unicode_escape").decode("ascii")

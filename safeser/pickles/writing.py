@@ -75,7 +75,7 @@ def _rehearse(
     program = read(data, buffers=len(buffers), limits=limits, persistent=persistent)
     for use in judge(program, profile, persistent=persistent):
         if use.problem:
-            denial = deny(use, profile)
+            denial = deny(use, profile=profile)
             raise _refused(program, use.node, denial, kind=shown(use.name))
     check_shape(program, limits)
     if persistent:

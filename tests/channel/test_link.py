@@ -174,6 +174,39 @@ def test_types_of_other_libraries_are_for_their_sender_alone(
 # --- families ---------------------------------------------------------------------------------
 
 
+def named_pickle(*names):
+    """Return a pickle that holds instances of *names* in a list."""
+    lines = [f"c{name.replace(':', chr(10))}\n".encode() + b")\x81" for name in names]
+    return b"\x80\x04](" + b"".join(lines) + b"e."
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "fix"),
+    [
+        (["my.lib:Point"], "my.lib:Point is instantiated", '"my.lib:Point": class}'),
+        (
+            ["my:A", "my:B"],
+            "; so are my:B at byte 4, which makes it code",
+            '{"my:A": class, "my:B": class}',
+        ),
+        (["os:system"], "os:system is instantiated", "Only family cloudpickle"),
+        (["my:A", "os:system"], "; so are os:system", "Only family cloudpickle"),
+        (["m\u0430:P"], "m\\u0430:P is instantiated", "letters beyond ASCII"),
+    ],
+)
+def test_a_refused_pickle_is_refused_by_the_names_in_it(links, names, words, fix):
+    _, ann = links("bea", "ann")
+    context = ann.inbound(Kind.DATA)
+    payload = ann.payload(context, "a", PICKLE, [named_pickle(*names)])
+    assert payload.family == "cloudpickle"
+    with pytest.raises(PolicyDenied) as caught:
+        ann.admit(context, [payload])
+    assert (caught.value.rule, caught.value.where) == ("context.family", "a")
+    assert words in caught.value.message
+    assert "at byte 4" in caught.value.message
+    assert fix in caught.value.fix
+
+
 def test_where_code_is_granted_a_pickle_counts_as_code(links):
     _, bea = links("ann", "bea")
     payload = bea.payload(bea.inbound(Kind.DATA), "a", PICKLE, [pickle.dumps(1)])

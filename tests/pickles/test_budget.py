@@ -72,9 +72,14 @@ class TestBudget:
     def test_reading_is_charged_also_when_it_fails(self):
         budget = Budget(Limits(max_refs=10))
         turns = iter([0] * 40)
-        with pytest.raises(KeyError), budget.reading(turns):
-            next(turns)
-            raise KeyError
+
+        def midway():
+            with budget.reading(turns):
+                next(turns)
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            midway()
         assert budget.opcodes == 39
 
 

@@ -228,6 +228,40 @@ class TestAdvice:
         assert "grows: list" in self.advice(asm.pickle(asm.new("my:Point") + b"Na"), profile).fix
         assert "grows: dict" in self.advice(asm.pickle(asm.new("my:Point") + b"NNs"), profile).fix
 
+    def test_several_names_and_one_line_for_all(self, asm):
+        error = self.advice(
+            asm.pickle(asm.list(asm.new("my:A"), asm.name("my:f"), asm.new("my:A")))
+        )
+        assert "; so are my:f" in error.message
+        assert '{allow: {"my:A": class, "my:f": reference}}' in error.fix
+        both = asm.list(asm.name("my:A"), asm.new("my:A"), asm.new("my:B"))
+        assert '{"my:A": class, "my:B": class}' in self.advice(asm.pickle(both)).fix
+
+    def test_a_profile_and_a_class(self, asm):
+        scalar = pickle.dumps(np.float64(1), 2)[2:-1]
+        fix = self.advice(asm.pickle(asm.list(scalar, asm.new("my:A")))).fix
+        assert "profile numpy" in fix
+        assert '"my:A": class' in fix
+
+    def test_one_that_needs_code_is_all_that_is_said(self, asm):
+        fix = self.advice(asm.pickle(asm.list(asm.new("my:A"), asm.new("os:A")))).fix
+        assert "my:A" not in fix
+        assert "cloudpickle" in fix
+
+    def test_no_more_names_than_a_line_takes(self, asm):
+        names = [asm.new(f"{'m' * 110}:A{n}") for n in range(500)]
+        error = self.advice(asm.pickle(asm.list(*names)))
+        assert ":A4 and others" in error.message
+        assert ": class, ...}" in error.fix
+        assert len(str(error)) < 2000
+
+    def test_letters_that_look_like_others_are_spelt(self, asm):
+        error = self.advice(asm.pickle(asm.new("m\u0430in:P\u03bfint")))
+        assert error.message.startswith("m\\u0430in:P\\u03bfint is instantiated")
+        assert '"m\\u0430in:P\\u03bfint": class' in error.fix
+        assert "letters beyond ASCII" in error.fix
+        assert "beyond ASCII" not in self.advice(asm.pickle(asm.new("main:Point"))).fix
+
 
 @pytest.mark.parametrize("before", [b"", b"N0", b"]0" * 9])
 def test_a_denial_says_the_byte_of_the_use(before):

@@ -7,14 +7,6 @@ imported only when an entry that needs it is first used.
 from __future__ import annotations
 
 from safeser.pickles.shims.rooms import shim
-from safeser.pickles.shims.site import (
-    Draft,
-    Site,
-    are_plain_keys,
-    bad,
-    check_layout,
-    plain,
-    settled,
-)
+from safeser.pickles.shims.site import Draft, Site, are_plain_keys, bad
 
-__all__ = ["Draft", "Site", "are_plain_keys", "bad", "check_layout", "plain", "settled", "shim"]
+__all__ = ["Draft", "Site", "are_plain_keys", "bad", "shim"]
