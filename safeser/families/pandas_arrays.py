@@ -25,6 +25,7 @@ from safeser.families.pandas_parts import (
     TURNED,
     WRITEABLE,
     Array,
+    Built,
     Loaded,
     Part,
     Reader,
@@ -105,6 +106,9 @@ def _read_numbers(reader: Reader, described: Any, columns: int | None) -> Part:
     _, key, flags = reader.split(described, 3)
     array, flags = reader.numbers(key), reader.flags(flags)
     length = reader.rows(len(array), columns)
+    if columns is not None and array.dtype.kind in "mM":
+        moments: Built = lambda values: dated(_shaped(array, flags, columns))  # noqa: E731 - short
+        return Part("numbers", length, moments, array.dtype)
     return Part("numbers", length, lambda values: _shaped(array, flags, columns), array.dtype)
 
 

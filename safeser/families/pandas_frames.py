@@ -13,9 +13,9 @@ import numpy as np
 
 from safeser.families.pandas_arrays import read_array, read_block, write_array, write_block
 from safeser.families.pandas_indexes import apart, read_index, write_index
-from safeser.families.pandas_internals import blocks_of, frame_of, pd, series_of, values_of
+from safeser.families.pandas_internals import Places, blocks_of, frame_of, pd, series_of, values_of
 from safeser.families.pandas_offsets import required
-from safeser.families.pandas_parts import Array, Loaded, Part, Reader, Writer
+from safeser.families.pandas_parts import Loaded, Part, Reader, Writer
 from safeser.families.plain import label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
@@ -115,7 +115,7 @@ def _check_frame(node: Node, limits: Limits) -> None:
     node.value = built
 
 
-def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tuple[Part, Array]]:
+def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tuple[Part, Places]]:
     """Return the checked blocks with the places of their columns: each of *count* once."""
     described = reader.node.meta["blocks"]
     if type(described) is not list and type(described) is not tuple:
@@ -129,40 +129,46 @@ def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tu
         if rows is not None and part.length is not None and part.length != rows:
             reader.refuse("a block has another number of rows than the index", "families.shape")
         blocks.append((part, _read_places(reader, start, columns, step)))
-    if not (len(blocks) == 1 and _in_order(described[0], count)):
-        _check_cover(reader, [places for _, places in blocks], count)
+    _check_cover(reader, [places for _, places in blocks], count)
     return blocks
 
 
-def _in_order(block: Any, count: int | None) -> bool:
-    """Whether *block* is the whole frame, column after column."""
-    _, start, columns, step = block
-    return bool(start == 0 and step == 1 and columns == count)
-
-
-def _read_places(reader: Reader, start: Any, columns: int, step: Any) -> Array:
+def _read_places(reader: Reader, start: Any, columns: int, step: Any) -> Places:
     if start is None and step == 0 and type(step) is int:
         places = reader.numbers("<i8")
         if len(places) != columns:
             reader.refuse("a block has more or fewer places than columns", "families.shape")
         return places.astype(np.intp)
-    if any(type(part) is not int or not -(1 << 40) < part < 1 << 40 for part in (start, step)):
-        reader.refuse("the places of a block are not described")
+    for number in (start, step):
+        if type(number) is not int or not -(1 << 40) < number < 1 << 40:
+            reader.refuse("the places of a block are not described")
     if not step:
         reader.refuse("a column is in two blocks, or in none", "families.shape")
-    return np.arange(start, start + columns * step, step, dtype=np.intp)
+    return range(start, start + columns * step, step)
 
 
-def _check_cover(reader: Reader, places: list[Array], count: int | None) -> None:
+def _check_cover(reader: Reader, blocks: list[Places], count: int | None) -> None:
     """Refuse places that do not cover each of *count* columns once: pandas believes them."""
-    every = np.concatenate(places) if places else np.zeros(0, np.intp)
-    if count is None:
-        count = len(every)
-    taken = np.zeros(len(every), bool)
-    sound = len(every) == count and (not count or (every.min() >= 0 and every.max() < count))
-    if sound:
-        taken[every] = True
-    if not sound or not taken.all():
+    total = sum(map(len, blocks))
+    sound = count is None or total == count
+    if sound and len(blocks) == 1 and isinstance(blocks[0], range):
+        sound = {blocks[0][0], blocks[0][-1]} == {0, total - 1}
+    elif sound:
+        taken = np.zeros(total, bool)
+        for places in blocks:
+            spread: Any = places
+            if isinstance(places, range):
+                low, high = sorted((places[0], places[-1]))
+                spread = slice(low, high + 1, abs(places.step))
+            else:
+                low, high = places.min(), places.max()
+            if low < 0 or high >= total:
+                sound = False
+                break
+            taken[spread] = True
+        # As many places as columns, and each taken: none of them twice.
+        sound = sound and bool(taken.all())
+    if not sound:
         reader.refuse("a column is in two blocks, or in none", "families.shape")
 
 

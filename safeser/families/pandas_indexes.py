@@ -19,6 +19,7 @@ from safeser.families.pandas_internals import (
     mark_unique,
     pd,
     range_of,
+    texts_of,
     values_of,
 )
 from safeser.families.pandas_offsets import read_freq, required, with_freq, write_freq
@@ -255,10 +256,12 @@ def apart(index: Any, node: Node, limits: Limits) -> Any:
     Python's own, whose hash has a secret; for others there is the check of restricted pickle.
     """
     if len(index) > limits.max_refs:
-        required(isinstance(index, pd.RangeIndex) or isinstance(index.dtype, np.dtype))
+        required(isinstance(index.dtype, np.dtype))
+    if type(index) is pd.RangeIndex:
+        return mark_unique(index)
     dtype = index.dtype
     if isinstance(dtype, pd.StringDtype) or dtype.kind == "O":
-        labels = index.tolist()
+        labels = texts_of(index)
         if set(map(type, labels)) <= {str}:
             required(len(set(labels)) == len(labels))
             return mark_unique(index)

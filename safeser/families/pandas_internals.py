@@ -16,6 +16,7 @@ import numpy as np
 __all__ = [
     "ARROW_TEXT",
     "PYTHON_TEXT",
+    "Places",
     "blocks_of",
     "categorical",
     "dated",
@@ -28,14 +29,21 @@ __all__ = [
     "range_of",
     "series_of",
     "text_of",
+    "texts_of",
     "values_of",
 ]
 
 #: Untyped on purpose: pandas is an extra, and its stubs know less than what is used here.
 pd: Any = importlib.import_module("pandas")
 _managers: Any = importlib.import_module("pandas.core.internals.managers")
+_blocks: Any = importlib.import_module("pandas.core.internals.blocks")
+_placement: Any = importlib.import_module("pandas._libs.internals").BlockPlacement
 _arrays: Any = importlib.import_module("pandas.core.arrays.string_arrow")
 _texts: Any = importlib.import_module("pandas.core.arrays.string_")
+
+
+#: Positions of a block's columns.
+Places = range | np.ndarray[Any, Any]
 
 
 def _classes(room: Any, *names: str) -> tuple[type, ...]:
@@ -49,8 +57,6 @@ PYTHON_TEXT = _classes(_texts, "StringArray", "StringArrayNumpySemantics")
 _TYPED_TEXT = "dtype" in inspect.signature(pd.arrays.ArrowStringArray).parameters
 #: Since pandas 3.1 an index keeps its freq; before, the array behind it did.
 _FREQ_OF_INDEX = hasattr(pd.DatetimeIndex, "_freq")
-_from_blocks = getattr(getattr(pd.api, "internals", None), "create_dataframe_from_blocks", None)
-_make_block: Any = getattr(importlib.import_module("pandas.core.internals"), "make_block", None)
 
 
 def blocks_of(frame: Any) -> list[tuple[Any, slice | np.ndarray[Any, Any]]]:
@@ -68,13 +74,26 @@ def values_of(held: Any) -> Any:
     return held._values
 
 
-def frame_of(blocks: Sequence[tuple[Any, np.ndarray[Any, Any]]], index: Any, columns: Any) -> Any:
+def texts_of(index: Any) -> list[Any]:
+    """Return the labels of *index*, which are texts or objects, as a list."""
+    content = getattr(index._values, "_pa_array", None)
+    labels: list[Any] = index.tolist() if content is None else content.to_pylist()
+    return labels
+
+
+def frame_of(blocks: Sequence[tuple[Any, Places]], index: Any, columns: Any) -> Any:
     """Return the frame of *blocks*, whose shapes fit and whose places cover each column once."""
-    if _from_blocks is not None:
-        return _from_blocks(blocks, index, columns)
-    made = [_make_block(values, placement=places) for values, places in blocks]
-    manager = _managers.BlockManager(made, [columns, index])
+    made = tuple(_blocks.new_block_2d(values, _placed(places)) for values, places in blocks)
+    # Their shapes were compared with the axes before: here it would be done a second time.
+    manager = _managers.BlockManager(made, [columns, index], verify_integrity=False)
     return pd.DataFrame._from_mgr(manager, manager.axes)
+
+
+def _placed(places: Places) -> Any:
+    if not isinstance(places, range):
+        return _placement(places)
+    stop = places.stop if places.stop >= 0 else None
+    return _placement(slice(places.start, stop, places.step))
 
 
 def series_of(array: Any, index: Any, name: Any) -> Any:

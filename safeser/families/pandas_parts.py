@@ -51,7 +51,7 @@ WRITEABLE, TURNED = 1, 2
 #: Labels of columns and names that stand in the header itself.
 _INLINE_NAMES = frozenset({type(None), bool, str})
 #: Few short texts are cheaper inside the header than with a header or buffers of their own.
-_INLINE_TEXTS = 32
+_INLINE_TEXTS = 64
 _INLINE_BYTES = 1024
 
 #: Descriptions inside each other: categories that are intervals of moments, and some to spare.

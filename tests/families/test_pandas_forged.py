@@ -135,7 +135,7 @@ HEADERS = {
         (INTERVALS, ("array", 2), ["numbers", "|b1", 0]),
         (INTERVALS, ("array", 2, 1), ">i8"),
         (SHORT, ("array", 3), ["a", 1]),
-        (SHORT, ("array", 3), ["a"] * 33),
+        (SHORT, ("array", 3), ["a"] * 65),
         (SHORT, ("array", 3), ["\ud800"]),
         (CATEGORIES, ("array", 3), "|u1"),
     ],
