@@ -23,7 +23,16 @@ from safeser.families.tree import Node
 from safeser.pickles.layout import HEAP_TYPE, layout
 from safeser.values import Limits
 
-__all__ = ["cached_names", "is_named_tuple", "other_bases", "plan_dataclass", "plan_named_tuple"]
+__all__ = [
+    "Altered",
+    "cached_names",
+    "is_named_tuple",
+    "is_same",
+    "other_bases",
+    "plan_dataclass",
+    "plan_named_tuple",
+    "record",
+]
 
 
 def other_bases(cls: type, *known: type) -> list[type]:
@@ -45,7 +54,7 @@ def cached_names(cls: type) -> frozenset[str]:
     )
 
 
-def _record(
+def record(
     name: str,
     cls: type,
     fields: Iterable[str],
@@ -70,7 +79,7 @@ def _record(
         sent = records.values(node, values)
         try:
             return build(sent)
-        except _Altered as altered:
+        except Altered as altered:
             raise PayloadError(
                 f"a value of type {name} is refused: its class made another {altered}",
                 rule="families.constructor",
@@ -81,11 +90,11 @@ def _record(
     return Typed(name, (cls,), encode, check, decode)
 
 
-class _Altered(Exception):
+class Altered(Exception):
     """The constructor made something else of a field than what was sent."""
 
 
-def _is_same(made: object, sent: object) -> bool:
+def is_same(made: object, sent: object) -> bool:
     """Whether *made* is what was sent, to the last type in it."""
     if made is sent:
         return True
@@ -129,15 +138,15 @@ def plan_dataclass(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
     def build(sent: dict[str, Any]) -> Any:
         made = cls(**{field: sent[field] for field in given})
         if type(made) is not cls:
-            raise _Altered("class")
+            raise Altered("class")
         for field in names:
             if field in later:
                 object.__setattr__(made, field, sent[field])
-            elif not _is_same(getattr(made, field), sent[field]):
-                raise _Altered(f"field {field}")
+            elif not is_same(getattr(made, field), sent[field]):
+                raise Altered(f"field {field}")
         return made
 
-    return _record(name, cls, names, read, build)
+    return record(name, cls, names, read, build)
 
 
 def _check_dataclass(
@@ -204,10 +213,10 @@ def plan_named_tuple(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
     def build(sent: dict[str, Any]) -> Any:
         made = cls(*(sent[field] for field in names))
         if type(made) is not cls or tuple.__len__(made) != len(names):
-            raise _Altered("class")
+            raise Altered("class")
         for field, value in zip(names, tuple.__iter__(made), strict=True):
-            if not _is_same(value, sent[field]):
-                raise _Altered(f"field {field}")
+            if not is_same(value, sent[field]):
+                raise Altered(f"field {field}")
         return made
 
-    return _record(name, cls, names, read, build)
+    return record(name, cls, names, read, build)

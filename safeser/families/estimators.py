@@ -246,7 +246,7 @@ def _check_estimator(node: Node, limits: Limits) -> None:
     name, fields = node.expect("class", "fields", children=None)
     if type(name) is not str or _entry(name) is None:
         node.refuse("its class is not listed", "families.class")
-    if type(fields) is not list or not all(type(field) is str for field in fields):
+    if not isinstance(fields, (list, tuple)) or not all(type(field) is str for field in fields):
         node.refuse("its fields are not names", "families.header")
     if len(node.children) != 1 + len(fields):
         node.refuse("it holds another number of values than of fields", "families.child-count")

@@ -1,4 +1,4 @@
-"""SciPy's, scikit-learn's, xarray's and PyTorch's types: the names, listed without importing any.
+"""Types of SciPy, scikit-learn, xarray and PyTorch: the names, listed without importing any.
 
 The one rule: a package is imported when an object of a type that is listed here is sent or loaded,
 and for nothing else: a header that names one imports nothing before it is admitted.
@@ -6,6 +6,7 @@ and for nothing else: a header that names one imports nothing before it is admit
 
 from __future__ import annotations
 
+from safeser.families import classes, models
 from safeser.families.registry import registry
 
 __all__ = ["register"]
@@ -59,3 +60,4 @@ def register() -> None:
     registry.register_lazy("sklearn", _SKLEARN, _load_sklearn)
     registry.register_lazy("xarray", _XARRAY, _load_xarray)
     registry.register_lazy("torch", _TORCH, _load_torch)
+    classes.register_kind("pydantic model", models.is_model, models.plan_model)

@@ -103,7 +103,7 @@ def _check_tensor(node: Node, limits: Limits) -> None:
     sizes = dtypes.check_shape(shape)
     if len(sizes) > _MAX_DIMENSIONS:
         node.refuse("it has too many dimensions", "families.shape")
-    numbers = type(order) is list and all(type(n) is int for n in order)
+    numbers = isinstance(order, (list, tuple)) and all(type(n) is int for n in order)
     if not numbers or sorted(order) != list(range(len(sizes))):
         node.refuse("its order is not one of its dimensions", "families.header")
     if type(requires_grad) is not bool or type(parameter) is not bool:
@@ -139,7 +139,7 @@ def _check_grad(node: Node, name: str, shape: list[int]) -> None:
 
 def _decode_tensor(node: Node, values: list[Any]) -> Any:
     meta, frame = node.meta, node.frames[0]
-    dtype, order = _DTYPES[meta["dtype"]], meta["order"]
+    dtype, order = _DTYPES[meta["dtype"]], list(meta["order"])
     shape = [meta["shape"][n] for n in order]
     if frame.nbytes:
         made = torch.frombuffer(_writeable(frame), dtype=torch.uint8).view(dtype).reshape(shape)
@@ -172,7 +172,7 @@ def _encode_size(x: Any, limits: Limits) -> Parts:
 
 def _check_size(node: Node, limits: Limits) -> None:
     (sizes,) = node.expect("sizes")
-    if type(sizes) is not list or len(sizes) > _MAX_DIMENSIONS:
+    if not isinstance(sizes, (list, tuple)) or len(sizes) > _MAX_DIMENSIONS:
         node.refuse("its sizes are not a short list", "families.header")
     if not all(type(size) is int and -_INT63 <= size < _INT63 for size in sizes):
         node.refuse("one of its sizes is not a number", "families.header")
