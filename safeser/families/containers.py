@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import types
-from typing import Any
+from typing import Any, TypeVar
 
 from safeser.families import records
 from safeser.families.plain import Unencodable
@@ -18,6 +18,8 @@ from safeser.values import Limits
 
 __all__ = ["register"]
 
+K = TypeVar("K")
+
 _FACTORIES: dict[str, type | None] = {
     "": None,
     **{
@@ -25,6 +27,9 @@ _FACTORIES: dict[str, type | None] = {
         for kind in (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
     },
 }
+
+#: The one attribute that an OrderedDict may have: which version each module's part is of.
+_VERSIONS = "_metadata"
 
 #: What may stand among the maps of a ChainMap; each can be read like a dict.
 _MAPPINGS = (
@@ -49,9 +54,16 @@ def _decode_slice(node: Node, values: list[Any]) -> slice:
 
 
 def _holds(node: Node, kind: str) -> None:
-    """Refuse *node* unless its one child is a *kind* of plain elements or a collection."""
-    if node.children[0].yields != f"builtins:{kind}":
+    """Refuse *node* unless its one child is a *kind*; what a pickle holds shows when built."""
+    if node.children[0].yields not in ("", f"builtins:{kind}"):
         node.refuse(f"it does not hold a {kind}", "families.child-type")
+
+
+def _held(values: list[Any], kind: type[K]) -> K:
+    """Return the one value in *values*, which is a *kind* of what was decided and checked."""
+    if type(values[0]) is not kind:
+        raise ValueError
+    return values[0]
 
 
 def _encode_deque(x: collections.deque[Any], limits: Limits) -> Parts:
@@ -66,10 +78,10 @@ def _check_deque(node: Node, limits: Limits) -> None:
 
 
 def _decode_deque(node: Node, values: list[Any]) -> collections.deque[Any]:
-    maxlen = node.meta["maxlen"]
-    if maxlen is not None and len(values[0]) > maxlen:
+    maxlen, held = node.meta["maxlen"], _held(values, list)
+    if maxlen is not None and len(held) > maxlen:
         raise ValueError  # it would drop elements
-    return collections.deque(values[0], maxlen)
+    return collections.deque(held, maxlen)
 
 
 def _encode_dict(x: dict[Any, Any], limits: Limits) -> Parts:
@@ -83,9 +95,36 @@ def _check_dict(node: Node, limits: Limits) -> None:
     _holds(node, "dict")
 
 
+def _encode_ordered(x: collections.OrderedDict[Any, Any], limits: Limits) -> Parts:
+    children: list[tuple[str, object]] = [("", dict(x))]
+    if vars(x).keys() == {_VERSIONS}:  # PyTorch's state dicts
+        children.append((f".{_VERSIONS}", vars(x)[_VERSIONS]))
+    elif vars(x):
+        raise Unencodable(x, "it has attributes of its own")
+    return Parts({}, (), children)
+
+
+def _check_ordered(node: Node, limits: Limits) -> None:
+    node.expect(children=None)
+    if len(node.children) not in (1, 2):
+        node.refuse("it holds something else than its content", "families.child-count")
+    _holds(node, "dict")
+    if len(node.children) == 2 and node.children[1].yields != "collections:OrderedDict":
+        node.refuse("its versions are not those of a state dict", "families.child-type")
+
+
+def _decode_ordered(node: Node, values: list[Any]) -> collections.OrderedDict[Any, Any]:
+    made = collections.OrderedDict(_held(values, dict))
+    if len(values) == 2:
+        setattr(made, _VERSIONS, values[1])
+    return made
+
+
 def _decode_counter(node: Node, values: list[Any]) -> collections.Counter[Any]:
     made: collections.Counter[Any] = collections.Counter()
-    dict.update(made, values[0])  # Counter's own update() adds, and counts may be anything
+    dict.update(
+        made, _held(values, dict)
+    )  # Counter's own update() adds, and counts may be anything
     return made
 
 
@@ -104,7 +143,7 @@ def _check_defaultdict(node: Node, limits: Limits) -> None:
 
 
 def _decode_defaultdict(node: Node, values: list[Any]) -> collections.defaultdict[Any, Any]:
-    return collections.defaultdict(_FACTORIES[node.meta["factory"]], values[0])
+    return collections.defaultdict(_FACTORIES[node.meta["factory"]], _held(values, dict))
 
 
 def _encode_chain(x: collections.ChainMap[Any, Any], limits: Limits) -> Parts:
@@ -168,9 +207,9 @@ def register() -> None:
         Typed(
             "collections:OrderedDict",
             (collections.OrderedDict,),
-            _encode_dict,
-            _check_dict,
-            lambda node, values: collections.OrderedDict(values[0]),
+            _encode_ordered,
+            _check_ordered,
+            _decode_ordered,
         ),
         Typed(
             "collections:Counter",

@@ -40,6 +40,9 @@ DEPTH_CEILING = 200
 #: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
 _MAX_SAME_HASH = 64
 
+#: Steps of a path that an error shows.
+_MAX_STEPS = 24
+
 #: Limits where a caller names none.
 DEFAULTS = Limits()
 
@@ -57,17 +60,39 @@ _DOUBLE = struct.Struct(">Bd")
 
 
 class Unencodable(Exception):
-    """Some object cannot be sent this way; says which and why. Never leaves this package."""
+    """Some object cannot be sent this way; says which and why. Never leaves this package.
 
-    def __init__(self, value: object, reason: str = "") -> None:
+    :param final: it is too deep or too large, so taking it apart would not help either.
+    """
+
+    def __init__(self, value: object, reason: str = "", *, final: bool = False) -> None:
         super().__init__(reason)
         self.value = value
         self.reason = reason
+        self.final = final
         self.path: list[str] = []
+        self._met: dict[int, tuple[int, object]] = {id(value): (-1, value)}
 
     @property
     def where(self) -> str:
-        return "".join(reversed(self.path))
+        path = self.path[::-1]
+        if len(path) > _MAX_STEPS:
+            path[_MAX_STEPS // 2 : -_MAX_STEPS // 2] = ["..."]
+        return "".join(path)
+
+    def inside(self, container: object, label: str) -> None:
+        """Note on the way out that it happened in *container*, at *label*.
+
+        What was met too deep below itself is a cycle, of which one lap is path enough.
+        """
+        if self.final:
+            # Whoever is met is kept, lest another object gets its identity.
+            if id(container) in self._met:
+                self.reason = "it holds itself, and only pickles can carry that"
+                del self.path[: self._met[id(container)][0] + 1]
+                self._met = {}
+            self._met[id(container)] = (len(self.path), container)
+        self.path.append(label)
 
 
 def encode(value: object, *, limits: Limits = DEFAULTS, largest: int | None = None) -> bytes:
@@ -128,6 +153,8 @@ class _Writer:
             self.out += struct.pack(">BQ", 0xCF, value)
         else:
             size = value.bit_length() // 8 + 1
+            if size > self.limits.max_int:
+                raise Unencodable(value, "it is longer than max_int bytes")
             self.ext(_BIGINT, value.to_bytes(size, "big", signed=True))
 
     def put_float(self, value: Any, room: int) -> None:
@@ -150,10 +177,14 @@ class _Writer:
 
     def enter(self, value: object, count: int, room: int) -> None:
         if room <= 0:
-            raise Unencodable(value, f"it is nested more than {self.limits.max_depth} deep")
+            raise Unencodable(
+                value, f"it is nested more than {self.limits.max_depth} deep", final=True
+            )
         self.refs -= count
         if self.refs < 0:
-            raise Unencodable(value, f"it holds more than {self.limits.max_refs} elements")
+            raise Unencodable(
+                value, f"it holds more than {self.limits.max_refs} elements", final=True
+            )
 
     def put_array(self, value: Any, room: int) -> None:
         self.enter(value, len(value), room)
@@ -169,7 +200,7 @@ class _Writer:
             try:
                 self.put(item, room - 1)
             except Unencodable as error:
-                error.path.append(f"[{position}]")
+                error.inside(value, f"[{position}]")
                 raise
 
     def run(self, values: Iterable[Any], *, as_keys: bool) -> bool:
@@ -198,7 +229,7 @@ class _Writer:
                 self.put(key, room - 1)
                 self.put(item, room - 1)
             except Unencodable as error:
-                error.path.append(f"[{label(key)}]")
+                error.inside(value, f"[{label(key)}]")
                 raise
 
 
@@ -287,13 +318,14 @@ def _refuse(message: str, rule: str, position: int) -> NoReturn:
 
 
 class _Reader:
-    __slots__ = ("data", "depth", "pos", "refs")
+    __slots__ = ("data", "depth", "most", "pos", "refs")
 
     def __init__(self, data: bytes, limits: Limits, room: int) -> None:
         self.data = data
         self.pos = 0
         self.refs = room
         self.depth = min(limits.max_depth, DEPTH_CEILING)
+        self.most = limits.max_int
 
     def value(self) -> Any:
         """Read one value, containers on a stack of our own: depth costs no interpreter frames."""
@@ -394,6 +426,8 @@ class _Reader:
     def extension(self, code: int, size: int) -> int | str:
         body = self.take(size)
         if code == _BIGINT:
+            if size > self.most:
+                _refuse("an integer is longer than max_int bytes", "families.integer", self.pos)
             number = int.from_bytes(body, "big", signed=True)
             if -(1 << 63) <= number < 1 << 64:
                 _refuse("a large integer is not large", "families.msgpack", self.pos)

@@ -32,6 +32,9 @@ _SMALL_BYTES = 1 << 12
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, dict})
 
+#: Families that walk an object: what is too deep or too large for one is so for the other.
+_BY_VALUE = ("dask", "msgpack")
+
 Sent = tuple[dict[str, Any], list[Any]]
 
 
@@ -143,9 +146,9 @@ class _Sender:
         """
         self.room -= 1
         if depth > self.depth:
-            raise Unencodable(x, f"it is nested more than {self.depth} deep")
+            raise Unencodable(x, f"it is nested more than {self.depth} deep", final=True)
         if self.room < 0:
-            raise Unencodable(x, f"there are more than {self.limits.max_refs} objects")
+            raise Unencodable(x, f"there are more than {self.limits.max_refs} objects", final=True)
         if type(x) is Serialize:
             return self.send(x.data, depth + 1, inside=inside)
         if type(x) is Serialized:
@@ -156,6 +159,8 @@ class _Sender:
         failure: Unencodable | None = None
         try:
             for family in families:
+                if failure is not None and failure.final and family in _BY_VALUE:
+                    continue
                 try:
                     way = _WAYS.get(family)
                     if way is None:
@@ -192,8 +197,10 @@ class _Sender:
             if "msgpack" in families and not (depth == 0 and self.iterate):
                 try:
                     return self.plain(x, families)
-                except Unencodable:
-                    pass  # something in it is not plain: element by element
+                except Unencodable as error:
+                    if error.final:
+                        raise
+                    # something in it is not plain: element by element
             if not self.iterates(x, depth):
                 raise Unencodable(x)
             return self.collection(x, depth)
@@ -217,7 +224,7 @@ class _Sender:
         }
         frames = list(parts.frames)
         if parts.children:
-            self.children(header, frames, parts.children, depth)
+            self.children(x, header, frames, parts.children, depth)
         return header, frames
 
     def collection(self, x: Any, depth: int) -> Sent:
@@ -228,23 +235,24 @@ class _Sender:
         else:
             children = [(f"[{position}]", item) for position, item in enumerate(x)]
         frames: list[Any] = []
-        self.children(header, frames, children, depth)
+        self.children(x, header, frames, children, depth)
         return header, frames
 
     def children(
         self,
+        x: object,
         header: dict[str, Any],
         frames: list[Any],
         children: Sequence[tuple[str, object]],
         depth: int,
     ) -> None:
-        """Serialize *children* into *header*, and their frames behind those that are there."""
+        """Serialize *children* of *x* into *header*, their frames behind those already there."""
         header["sub-headers"], header["frame-lengths"] = [], []
         for name, child in children:
             try:
                 sub_header, sub_frames = self.send(child, depth + 1, inside=True)
             except Unencodable as error:
-                error.path.append(name)
+                error.inside(x, name)
                 raise
             header["sub-headers"].append(sub_header)
             header["frame-lengths"].append(len(sub_frames))

@@ -1,13 +1,16 @@
 """Plain values: exact types through msgpack, and bytes that must give one error or a value."""
 
+import collections
 import contextlib
 import struct
 import tracemalloc
+import types
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeser import families
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
 from safeser.values import Limits
@@ -237,3 +240,66 @@ def test_keys_that_were_made_to_collide_are_refused():
         plain.decode(plain.encode(flood))
     assert caught.value.rule == "families.hash-flood"
     assert plain.decode(plain.encode(dict.fromkeys(range(5000)))) == dict.fromkeys(range(5000))
+
+
+# -- cycles and what is too large --------------------------------------------------------------
+
+
+def cycle(kind):
+    inner = {"list": [], "dict": {}, "deque": collections.deque(), "space": types.SimpleNamespace()}
+    made = inner[kind]
+    if kind == "list":
+        made.append([made])
+    elif kind == "dict":
+        made["k"] = (1, made)
+    elif kind == "deque":
+        made.append([made])
+    else:
+        made.me = [made]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "paths"),
+    [
+        ("list", ["[0][0]"]),
+        ("dict", ["['k'][1]"]),
+        ("deque", ["[0][0]"]),
+        ("space", [".me[0]", ".me[0].me"]),
+    ],
+)
+def test_cycles_are_refused_with_their_path(kind, paths):
+    for value, before in ((cycle(kind), ""), ({"x": (0, cycle(kind))}, "['x'][1]")):
+        with pytest.raises(SafeserError, match="holds itself") as caught:
+            families.serialize(value, ("dask", "msgpack"))
+        assert caught.value.where.startswith(before)
+        assert len(caught.value.where) <= len(before) + 20
+        if kind != "deque":
+            assert caught.value.where[len(before) :] in paths + [p + p for p in paths]
+
+
+def test_what_is_shared_may_not_grow_without_end():
+    value = [1]
+    for _ in range(60):
+        value = [value, value]
+    limits = Limits(max_refs=10_000)
+    with pytest.raises(SafeserError, match="more than 10000") as caught:
+        families.serialize(value, ("dask", "msgpack"), limits=limits)
+    assert len(caught.value.where) < 100
+    value = [1j]
+    for _ in range(60):
+        value = [value, value]
+    with pytest.raises(SafeserError, match="more than 10000"):
+        families.serialize(value, ("dask", "msgpack"), limits=limits)
+
+
+def test_integers_have_a_longest():
+    limits = Limits(max_int=100)
+    longest = 1 << 790
+    frame = plain.encode([longest, -longest], limits=limits)
+    assert plain.decode(frame, limits=limits) == [longest, -longest]
+    with pytest.raises(plain.Unencodable, match="max_int"):
+        plain.encode(1 << 800, limits=limits)
+    with pytest.raises(PayloadError) as caught:
+        plain.decode(plain.encode(1 << 800), limits=limits)
+    assert caught.value.rule == "families.integer"

@@ -1,12 +1,16 @@
 """Standard library values: exact round trips, and headers that lie."""
 
+import array
 import collections
 import copy
 import datetime as dt
 import decimal
 import fractions
 import io
+import ipaddress
 import pathlib
+import sys
+import types
 import uuid
 import zoneinfo
 
@@ -17,8 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families
-from safeser.errors import PayloadError
+from safeser.errors import PayloadError, PolicyDenied
 from safeser.families import plain, zones
+from safeser.values import Grant
 
 VALUES = [
     1 - 2j,
@@ -51,6 +56,24 @@ VALUES = [
     collections.Counter("abca"),
     collections.defaultdict(list, {1: [2j]}),
     collections.defaultdict(None, {}),
+    array.array("d", [1.5, float("nan")]),
+    array.array("b"),
+    array.array("Q", range(100)),
+    array.array("u", "a\U0001f600\ud800"),
+    ipaddress.ip_address("10.0.0.1"),
+    ipaddress.ip_address("fe80::1%eth0"),
+    ipaddress.ip_network("10.0.0.0/8"),
+    ipaddress.ip_network("fe80::/64"),
+    ipaddress.ip_interface("10.1.2.3/8"),
+    ipaddress.ip_interface("::1/128"),
+    ...,
+    NotImplemented,
+    types.SimpleNamespace(),
+    types.SimpleNamespace(b=1, a=[dt.date(1, 1, 1)], c="x" * 5000),
+    collections.ChainMap({"a": 1}, collections.OrderedDict(b=2j)),
+    collections.ChainMap(collections.ChainMap({}), collections.Counter(a=-1)),
+    collections.Counter({"a": "not a number", "b": 1.5}),
+    collections.OrderedDict(a=slice(...), b=NotImplemented),
     {dt.date(2020, 1, 1): {uuid.UUID(int=1), 5}, 1: (frozenset({2j}), [None])},
     [(), {}, {"a": bytearray(b"x")}],
 ]
@@ -119,6 +142,19 @@ def with_attribute():
     return ordered
 
 
+def chained(maps, **attributes):
+    made = collections.ChainMap()
+    made.maps = maps
+    vars(made).update(attributes)
+    return made
+
+
+def no_text():
+    made = array.array("u", "a")
+    made.frombytes(b"\xff" * made.itemsize)
+    return made
+
+
 UTC = b"TZif" + bytes(16) + b"".join(n.to_bytes(4, "big") for n in (0, 0, 0, 0, 1, 4))
 UTC += bytes(6) + b"UTC\0"
 
@@ -140,6 +176,13 @@ class OddZone(dt.tzinfo):
         (zoneinfo.ZoneInfo.from_file(io.BytesIO(UTC)), "time zones"),
         (dt.time(1, tzinfo=OddZone()), "OddZone"),
         (dt.timezone(dt.timedelta(1 / 24), "n" * 101), "name"),
+        (ipaddress.ip_address("fe80::1%" + "e" * 80), "scope"),
+        (types.SimpleNamespace(**{"a b": 1}), "plain name"),
+        (types.SimpleNamespace(**{"__class_getitem__": 1}), "plain name"),
+        (chained([]), "no maps"),
+        (chained([collections.UserDict()]), "ChainMap may hold"),
+        (chained([{}], extra=1), "attributes"),
+        (no_text(), "no characters"),
     ],
 )
 def test_what_would_be_altered_is_refused(value, word):
@@ -197,6 +240,14 @@ def described(name, value):
         ("uuid:UUID", (bytes(16), 9)),
         ("pathlib:PosixPath", "a//b"),
         ("pathlib:PosixPath", 5),
+        ("ipaddress:IPv4Address", 1),
+        ("ipaddress:IPv4Address", "1.2.3"),
+        ("ipaddress:IPv4Address", "1.2.3.04"),
+        ("ipaddress:IPv6Address", "0:0::1"),
+        ("ipaddress:IPv6Address", "::1%" + "x" * 100),
+        ("ipaddress:IPv4Network", "10.0.0.1/8"),
+        ("ipaddress:IPv4Network", "10.0.0.0"),
+        ("ipaddress:IPv4Interface", "10.0.0.1/33"),
     ],
 )
 def test_descriptions_that_lie(name, value):
@@ -237,3 +288,97 @@ def test_counts_that_lie():
     with pytest.raises(PayloadError) as caught:
         families.check(header, [b"\0\2"])
     assert caught.value.rule == "families.content"
+
+
+def typed(name, **meta):
+    return {"serializer": "dask", "type": name, "sub-header": meta}
+
+
+GOOD = {"code": "d", "itemsize": 8, "order": sys.byteorder}
+
+
+@pytest.mark.parametrize(
+    ("meta", "frame", "rule"),
+    [
+        ({**GOOD, "code": "O"}, bytes(8), "families.header"),
+        ({**GOOD, "code": ["d"]}, bytes(8), "families.header"),
+        ({**GOOD, "code": "dd"}, bytes(8), "families.header"),
+        ({**GOOD, "order": "middle"}, bytes(8), "families.header"),
+        ({**GOOD, "itemsize": 4}, bytes(8), "families.platform"),
+        ({**GOOD, "itemsize": 8.0}, bytes(8), "families.platform"),
+        (GOOD, bytes(9), "families.shape"),
+        ({**GOOD, "code": "u", "itemsize": 4}, b"\xff", "families.build"),
+    ],
+)
+def test_arrays_that_lie(meta, frame, rule):
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(typed("array:array", **meta), [frame], GRANT)
+    assert caught.value.rule == rule
+
+
+def test_arrays_of_another_byte_order():
+    sent = array.array("H", [1, 2])
+    sent.byteswap()
+    other = "big" if sys.byteorder == "little" else "little"
+    header = typed("array:array", code="H", itemsize=2, order=other)
+    assert families.deserialize(header, [sent.tobytes()], GRANT) == array.array("H", [1, 2])
+    if array.array("u").itemsize != 4:
+        return
+    header = typed("array:array", code="w", itemsize=4, order="little")
+    if sys.version_info >= (3, 13):
+        assert families.deserialize(header, [b"ab"], GRANT).tounicode() == "ab"
+    else:
+        with pytest.raises(PayloadError, match="no such type code"):
+            families.check(header, [b"ab"])
+
+
+def test_paths_of_another_system_are_refused_clearly():
+    other = "WindowsPath" if type(pathlib.Path()) is pathlib.PosixPath else "PosixPath"
+    header = typed(f"pathlib:{other}", value=plain.encode("c:\\x"))
+    with pytest.raises(PayloadError, match="send its pure kind") as caught:
+        families.check(header, [])
+    assert caught.value.rule == "families.platform"
+
+
+def test_containers_hold_what_they_say():
+    plain_list, plain_dict = (
+        ({"serializer": "msgpack"}, plain.encode(value)) for value in ([1], {1: 2})
+    )
+    for name, meta, (header, frame) in (
+        ("collections:deque", {"maxlen": None}, plain_dict),
+        ("collections:OrderedDict", {}, plain_list),
+        ("collections:Counter", {}, plain_list),
+        ("collections:defaultdict", {"factory": ""}, plain_list),
+        ("collections:ChainMap", {}, plain_list),
+    ):
+        forged = {**typed(name, **meta), "sub-headers": [header], "frame-lengths": [1]}
+        with pytest.raises(PayloadError):
+            families.deserialize(forged, [frame], GRANT)
+    with pytest.raises(PayloadError, match="no maps"):
+        families.check(typed("collections:ChainMap"), [])
+    with pytest.raises(PayloadError):
+        families.check(typed("builtins:ellipsis", value=1), [])
+
+
+def test_containers_of_what_only_a_pickle_carries():
+    wide = Grant("wide", (*FAMILIES, "pickle"))
+    inner = collections.UserList([1])
+    for value in (
+        collections.OrderedDict(a=inner),
+        collections.deque([inner], 3),
+        collections.defaultdict(list, {1: inner}),
+        collections.Counter(a=inner),
+        types.SimpleNamespace(a=inner),
+        collections.ChainMap({"a": inner}),
+    ):
+        header, frames = families.serialize(value, wide.families)
+        assert header["serializer"] == "dask"
+        back = families.deserialize(header, frames, wide)
+        assert (type(back), back) == (type(value), value)
+        with pytest.raises(PolicyDenied):
+            families.deserialize(header, frames, GRANT)
+    header, frames = families.serialize(collections.deque([inner]), wide.families)
+    other = families.serialize(inner, wide.families)[1]
+    with pytest.raises(PayloadError) as caught:  # a pickle of no list
+        families.deserialize(header, other, wide)
+    assert caught.value.rule == "families.build"
