@@ -212,7 +212,7 @@ def checking(node: Node) -> Iterator[None]:
     """Turn into the node's refusals those of Arrow, and of what restricted pickle has for it."""
     try:
         yield
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         # Arrow's factories about a peer's words; its text may hold them and stays out.
         node.refuse(f"Arrow finds it invalid ({type(error).__name__})", "families.arrow")
     except PayloadError as error:

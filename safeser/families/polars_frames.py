@@ -93,7 +93,10 @@ def _arrow(described: Any, room: int = _MAX_NESTING) -> Any:
     if room <= 0 or type(described) is not list or not described:
         raise ValueError
     name, *parts = described
-    return _ARROW[_text(name)](room - 1, *parts)
+    made = _ARROW.get(_text(name))
+    if made is None:
+        raise ValueError
+    return made(room - 1, *parts)
 
 
 def _text(value: Any) -> str:
