@@ -25,6 +25,7 @@ Array = np.ndarray[Any, Any]
 
 #: Keys of an array whose elements lie in a frame, all once or some of them repeated.
 _KEYS = {"shape", "order", "writeable", "dtype"}
+_ORDERS = ("C", "F")
 _REPEATED_KEYS = _KEYS | {"base"}
 
 #: Letters of dtypes whose bytes may be wrong, and of those that hold such.
@@ -83,31 +84,41 @@ def _turned(x: Array, writeable: bool, meta: dict[str, Any], limits: Limits) -> 
 
 
 def _check_array(node: Node, limits: Limits) -> None:
-    meta = node.meta
-    if array_elements.check(node, limits):
-        return
-    if len(node.frames) != 1 or node.children or meta.keys() != _KEYS:
+    meta, frames = node.meta, node.frames
+    described = meta.get("dtype")
+    dtype = dtypes.NUMBERS.get(described) if type(described) is str else None
+    if dtype is None:
+        if array_elements.check(node, limits):
+            return
+        dtype = _special(node, described)
+    if len(frames) != 1 or node.children or meta.keys() != _KEYS:
         node.expect(*(_REPEATED_KEYS if "base" in meta else _KEYS), frames=1)
-    shape = dtypes.check_shape(meta["shape"])
-    base = dtypes.check_shape(meta["base"]) if "base" in meta else shape
-    dtype = dtypes.build(meta["dtype"])
-    order = meta["order"]
+    base = shape = dtypes.check_shape(meta["shape"])
+    if "base" in meta:
+        base = dtypes.check_shape(meta["base"])
     if type(meta["writeable"]) is not bool:
         node.refuse("its flag is unknown", "families.header")
-    if dtype.subdtype is not None or dtype.hasobject:
-        node.refuse("its dtype cannot be an array's", "families.dtype")
-    frame = node.frames[0]
-    if math.prod(base) * dtype.itemsize != frame.nbytes:
+    frame, order = frames[0], meta["order"]
+    nbytes = len(frame)
+    if math.prod(base) * dtype.itemsize != nbytes:
         node.refuse("its shape and dtype do not fit its frame", "families.shape")
-    if base is not shape or not frame.nbytes:
+    if base is not shape or not nbytes:
         _check_extent(node, shape, base, dtype.itemsize, limits)
-    if order in ("C", "F"):
-        array: Array = np.ndarray(base, dtype, frame, order=order)
+    if order in _ORDERS:
+        array: Array = np.ndarray(base, dtype, frame, 0, None, order)
     else:
         array = _laid_out(node, base, dtype, frame)
-    if dtype.char in _LOOKED_AT and frame.nbytes:
+    if dtype.char in _LOOKED_AT and nbytes:
         array = checked_content(node, array)
     node.value = array
+
+
+def _special(node: Node, described: Any) -> np.dtype[Any]:
+    """Return a dtype of more than one number or time to an element."""
+    dtype = dtypes.build(described)
+    if dtype.subdtype is not None or dtype.hasobject:
+        node.refuse("its dtype cannot be an array's", "families.dtype")
+    return dtype
 
 
 def _laid_out(node: Node, shape: tuple[int, ...], dtype: np.dtype[Any], frame: memoryview) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from safeser.errors import PayloadError
 from safeser.families.plain import Unencodable, label
 
-__all__ = ["build", "check_shape", "describe", "strict_fields"]
+__all__ = ["NUMBERS", "build", "check_shape", "describe", "strict_fields"]
 
 # Letter to the item sizes that some platform gives it. The letter keeps C long and C long long
 # apart where they are equally wide; kind and size stand in where the letter's width differs.
@@ -32,8 +32,6 @@ _LETTERS: dict[str, tuple[str, frozenset[int]]] = {
     "D": ("c", frozenset({16})),
     "G": ("c", frozenset({16, 24, 32})),
 }
-#: The class of a plain number's dtype tells C long and C long long apart as its letter does.
-_LETTER_OF: dict[type, str] = {np.dtype(letter).type: letter for letter in _LETTERS}
 _TEXTS = ("S", "U", "V")
 _TIMES = ("M", "m")
 _UNITS = frozenset(
@@ -57,11 +55,8 @@ def describe(dtype: np.dtype[Any], *, where: str = "") -> Any:
         raise Unencodable(dtype, f"the dtype{of_field} carries metadata")
     if dtype.names is not None:
         return _describe_fields(dtype)
-    letter = _LETTER_OF.get(dtype.type)
-    if letter is not None:
-        order = dtype.byteorder
-        return [letter, dtype.itemsize, _NATIVE if order == "=" else order]
-    return _describe_other(dtype, where)
+    spelled = _SPELLED.get((dtype.type, dtype.byteorder))
+    return _describe_other(dtype, where) if spelled is None else spelled
 
 
 def _describe_other(dtype: np.dtype[Any], where: str) -> Any:
@@ -76,6 +71,8 @@ def _describe_other(dtype: np.dtype[Any], where: str) -> Any:
     order = _NATIVE if dtype.byteorder == "=" else dtype.byteorder
     if dtype.kind in _TIMES:
         unit, step = np.datetime_data(dtype)
+        if step == 1:
+            return f"{order}{dtype.kind}8[{unit}]"
         return [dtype.kind, dtype.itemsize, order, unit, step]
     plain = dtype.char in _TEXTS and dtype.type in (np.bytes_, np.str_, np.void)
     if not plain or dtype.hasobject:
@@ -126,23 +123,19 @@ def _refuse(message: str) -> NoReturn:
 
 def build(description: Any) -> np.dtype[Any]:
     """Return the dtype that *description* stands for; anything unusual is a PayloadError."""
-    if type(description) is list and len(description) == 3:
-        letter, size, order = description
-        # 8.0 and True are equal to 8 and 1, and no sizes.
-        if type(letter) is str and type(size) is int and type(order) is str:
-            known = _KNOWN.get((letter, size, order))
-            if known is not None:
-                return known
+    if type(description) is str:
+        known = NUMBERS.get(description)
+        if known is None:
+            _refuse("it is not one of the plain dtypes that safeser knows; objects never are")
+        return known
     return _build(description, _MAX_NESTING, [_MAX_FIELDS])
-
-
-#: Dtypes of plain numbers, which most arrays have, by their descriptions.
-_KNOWN: dict[tuple[str, int, str], np.dtype[Any]] = {}
 
 
 def _build(description: Any, room: int, fields: list[int]) -> np.dtype[Any]:
     if room <= 0:
         _refuse("it is nested too deep")
+    if type(description) is str:
+        return build(description)
     if isinstance(description, dict):
         if description.keys() == {"base", "shape"}:
             return _subarray(description, room, fields)
@@ -168,23 +161,11 @@ def _single(description: list[Any]) -> np.dtype[Any]:
         _refuse("its size is out of range")
     if letter in _TIMES:
         return _time(letter, size, order, rest)
-    if rest:
-        _refuse("only dates and durations have units")
-    if letter in _TEXTS:
-        if letter == "U" and size % 4:
-            _refuse("the size of its text is not a multiple of four")
-        count = size // 4 if letter == "U" else size
-        return np.dtype(f"{order}{letter}{count}")
-    if letter not in _LETTERS or size not in _LETTERS[letter][1]:
-        _refuse("it is not one of the plain dtypes that safeser knows; objects never are")
-    built = np.dtype(letter)
-    if built.itemsize != size:
-        try:
-            built = np.dtype(f"{_LETTERS[letter][0]}{size}")
-        except TypeError:
-            _refuse("numbers of its size do not exist on this platform")
-    # newbyteorder marks even the native order, which then shows in the dtype's text.
-    return built if order in ("|", _NATIVE) else built.newbyteorder(order)
+    if rest or letter not in _TEXTS:
+        _refuse("it is neither text nor bytes nor a time; objects never are")
+    if letter == "U" and size % 4:
+        _refuse("the size of its text is not a multiple of four")
+    return np.dtype(f"{order}{letter}{size // 4 if letter == 'U' else size}")
 
 
 def _time(letter: str, size: int, order: str, rest: list[Any]) -> np.dtype[Any]:
@@ -193,9 +174,9 @@ def _time(letter: str, size: int, order: str, rest: list[Any]) -> np.dtype[Any]:
     unit, step = rest
     if type(unit) is not str or unit not in _UNITS:
         _refuse("its unit is unknown")
-    if type(step) is not int or not 1 <= step < 1 << 31 or (unit == "generic" and step != 1):
+    if type(step) is not int or not 1 < step < 1 << 31 or unit == "generic":
         _refuse("its step is out of range")
-    return np.dtype(f"{order}{letter}8" if unit == "generic" else f"{order}{letter}8[{step}{unit}]")
+    return np.dtype(f"{order}{letter}8[{step}{unit}]")
 
 
 def _string(description: Mapping[str, Any]) -> np.dtype[Any]:
@@ -297,11 +278,37 @@ def strict_fields(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]
         yield array
 
 
-def _remember() -> None:
-    for letter in _LETTERS:
-        for dtype in (np.dtype(letter), np.dtype(letter).newbyteorder()):
-            described = describe(dtype)
-            _KNOWN[described[0], described[1], described[2]] = build(described)
+def _numbers() -> Iterator[tuple[str, np.dtype[Any]]]:
+    """Yield each plain number and time by the text that stands for it, as ``<l8``."""
+    for letter, (kind, sizes) in _LETTERS.items():
+        for size in sizes:
+            try:
+                # Where the letter is of another width here, kind and size say which it is.
+                fits = np.dtype(letter).itemsize == size
+                dtype = np.dtype(letter if fits else f"{kind}{size}")
+            except TypeError:  # numbers of that size do not exist on this platform
+                continue
+            for order in "|" if size == 1 else "<>":
+                yield f"{order}{letter}{size}", _ordered(dtype, order)
+    for letter in _TIMES:
+        for unit in _UNITS:
+            dtype = np.dtype(f"{letter}8" if unit == "generic" else f"{letter}8[{unit}]")
+            for order in "<>":
+                yield f"{order}{letter}8[{unit}]", _ordered(dtype, order)
 
 
-_remember()
+def _ordered(dtype: np.dtype[Any], order: str) -> np.dtype[Any]:
+    # newbyteorder marks even the native order, which then shows in the dtype's text.
+    return dtype if order in ("|", _NATIVE) else dtype.newbyteorder("<" if order == "<" else ">")
+
+
+#: Dtypes of numbers and times, which most arrays have, by what describes them.
+NUMBERS: dict[str, np.dtype[Any]] = dict(_numbers())
+
+#: What describes a number of this platform, by its class, which tells C long and C long long apart
+#: as the letter does, and by the byte order that NumPy shows.
+_SPELLED: dict[tuple[type, str], str] = {
+    (dtype.type, dtype.byteorder): text
+    for text, dtype in NUMBERS.items()
+    if dtype.char == text[1] and dtype.kind not in _TIMES
+}

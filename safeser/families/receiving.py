@@ -139,6 +139,8 @@ def deserialize(
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
     nodes = parse(header, frames, limits=limits)
+    if len(nodes) == 1 and nodes[0].serializer == "dask":
+        return _alone(nodes[0], grant, limits, budget, context)
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     budget = budget or Budget(limits)
     denials: list[PolicyDenied] = []
@@ -160,8 +162,25 @@ def deserialize(
     return nodes[0].value
 
 
+def _alone(
+    node: Node,
+    grant: Grant,
+    limits: Limits,
+    budget: Budget | None,
+    context: Context | Mapping[str, Any] | None,
+) -> Any:
+    """Read the only value of a payload, as most are, without what many would need."""
+    if "dask" not in grant.families:
+        raise _not_granted(node, "dask", grant, ())
+    if budget is not None:
+        budget.spend(refs=1, calls=0)
+    typed = registry.ready(node.type) or _named(node.type, node.where, grant)
+    typed.check(node, limits)
+    return _decoded(node, typed, [], hosted.words_of(context))
+
+
 def _not_granted(
-    node: Node, family: str, grant: Grant, denials: Sequence[PolicyDenied] = ()
+    node: Node, family: str, grant: Grant, denials: Sequence[PolicyDenied]
 ) -> PolicyDenied:
     families = ", ".join(grant.families) or "none"
     if grant.context:
@@ -327,34 +346,17 @@ class _Builder:
         values = [child.value for child in node.children]
         for child in node.children:
             child.value = None
-        typed = self.typed.get(node.type)
+        if node.serializer == "dask":
+            return _decoded(node, self.typed[node.type], values, self.context)
         # What the host registered is for the host to repair, and keeps its cause.
-        hosts = node.serializer not in ("dask", "collection")
-        hosts = hosts or (typed is not None and typed.contextual)
+        hosts = node.serializer != "collection"
         try:
-            return self.made(node, typed, values)
+            return self.own(node) if hosts else _collect(node, values)
         except SafeserError:
             raise
-        # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
-        # means that they are no such object; its text may hold the values and stays out of the
-        # error.
+        # As for typed values.
         except Exception as error:
-            raise PayloadError(
-                f"a value of type {node.type or node.serializer} cannot be built"
-                f" ({type(error).__name__})",
-                rule="families.build",
-                where=node.where,
-            ) from (error if hosts else None)
-
-    def made(self, node: Node, typed: Typed | None, values: list[Any]) -> Any:
-        if node.serializer == "collection":
-            return _collect(node, values)
-        if node.serializer != "dask":
-            return self.own(node)
-        assert typed is not None  # or checking had refused it
-        if typed.contextual:
-            return typed.decode(node, values, self.context)
-        return typed.decode(node, values)
+            raise _unbuildable(node, error) from (error if hosts else None)
 
     def own(self, node: Node) -> Any:
         """Call the family that the host registered; its name is in the grant, which was checked."""
@@ -366,6 +368,29 @@ class _Builder:
         return hosted.load(
             family.loads, header, node.frames, context=self.context, contextual=contextual
         )
+
+
+def _decoded(node: Node, typed: Typed, values: list[Any], context: dict[str, Any] | None) -> Any:
+    """Return what *typed* makes of a checked node and what its children became."""
+    try:
+        if typed.contextual:
+            return typed.decode(node, values, context)
+        return typed.decode(node, values)
+    except SafeserError:
+        raise
+    # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
+    # means that they are no such object; its text may hold the values and stays out of the error.
+    # What the host registered is for the host to repair, and keeps its cause.
+    except Exception as error:
+        raise _unbuildable(node, error) from (error if typed.contextual else None)
+
+
+def _unbuildable(node: Node, error: Exception) -> PayloadError:
+    return PayloadError(
+        f"a value of type {node.type or node.serializer} cannot be built ({type(error).__name__})",
+        rule="families.build",
+        where=node.where,
+    )
 
 
 def _failure(node: Node) -> Any:

@@ -157,6 +157,10 @@ class Registry:
     def knows(self, name: str) -> bool:
         return name in self._by_name or name in self._lazy_names
 
+    def ready(self, name: str) -> Typed | None:
+        """Return the serializer that is registered as *name* already, or None."""
+        return self._by_name.get(name)
+
     def listed(self, name: str, *, where: str = "") -> Typed | None:
         """Return the serializer listed as *name*, or None if its package is not imported yet.
 

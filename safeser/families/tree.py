@@ -36,6 +36,9 @@ _KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 #: Those of families that the host registered; their own header is plain and theirs to read.
 _OWN_KEYS = (frozenset({"sub-header"}), frozenset[str]())
 
+#: Keys of a typed value that holds no other.
+_LEAF = frozenset({"serializer", "type", "sub-header"})
+
 #: Keys by which Dask's own headers carry a pickled class, or the name of one to unpickle.
 _PICKLED_TYPES = ("type-serialized", "is-collection")
 
@@ -120,6 +123,11 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Li
     :param frames: the payload's buffers, or None to read the header alone.
     """
     views = None if frames is None else _views(frames, limits)
+    if views is not None and isinstance(header, dict) and header.keys() == _LEAF:
+        # Most payloads are one such value, and all frames are its own.
+        leaf = Node("", "", {}, tuple(views), None, 0, [])
+        if _is_leaf(leaf, header):
+            return [leaf]
     nodes: list[Node] = []
     depth_limit = min(limits.max_depth, DEPTH_CEILING)
     todo: list[tuple[Any, int, int | None, Node | None, int]] = [
@@ -150,21 +158,24 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Li
 def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
     if len(frames) > limits.max_frames:
         raise PayloadError("a payload has more than max_frames frames", rule="families.too-large")
-    views = []
+    views: list[memoryview] = []
     total = 0
-    for index, frame in enumerate(frames):
+    for frame in frames:
         try:
             view = memoryview(frame).cast("B")
         except TypeError:
             raise PayloadError(
-                "a frame is not one run of bytes", rule="families.frame", where=f"frame {index}"
+                "a frame is not one run of bytes",
+                rule="families.frame",
+                where=f"frame {len(views)}",
             ) from None
-        total += view.nbytes
-        if view.nbytes > limits.max_array or total > limits.max_bytes:
+        size = len(view)
+        total += size
+        if size > limits.max_array or total > limits.max_bytes:
             raise PayloadError(
                 "frames are larger than max_array or max_bytes",
                 rule="families.too-large",
-                where=f"frame {index}",
+                where=f"frame {len(views)}",
             )
         views.append(view)
     return views
@@ -174,12 +185,9 @@ def _read(node: Node, claimed: Any, room: int) -> list[int]:
     """Fill *node* from the header that claims to describe it; return its children's lengths."""
     if not isinstance(claimed, dict):
         node.refuse("it is not a dictionary", "families.header")
-    for key in _PICKLED_TYPES:
-        if key in claimed:
-            node.refuse(
-                f"'{key}' would name a class by pickle; types are names from safeser's registry",
-                "families.type-serialized",
-            )
+    if claimed.keys() == _LEAF and _is_leaf(node, claimed):
+        return []
+    _refuse_pickled_types(node, claimed)
     serializer = claimed.get("serializer")
     if not isinstance(serializer, str):
         node.refuse("it names no serializer", "families.serializer")
@@ -207,6 +215,25 @@ def _read(node: Node, claimed: Any, room: int) -> list[int]:
     return []
 
 
+def _refuse_pickled_types(node: Node, claimed: dict[str, Any]) -> None:
+    for key in _PICKLED_TYPES:
+        if key in claimed:
+            node.refuse(
+                f"'{key}' would name a class by pickle; types are names from safeser's registry",
+                "families.type-serialized",
+            )
+
+
+def _is_leaf(node: Node, claimed: dict[str, Any]) -> bool:
+    """Fill *node* if what has the keys of a typed value without children is one."""
+    if claimed["serializer"] != "dask":
+        return False
+    node.serializer = "dask"
+    node.type = node.yields = _type_name(node, claimed["type"])
+    node.meta = _meta(node, claimed["sub-header"])
+    return True
+
+
 def _failed(node: Node, claimed: dict[str, Any]) -> bool:
     """Whether a failure stands for a value that could not be sent; it is raised, not returned."""
     failed = claimed.get("failed", False)
@@ -224,9 +251,13 @@ def _type_name(node: Node, name: Any) -> str:
 
 
 def _meta(node: Node, meta: Any) -> dict[str, Any]:
-    if not isinstance(meta, dict) or not all(isinstance(key, str) for key in meta):
-        node.refuse("its sub-header is not a dictionary of names", "families.header")
-    return meta
+    if isinstance(meta, dict):
+        for key in meta:
+            if type(key) is not str:
+                break
+        else:
+            return meta
+    node.refuse("its sub-header is not a dictionary of names", "families.header")
 
 
 def _lengths(node: Node, claimed: dict[str, Any], room: int) -> list[int]:
@@ -244,6 +275,8 @@ def _lengths(node: Node, claimed: dict[str, Any], room: int) -> list[int]:
 
 def _own_frames(node: Node, count: int | None, lengths: Sequence[int]) -> int:
     """Return how many frames are the node's own; all of *count* must be accounted for."""
+    if node.serializer == "dask" and not lengths:
+        return count or 0
     if count is None:  # the frames are not at hand: only what they would have to be is known
         count = sum(lengths) + (node.serializer in ("msgpack", "error", *_PICKLES))
         count += len(_writeable(node))

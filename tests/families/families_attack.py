@@ -29,9 +29,9 @@ HOSTILE = [
     float("nan"), "", "O", "|O", "O8", "objects", "V", "U", "S", "M", "g", "x" * 300, "a\x00b",
     "os:system", "builtins:eval", "numpy:ndarray", "pandas:DataFrame", b"", b"\xc0", b"\x93\x01",
     [], [0], [-1], [1 << 40, 0], [1 << 62, 1 << 62], [1] * 65, ["O", 8, "|"], ["V", 8, "|"],
-    ["U", 4, "<"], ["M", 8, "<", "Y", 1], {}, {"a": 1}, {"base": ["O", 8, "|"], "shape": [1]},
+    ["U", 4, "<"], "<M8[Y]", {}, {"a": 1}, {"base": ["O", 8, "|"], "shape": [1]},
     {"fields": [["a", ["O", 8, "|"], 0]], "size": 8, "align": False},
-    {"fields": [["a", ["l", 8, "<"], 0], ["b", ["l", 8, "<"], 4]], "size": 16, "align": False},
+    {"fields": [["a", "<l8", 0], ["b", "<l8", 4]], "size": 16, "align": False},
 ]  # fmt: skip
 
 

@@ -252,7 +252,7 @@ def test_headers_that_lie(name):
 def test_dtypes_that_lie(data):
     description = data.draw(
         st.recursive(
-            hostile | st.sampled_from([["l", 8, "<"], ["U", 8, "<"], ["?", 1, "|"]]),
+            hostile | st.sampled_from(["<l8", ["U", 8, "<"], "|?1"]),
             lambda inner: (
                 st.fixed_dictionaries({"base": inner, "shape": hostile})
                 | st.fixed_dictionaries(
@@ -283,7 +283,7 @@ def test_dtypes_that_lie(data):
 
 
 def lying(**changes):
-    meta = {"shape": [2], "order": "C", "writeable": True, "dtype": ["l", 8, "<"], **changes}
+    meta = {"shape": [2], "order": "C", "writeable": True, "dtype": "<l8", **changes}
     return {"serializer": "dask", "type": "numpy:ndarray", "sub-header": meta}
 
 
@@ -291,7 +291,7 @@ def record(*fields, size=8):
     return {"fields": list(fields), "size": size, "align": False}
 
 
-LONG = ["l", 8, "<"]
+LONG = "<l8"
 
 
 @pytest.mark.parametrize(
@@ -309,9 +309,9 @@ LONG = ["l", 8, "<"]
         (lying(dtype=record(["a", LONG, 0, 5])), bytes(16), "families.dtype"),
         (lying(dtype=record(["a", LONG])), bytes(16), "families.dtype"),
         (lying(dtype={"fields": 5, "size": 8, "align": False}), bytes(16), "families.dtype"),
-        (lying(dtype={"fields": [["a", ["i", 4, "<"], 2]], "size": 8, "align": True}), bytes(16),
+        (lying(dtype={"fields": [["a", "<i4", 2]], "size": 8, "align": True}), bytes(16),
          "families.dtype"),
-        (lying(dtype=record(*[[str(n), ["b", 1, "|"], n] for n in range(5000)], size=5000)),
+        (lying(dtype=record(*[[str(n), "|b1", n] for n in range(5000)], size=5000)),
          bytes(10000), "families.dtype"),
         (lying(dtype={"base": LONG, "shape": [1]}), bytes(16), "families.dtype"),
         (lying(dtype={"base": LONG, "shape": []}), bytes(16), "families.dtype"),
@@ -406,14 +406,14 @@ def test_what_a_grant_of_bytes_allows():
 @pytest.mark.parametrize(
     "inner",
     [
-        {"base": ["b", 1, "|"], "shape": [(1 << 31) - 1, 0]},
-        {"base": ["b", 1, "|"], "shape": [0, (1 << 31) - 1, (1 << 31) - 1]},
+        {"base": "|b1", "shape": [(1 << 31) - 1, 0]},
+        {"base": "|b1", "shape": [0, (1 << 31) - 1, (1 << 31) - 1]},
         {"base": ["S", 0, "|"], "shape": [(1 << 31) - 1]},
     ],
 )
 def test_a_sub_array_without_bytes_is_refused(inner):
     # It is free to say, and printing one element of the record walked over two billion nothings.
-    description = {"fields": [["a", inner, 0], ["b", ["b", 1, "|"], 0]], "size": 1, "align": False}
+    description = {"fields": [["a", inner, 0], ["b", "|b1", 0]], "size": 1, "align": False}
     meta = {"shape": [1], "order": "C", "writeable": False, "dtype": description}
     header = {"serializer": "dask", "type": "numpy:ndarray", "sub-header": meta}
     with pytest.raises(PayloadError, match="sub-array has no bytes"):

@@ -28,7 +28,7 @@ BOUNDARIES: list[Any] = [
     "builtins:eval", "builtins:object", "/etc/passwd", "../../../etc/passwd", "Europe/Berlin", b"",
     b"\0", b"\xc0", b"\x93\x01", b"\xff" * 64, b"\0" * 64, [], [0], [-1], [1 << 62] * 2, [1] * 65,
     [[]], (), (0,), {}, {"a": 1}, {1: 2}, set(), {1, 2}, ["O", 8, "|"], ["V", 0, "|"],
-    ["U", 4, "<"], ["?", 1, "|"], ["M", 8, "<", "ns", 1], {"base": ["O", 8, "|"], "shape": [1]},
+    ["U", 4, "<"], "|?1", "<M8[ns]", {"base": ["O", 8, "|"], "shape": [1]},
     {"fields": [["a", ["O", 8, "|"], 0]], "size": 8, "align": False},
 ]  # fmt: skip
 
