@@ -108,21 +108,21 @@ class Witness:
     The name is looked at only where something has imported it already, and nothing is imported.
     """
 
-    __slots__ = ("_code", "_function", "_leaf", "_module", "_seen", "name")
+    __slots__ = ("_code", "_function", "_leaf", "_names", "_seen", "name")
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         module, _, self._leaf = name.partition(":")
         self.name = name
-        self._module = sys.modules.get(module)
-        self._seen = vars(self._module).get(self._leaf) if self._module else None
+        imported = sys.modules.get(module)
+        self._names = vars(imported) if imported else {}
+        self._seen = self._names.get(self._leaf)
         self._function = function
         self._code = getattr(function, "__code__", None)
 
     def check(self) -> None:
         """Refuse if either is not what it was when the entry was first used."""
-        if getattr(self._function, "__code__", None) is not self._code or (
-            self._seen is not None
-            and getattr(self._module, "__dict__", {}).get(self._leaf) is not self._seen
+        if (self._seen is not None and self._names.get(self._leaf) is not self._seen) or (
+            self._code is not None and self._function.__code__ is not self._code
         ):
             raise _changed(self.name)
 

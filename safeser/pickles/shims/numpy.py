@@ -206,14 +206,17 @@ def _check_leaves(site: Site, dtype: np.dtype[Any]) -> None:
 def _shape(value: Any) -> tuple[int, ...]:
     if len(plain(value, tuple)) > _MAX_DIMS:
         raise bad("shape", "an array has too many dimensions")
-    if any(not 0 <= plain(size, int) < _INT63 for size in value):
-        raise bad("shape", "an array has an impossible size")
+    for size in value:
+        if not 0 <= plain(size, int) < _INT63:
+            raise bad("shape", "an array has an impossible size")
     return value  # type: ignore[no-any-return]  # plain() proved it a tuple
 
 
 def _count(site: Site, shape: tuple[int, ...], itemsize: int) -> int:
     """Return the number of elements; the sizes that are not zero bound it too, as NumPy does."""
-    bound = math.prod(size for size in shape if size) * max(itemsize, 1)
+    bound = max(itemsize, 1)
+    for size in shape:
+        bound *= size or 1
     if bound > site.limits.max_array:
         raise bad("max-array", "an array is larger than allowed")
     return math.prod(shape)
