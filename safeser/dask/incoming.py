@@ -22,6 +22,7 @@ from safeser.dask.translate import Relayed
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.policy.rules import HARMLESS
 from safeser.values import Context, Kind, Limits
 
 __all__ = [
@@ -34,8 +35,6 @@ __all__ = [
     "read_apart",
     "unknown_operation",
 ]
-
-_PICKLES = ("pickle", "cloudpickle")
 
 #: As much of a peer's explanation as an error of ours repeats.
 _EXPLANATION = 500
@@ -172,7 +171,7 @@ def _judge(
             wraps=reference.index in wrapping and not row.failed,
         )
         stray = declared is not None and reference.index not in declared
-        if stray and payload.family in _PICKLES:
+        if stray and payload.family not in HARMLESS:
             # Dask's own decoder would open a pickle in any field of any message.
             link.refuse(
                 context,

@@ -12,6 +12,7 @@ from distributed.security import Security as _DaskSecurity
 
 from safeser.dask.settings import ROLES, Settings
 from safeser.errors import ConfigError
+from safeser.families.own import own_families
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import FAMILIES
 
@@ -159,7 +160,7 @@ def checked_families(families: Sequence[str] | None, *, argument: str) -> tuple[
             fix=f"Write {argument}=[...] with names among {', '.join(FAMILIES)}.",
         )
     for name in families:
-        if name not in FAMILIES:
+        if name not in FAMILIES and own_families.find(str(name)) is None:
             raise ConfigError(
                 f"{argument} names {shown(str(name))}, which is no serialization family",
                 rule="config.family",

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from safeser.operations import GROUPS
 from safeser.policy.rules import (
     CODE_OPERATIONS,
-    PICKLES,
+    HARMLESS,
     SUBMIT,
     UNKNOWN_OPERATIONS,
     UNLISTED,
     Query,
     Rule,
 )
-from safeser.values import UNKNOWN
+from safeser.values import FAMILIES, UNKNOWN
 
 __all__ = ["Edit", "edits", "fix"]
 
@@ -51,7 +51,7 @@ def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:
     if name == "submission.none" and not _has_unknown(rule):
         return (Edit(rule.name, "submission", "code"),)
     if name == "context.family" and query.family != UNLISTED:
-        hopeless = query.family in PICKLES and (query.relayed or _has_unknown(rule))
+        hopeless = query.family not in HARMLESS and (query.relayed or _has_unknown(rule))
         return () if hopeless else _listing(query, rule)
     return ()
 
@@ -112,7 +112,7 @@ def _new_context(query: Query) -> str:
 
 
 def _impossible(name: str, query: Query, rule: Rule) -> str:
-    if name == "author.relayed" or (query.relayed and query.family in PICKLES):
+    if name == "author.relayed" or (query.relayed and query.family not in HARMLESS):
         return (
             "No policy of this version can permit it. Fetch the value from its author directly, or"
             " return it as numbers, text, arrays or frames, which travel as dask or msgpack."
@@ -142,6 +142,8 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
         return f"pickles of {senders} are then rebuilt in {recipients}, within profile {profiles}"
     if values & (GROUPS["debug"] | GROUPS["benchmark"] | GROUPS["control"]):
         return f"{senders} can then steer, load or stop {recipients}"
+    if values - {*FAMILIES} and any(change.field.endswith("serializers") for change in changes):
+        return f"what {senders} send then goes to that family's own code in {recipients}"
     if "dask" in values:
         return f"typed data of {senders}, such as arrays, is then decoded in {recipients}"
     return f"{senders} can then ask this of {recipients}"

@@ -6,7 +6,8 @@ permitted, and no function here raises for it. The steps of :meth:`Table.decide`
 
 1. match a context, or deny;
 2. the operation must be granted, and submitting a graph needs a submission;
-3. the floors: admin is msgpack, and ``unknown`` never gets pickle, whatever a rule says;
+3. the floors: admin is msgpack, and ``unknown`` never gets pickle or a program's own family,
+   whatever a rule says;
 4. the family must be listed for this side;
 5. what somebody else wrote passes only in families that cannot reach code.
 """
@@ -18,7 +19,7 @@ from collections.abc import Collection, Sequence
 from safeser.errors import PolicyDenied
 from safeser.operations import NAMES
 from safeser.policy import advice
-from safeser.policy.rules import HARMLESS, PICKLES, SUBMIT, UNLISTED, Query, Rule
+from safeser.policy.rules import HARMLESS, SUBMIT, UNLISTED, Query, Rule
 from safeser.values import FAMILIES, UNKNOWN, Context, Decision, Grant, Kind
 
 __all__ = ["Table"]
@@ -39,12 +40,19 @@ class Table:
     :param rules: in the order of the file.
     :param principals: names that the policy lists; everybody else is ``unknown``.
     :param policy: SHA-256 of the policy, for the grants.
+    :param own: families that the policy declares beyond those built in.
     """
 
     def __init__(
-        self, rules: Sequence[Rule], principals: Collection[str], *, policy: str = ""
+        self,
+        rules: Sequence[Rule],
+        principals: Collection[str],
+        *,
+        policy: str = "",
+        own: frozenset[str] = frozenset(),
     ) -> None:
         self.policy = policy
+        self._families = _FAMILIES | own
         self.rules = tuple(rules)
         self.principals = frozenset(principals)
         self._senders: dict[str, int] = {}
@@ -117,7 +125,7 @@ class Table:
             self.known(context.recipient),
             context.kind,
             operation,
-            family if family in _FAMILIES and family is not None else UNLISTED,
+            family if family is not None and family in self._families else UNLISTED,
             sealing,
             author is not None and author != context.sender,
         )
@@ -201,7 +209,8 @@ def _judge_operation(query: Query, rule: Rule) -> Decision | None:
 def _judge_floors(query: Query, rule: Rule) -> Decision | None:
     if query.kind is Kind.ADMIN and query.family != "msgpack":
         return _deny(query, rule, "floor.admin", "admin messages are plain msgpack")
-    if query.family in PICKLES and UNKNOWN in (query.sender, query.recipient):
+    powerful = query.family not in HARMLESS and query.family != UNLISTED
+    if powerful and UNKNOWN in (query.sender, query.recipient):
         reason = f"{query.family} never passes from or to unknown"
         return _deny(query, rule, "floor.unknown", reason)
     return None
@@ -235,7 +244,7 @@ def _bound(rule: Rule, key: tuple[str, str, Kind, bool], policy: str) -> Grant:
     if kind is Kind.ADMIN:
         families = ("msgpack",)
     elif UNKNOWN in (sender, recipient):
-        families = tuple(family for family in families if family not in PICKLES)
+        families = tuple(family for family in families if family in HARMLESS)
     # What libraries registered with distributed may do anything with bytes, unpickling included.
     foreign = "dask" in families and not sealing and UNKNOWN not in (sender, recipient)
     if kind is not Kind.ADMIN and "msgpack" in families:

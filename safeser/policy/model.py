@@ -190,6 +190,8 @@ class PolicyModel(_Strict):
     safeser: Literal[1]
     name: _Name
     revision: Annotated[int, Field(ge=1, le=_MAX_REVISION)]
+    # Families that programs register; each is compared with every list by itself.
+    families: Annotated[_MaybeNone, Field(max_length=100)] = ()
     principals: Annotated[dict[_Name, PrincipalModel], Field(min_length=1)]
     contexts: Annotated[
         tuple[ContextModel, ...],

@@ -26,7 +26,7 @@ from safeser.policy.rules import (
     Principal,
     Rule,
 )
-from safeser.values import ANY_AUTHOR, FAMILIES, UNKNOWN, Allowed, Kind, check_global
+from safeser.values import ANY_AUTHOR, FAMILIES, UNKNOWN, Allowed, Kind, check_family, check_global
 
 __all__ = ["resolve"]
 
@@ -45,17 +45,43 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
     """
     principals = _principals(model, document)
     members = _selectors(principals)
+    own = _own_families(model, document)
     rules = []
     seen: dict[str, int] = {}
     for index, context in enumerate(model.contexts):
-        reader = _Reader(context, index, document, members)
+        reader = _Reader(context, index, document, members, own)
         reader.check_name(seen)
         rules.append(reader.rule())
-    table = Table(rules, principals, policy=document.sha256)
+    table = Table(rules, principals, policy=document.sha256, own=own)
     unreached = table.shadowed()
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
     return principals, table
+
+
+def _own_families(model: PolicyModel, document: Document) -> frozenset[str]:
+    """Return the families that the policy declares beyond those built in.
+
+    Declared, so that a misspelt one is found, and a policy means the same in every process, whether
+    or not the family is registered there.
+    """
+    for index, name in enumerate(model.families):
+        problem = ""
+        try:
+            check_family(name)
+        except ConfigError as error:
+            problem = error.message
+        if name in FAMILIES or name in _RESERVED:
+            problem = f"'families' declares those beyond the built-in ones, and {name} is none"
+        if problem:
+            raise fault(
+                problem,
+                source=document.source,
+                place=document.place(("families", index)),
+                rule="config.family",
+                fix="Take it out, or give it a name of lowercase letters, digits, '-' and '_'.",
+            )
+    return frozenset(model.families)
 
 
 def _principals(model: PolicyModel, document: Document) -> dict[str, Principal]:
@@ -115,10 +141,13 @@ class _Reader:
         index: int,
         document: Document,
         members: Mapping[str, frozenset[str]],
+        own: frozenset[str],
     ) -> None:
         self.context = context
         self.document = document
         self.members = members
+        self.own = own
+        self.listable = (*_LISTABLE, *sorted(own))
         self.path: Path = ("contexts", index)
 
     def refuse(self, message: str, *path: str | int, rule: str, fix: str = "") -> NoReturn:
@@ -209,7 +238,7 @@ class _Reader:
                 rule="config.family",
                 fix="Leave it out.",
             )
-        self._known(names, _LISTABLE, "family", field)
+        self._known(names, self.listable, "family", field)
         if "msgpack" not in names:
             self.refuse(
                 "every list of families holds msgpack, which messages themselves are written in",
@@ -317,7 +346,7 @@ class _Reader:
         return None
 
     def _check_admin(self, rule: Rule) -> None:
-        listed = self._listing({*_LISTABLE} - {"msgpack"})
+        listed = self._listing({*self.listable} - {"msgpack"})
         if rule.kinds == {Kind.ADMIN} and listed:
             self.refuse(
                 f"admin messages are plain msgpack, and no policy can let {listed[1]} into them",
@@ -329,7 +358,8 @@ class _Reader:
     def _check_unknown(self, rule: Rule) -> None:
         if UNKNOWN not in rule.senders | rule.recipients:
             return
-        listed = self._listing(PICKLES)
+        # What a program's own family does with bytes is not known here: it counts as the worst.
+        listed = self._listing(PICKLES | self.own)
         if listed:
             self.refuse(
                 f"no policy can let {listed[1]} pass from or to unknown",

@@ -1,0 +1,82 @@
+"""Families that programs register: declared by the policy, never for whom nobody authenticated."""
+
+import pytest
+
+from safeser.errors import ConfigError
+from safeser.policy import Policy
+from safeser.values import Context, Kind
+
+TEXT = """
+safeser: 1
+name: own
+revision: 1
+{families}
+principals: {{alice: {{}}, bob: {{}}}}
+contexts:
+  - name: first
+    sender: {sender}
+    recipient: bob
+    kinds: {kinds}
+    serializers: [msgpack]
+    deserializers: {deserializers}
+"""
+
+
+def policy(*, families="families: [my-frames]", **given):
+    words = {"sender": "alice", "kinds": "[admin, data]", "deserializers": "[my-frames, msgpack]"}
+    return Policy.parse(TEXT.format(families=families, **{**words, **given}))
+
+
+HERE = Context("alice", "bob")
+
+
+def test_what_is_declared_and_listed_passes():
+    decided = policy().decide(HERE, "my-frames")
+    assert decided.permitted
+    assert policy().grant(HERE).families == ("my-frames", "msgpack", "error")
+    for family in ("your-frames", "dask", "My-Frames"):
+        decision = policy().decide(HERE, family)
+        assert (decision.permitted, decision.rule) == (False, "context.family")
+    assert "your-frames" not in policy().decide(HERE, "your-frames").reason
+
+
+def test_the_side_that_seals_lists_its_own():
+    decision = policy().decide(HERE, "my-frames", sealing=True)
+    assert (decision.permitted, decision.rule) == (False, "context.family")
+    assert "add my-frames to 'serializers'" in decision.fix
+    assert "own code" in decision.fix
+
+
+def test_floors():
+    admin = Context("alice", "bob", Kind.ADMIN)
+    assert policy().decide(admin, "my-frames").rule == "floor.admin"
+    assert policy().grant(admin).families == ("msgpack",)
+    relayed = policy().decide(HERE, "my-frames", author="carol")
+    assert (relayed.permitted, relayed.rule) == (False, "author.relayed")
+    assert "No policy" in relayed.fix
+    open_ = policy(sender="unknown", deserializers="[dask, msgpack]")
+    stranger = open_.decide(Context("unknown", "bob"), "my-frames")
+    assert (stranger.permitted, stranger.rule) == (False, "floor.unknown")
+    assert open_.decide(Context("unknown", "bob"), "dask").permitted
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"families": ""}, "my-frames"),
+        ({"families": "families: [my-frame]"}, "my-frame"),
+        ({"families": "families: [dask]"}, "built-in"),
+        ({"families": "families: [unknown]"}, "built-in"),
+        ({"families": "families: [My-Frames]"}, "cannot name"),
+        ({"families": "families: [a b]"}, "cannot name"),
+        ({"families": "families: [my-frames, my-frames]"}, "twice"),
+        ({"families": "families: my-frames"}, "list"),
+        ({"sender": "unknown"}, "unknown"),
+        ({"kinds": "[admin]"}, "plain msgpack"),
+        ({"deserializers": "[my-frames]"}, "msgpack"),
+    ],
+)
+def test_what_does_not_load(given, word):
+    with pytest.raises(ConfigError, match=word) as caught:
+        policy(**given)
+    assert "line" in caught.value.where or "families" in str(caught.value)
