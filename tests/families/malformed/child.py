@@ -74,6 +74,11 @@ class Watch:
             self.seen.append(f"{event} {args!r:.200}")
 
 
+def _is_sparse(value: Any) -> bool:
+    """Whether *value* may stand for far more than it holds; all of it never fits into memory."""
+    return type(value).__module__.startswith("scipy.sparse")
+
+
 def _is_zone(path: object) -> bool:
     """Whether *path* is a file of the time zone database, whose names are checked before."""
     roots = (*zoneinfo.TZPATH, *(f"{root}/tzdata" for root in sys.path))
@@ -111,7 +116,8 @@ class Runner:
         # What is loaded on first use is loaded now; from here on, nothing may be.
         for tree in self.pool.values():
             self.use(read(Case(*tree.flat())))
-        for header, frames in FOREIGN_NODES:
+        "\n".encode("unicode_escape")
+        for header, frames in (*FOREIGN_NODES, ({"serializer": "nobody's"}, [])):
             with contextlib.suppress(SafeserError):
                 read(Case(header, list(frames)))
         self.watch = Watch()
@@ -167,6 +173,8 @@ class Runner:
                 try:
                     act()
                 except BROKEN as error:
+                    if isinstance(error, MemoryError) and _is_sparse(value):
+                        continue
                     return "in use: " + "".join(traceback.format_exception(error)[-4:])
                 except Exception:  # an odd value may raise anything ordinary
                     self.counted["raised in use"] += 1
