@@ -14,6 +14,7 @@ from safeser.errors import ConfigError, PayloadError, PolicyDenied, Serializatio
 from safeser.families import errors, framing, plain
 from safeser.families.compression import resolve
 from safeser.families.own import own_families
+from safeser.families.pickled import as_code
 from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.values import FAMILIES, Context, Decision, Grant, Limits
 
@@ -238,8 +239,14 @@ def _decide(
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     if unread is None and "pickle" not in grant.families:
         unread = "pickle"  # refused either way: nothing is gained by reading it
-    family = families.derive(header, frames, limits=limits, unread=unread, allow=grant.allow)
-    _permit(policy.decide(context, family, sealing=sealing), context)
+    denials: list[PolicyDenied] = []
+    family = families.derive(
+        header, frames, limits=limits, unread=unread, allow=grant.allow, denials=denials
+    )
+    decision = policy.decide(context, family, sealing=sealing)
+    if denials and "pickle" in grant.families and not decision.permitted:
+        raise as_code(denials[-1], f"{context}: {decision.reason}", where="")
+    _permit(decision, context)
     if not families.covers(grant.families, family):
         raise _not_asked(family, grant)
     if family == "pickle":

@@ -249,10 +249,10 @@ class Link(Recording):
         limits = self.policy.limits
         header, frames = payload.header, payload.frames
         try:
+            grant = self._grant_of(self.policy.grant(context), payload)
             if header["serializer"] not in _PICKLES:  # the shape of those was read already
-                serialization.check(header, frames, limits=limits, budget=budget)
+                serialization.check(header, frames, limits=limits, budget=budget, grant=grant)
             if payload.family == "pickle":
-                grant = self.policy.grant(context)
                 serialization.judge(header, frames, grant, limits=limits, budget=budget)
         except SafeserError as error:
             self._note_failure("refuse", context, payload, error)
@@ -291,18 +291,22 @@ class Link(Recording):
         """Rebuild one of the admitted payloads; a relay opens some and passes on the others."""
         if not admitted.has(payload):
             raise TypeError("that payload was not admitted")
-        own = payload.author == admitted.context.sender
         try:
             return serialization.deserialize(
                 payload.header,
                 payload.frames,
-                admitted.grant if own else admitted.grant.relayed(),
+                self._grant_of(admitted.grant, payload),
                 limits=self.policy.limits,
                 budget=admitted.budget,
+                context=admitted.context,
             )
         except SafeserError as error:
             self._note_failure("load", admitted.context, payload, error)
             raise
+
+    def _grant_of(self, grant: Grant, payload: Received) -> Grant:
+        """Return what *grant* lets *payload* be read by: less of what its sender only relays."""
+        return grant if payload.author == self.peer else grant.relayed()
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -321,9 +325,17 @@ class Link(Recording):
         return grant.narrowed([f for f in grant.families if _willing(f, serializers)])
 
     def serialize(
-        self, obj: Any, grant: Grant, *, iterate_collection: bool | None = None
+        self,
+        obj: Any,
+        grant: Grant,
+        *,
+        iterate_collection: bool | None = None,
+        context: Context | None = None,
     ) -> tuple[dict[str, Any], list[Any]]:
-        """Turn *obj* into a header and frames by the first granted family that can."""
+        """Turn *obj* into a header and frames by the first granted family that can.
+
+        :param context: handed to registered functions that take it.
+        """
         # The order is the policy's, but the families that carry no code come first: what they can
         # carry needs no pickle, whatever the policy would also allow. Of those, dask leaves large
         # buffers uncopied and packs plain values as msgpack does.
@@ -333,7 +345,11 @@ class Link(Recording):
         skipped = {"pickle"} if "cloudpickle" in grant.families else set()
         ordered += [f for f in grant.families if f not in ordered and f not in skipped]
         return serialization.serialize(
-            obj, ordered, limits=self.policy.limits, iterate_collection=iterate_collection
+            obj,
+            ordered,
+            limits=self.policy.limits,
+            iterate_collection=iterate_collection,
+            context=context,
         )
 
     def permit_sending(self, context: Context, payload: Payload) -> None:
@@ -374,7 +390,7 @@ class Link(Recording):
                 context, "context.session", f"this link goes from {self.local} to {self.peer}"
             )
         grant = self.allowed(context)
-        header, frames = self.serialize(obj, grant)
+        header, frames = self.serialize(obj, grant, context=context)
         family = serialization.claimed(header)
         self.permit_sending(context, Payload("message", family, header, tuple(frames), self.local))
         check_payload(frames, self.policy.limits)

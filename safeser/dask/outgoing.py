@@ -212,9 +212,10 @@ class _Values:
         elif isinstance(leaf, Pickled):
             raise PayloadError("bytes that Dask pickled are not passed on", rule="payload.pickled")
         elif isinstance(leaf, Serialize | ToPickle):
-            header, frames = self._link.serialize(leaf.data, self._grant)
+            header, frames = self._link.serialize(leaf.data, self._grant, context=self._context)
         else:
-            header, frames = self._link.serialize(leaf, self._grant.narrowed(_STRAY))
+            grant = self._grant.narrowed(_STRAY)
+            header, frames = self._link.serialize(leaf, grant, context=self._context)
         family = families.claimed(header)
         if family == "pickle" and "cloudpickle" in self._grant.families:
             family = "cloudpickle"  # the most that it can be; reading it would change nothing
