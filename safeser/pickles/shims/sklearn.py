@@ -22,13 +22,8 @@ from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.profiles import Profile
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
-from safeser.pickles.shims.sklearn_checks import (
-    begin_tree,
-    check_estimator,
-    metric,
-    search_tree,
-    tree,
-)
+from safeser.pickles.shims.sklearn_checks import check_estimator
+from safeser.pickles.shims.sklearn_trees import begin_tree, metric, search_tree, tree
 
 __all__ = ["SHIMS"]
 
