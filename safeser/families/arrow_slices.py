@@ -127,6 +127,8 @@ def _offsets(writer: Writer, code: str, state: State, start: int, total: int) ->
     """Write offsets that begin at zero; return what they began and ended with."""
     offsets = _numbers(state[4][1], code, start, total + 1)
     base, end = int(offsets[0]), int(offsets[-1])
+    if not 0 <= base <= end:
+        raise Unencodable(offsets, "the offsets of an Arrow array run backwards")
     writer.buffer(_memory(offsets if base == 0 else offsets - base))
     return base, end - base
 

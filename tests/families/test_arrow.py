@@ -112,7 +112,15 @@ NESTED = pa.int8()
 for _ in range(40):
     NESTED = pa.list_(NESTED)
 
+# Arrow itself looks at none of these before somebody asks it to.
+BACKWARDS = [None, pa.py_buffer(np.array([0, 100, 2], "i4")), pa.py_buffer(b"ab")]
+OUTSIDE = [None, pa.py_buffer(np.array([0, 100, 200, 2], "i4")), pa.py_buffer(b"ab")]
+
 REFUSED = {
+    "backwards": (pa.Array.from_buffers(pa.string(), 2, BACKWARDS)[1:], "run backwards"),
+    "outside": (pa.Array.from_buffers(pa.string(), 3, OUTSIDE)[:2], "smaller than its Arrow"),
+    "name": (pa.field(b"\xff", pa.int8()), "not kept exactly"),
+    "name in a schema": (pa.schema([pa.field(b"\xff", pa.int8())]), "not kept exactly"),
     "extension": (pa.ExtensionArray.from_storage(Mine(), pa.array([1], pa.int8())), "test.mine"),
     "extension type": (Mine(), "test.mine"),
     "column": (pa.table({"x": pa.nulls(2, Mine())}), "'x'"),
