@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from safeser.families import pandas_text
+from safeser.families import pandas_objects, pandas_text
 from safeser.families.pandas_internals import dated, pd, periods
 from safeser.families.pandas_offsets import (
     build_zone,
@@ -98,7 +98,7 @@ def _shaped(array: Array, flags: int, columns: int | None) -> Array:
 
 def _write_numpy(writer: Writer, x: Array, where: str) -> list[Any]:
     if x.dtype == object:
-        return _write_objects(writer, x, where)
+        return pandas_objects.write(writer, x, where)
     return ["numbers", *writer.numbers(x, where=where)]
 
 
@@ -110,29 +110,6 @@ def _read_numbers(reader: Reader, described: Any, columns: int | None) -> Part:
         moments: Built = lambda values: dated(_shaped(array, flags, columns))  # noqa: E731 - short
         return Part("numbers", length, moments, array.dtype)
     return Part("numbers", length, lambda values: _shaped(array, flags, columns), array.dtype)
-
-
-# Objects: a list for each column.
-
-
-def _write_objects(writer: Writer, x: Array, where: str) -> list[Any]:
-    flags = WRITEABLE if x.flags.writeable else 0
-    return ["objects", flags, writer.objects(x.tolist(), where=where)]
-
-
-def _read_objects(reader: Reader, described: Any, columns: int | None) -> Part:
-    _, flags, content = reader.split(described, 3)
-    flags = reader.flags(flags, WRITEABLE)
-    count, build = reader.objects(content)
-    if columns not in (None, 1):
-        reader.refuse("a block of objects has one column")
-
-    def built(values: Loaded) -> Array:
-        array: Array = np.fromiter(build(values), dtype=object, count=count)
-        array.flags.writeable = bool(flags)
-        return array if columns is None else array.reshape(1, count)
-
-    return Part("objects", count, built, np.dtype(object))
 
 
 # Dates with a zone: the instants in UTC, and the zone in which they are shown. And those without,
@@ -340,7 +317,7 @@ def write_block(writer: Writer, x: Any, where: Callable[[int], str]) -> list[Any
     """
     if type(x) is not np.ndarray or x.dtype != object:
         return [write_array(writer, x, where(0))]
-    return [_write_objects(writer, row, where(at)) for at, row in enumerate(x)]
+    return [pandas_objects.write(writer, row, where(at)) for at, row in enumerate(x)]
 
 
 def read_block(reader: Reader, described: Any, columns: int) -> Part:
@@ -379,7 +356,8 @@ def register() -> None:
     arrays = pd.arrays
     for kind, classes, write, read in (
         ("numbers", (np.ndarray,), _write_numpy, _read_numbers),
-        ("objects", (), _write_objects, _read_objects),
+        ("objects", (), pandas_objects.write, pandas_objects.read),
+        ("coded", (), pandas_objects.write, pandas_objects.read_coded),
         ("dates", (arrays.DatetimeArray, arrays.TimedeltaArray), _write_dates, _read_dates),
         ("periods", (arrays.PeriodArray,), _write_periods, _read_periods),
         ("intervals", (arrays.IntervalArray,), _write_intervals, _read_intervals),

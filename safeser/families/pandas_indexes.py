@@ -176,7 +176,8 @@ def _read_multi(reader: Reader, described: Any) -> Part:
 
     def built(values: Loaded) -> Any:
         made = [apart(part.build(values), values.node, limits) for part in parts]
-        _within(made, numbers)
+        for part, level, code in zip(parts, made, numbers, strict=True):
+            required(part.length is not None or _inside(code, len(level)))
         index = pd.MultiIndex(
             made,
             [settled(code, 1) for code in numbers],
@@ -216,12 +217,6 @@ def _inside(codes: Any, length: int) -> bool:
     return not len(codes) or bool(codes.min() >= -1 and codes.max() < length)
 
 
-def _within(levels: list[Any], codes: list[Any]) -> None:
-    """Refuse codes beyond levels whose lengths were not known before they were built."""
-    for level, code in zip(levels, codes, strict=True):
-        required(_inside(code, len(level)))
-
-
 # -- categories --------------------------------------------------------------------------------
 
 
@@ -243,7 +238,7 @@ def _read_categories(reader: Reader, described: Any, columns: int | None) -> Par
 
     def built(values: Loaded) -> Any:
         categories = apart(part.build(values), values.node, limits)
-        _within([categories], [codes])
+        required(part.length is not None or _inside(codes, len(categories)))
         return categorical(settled(codes, flags), pd.CategoricalDtype(categories, ordered))
 
     return Part("categories", len(codes), built)

@@ -6,6 +6,7 @@ other module of this family touches a name that pandas does not document.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Sequence
@@ -132,8 +133,13 @@ def dated(instants: np.ndarray[Any, Any], zone: Any = None) -> Any:
         return pd.arrays.TimedeltaArray._simple_new(instants, dtype=instants.dtype)
     dtype = instants.dtype
     if zone is not None:
-        dtype = pd.DatetimeTZDtype(np.datetime_data(dtype)[0], zone)
+        dtype = _zoned(np.datetime_data(dtype)[0], zone)
     return pd.arrays.DatetimeArray._simple_new(instants, dtype=dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def _zoned(unit: str, zone: Any) -> Any:
+    return pd.DatetimeTZDtype(unit, zone)
 
 
 def periods(ordinals: np.ndarray[Any, Any], freq: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import importlib
 from typing import Any
 
@@ -151,6 +152,11 @@ def _made(described: list[Any], parts: Any) -> Any:
         return OFFSETS[name](count, normalize, **parts)
     parts = [_part(part) for part in parts]
     required(len(parts) <= 16)
+    return _offset(name, count, normalize, *parts)
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _offset(name: str, count: int, normalize: bool, *parts: Any) -> Any:
     # The function that restricted pickle uses: it bounds numbers, texts and holidays.
     site = Site(_HOLIDAYS, given=0, shared=False)
     return SHIMS["offset"](site, f"offsets:{name}", count, normalize, *parts)

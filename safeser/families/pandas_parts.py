@@ -20,7 +20,17 @@ from safeser.families.tree import Node
 from safeser.pickles.shims.pandas_indexes import kept
 from safeser.values import Limits
 
-__all__ = ["Built", "Loaded", "Part", "Reader", "Writer", "label_of", "numbers_key", "settled"]
+__all__ = [
+    "Built",
+    "Loaded",
+    "Part",
+    "Reader",
+    "Writer",
+    "are_texts",
+    "label_of",
+    "numbers_key",
+    "settled",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -102,6 +112,11 @@ def label_of(name: object) -> bool:
 def _prints(text: Any) -> bool:
     # Lone surrogates are no text that every reader of headers knows.
     return len(text) <= _INLINE_BYTES and text.isprintable()
+
+
+def are_texts(items: Any) -> bool:
+    """Whether *items* is a list of nothing but text and None."""
+    return type(items) is list and set(map(type, items)) <= {str, type(None)}
 
 
 def are_short(items: list[Any]) -> bool:
