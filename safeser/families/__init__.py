@@ -14,7 +14,7 @@ from safeser.families import (
     buffers,
     containers,
     frames,
-    random_names,
+    numpy_names,
     science,
     stdlib,
 )
@@ -67,7 +67,7 @@ containers.register()
 arrays.register()
 array_scalars.register()
 array_kinds.register()
-registry.register_lazy("numpy", random_names.NAMES, random_names.load)
+numpy_names.register()
 registry.register_lazy("pandas", frames.NAMES, frames.load)
 registry.register_lazy("pyarrow", arrow.NAMES, arrow.load)
 registry.register_lazy("polars", arrow.POLARS_NAMES, arrow.load_polars)

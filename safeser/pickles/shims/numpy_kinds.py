@@ -13,10 +13,10 @@ from numpy.polynomial import Chebyshev, Hermite, HermiteE, Laguerre, Legendre, P
 
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 
-__all__ = ["SHIMS"]
+__all__ = ["SERIES", "SHIMS", "poly1d", "series"]
 
 _MAX_SYMBOL = 64
-_SERIES: dict[str, Any] = {
+SERIES: dict[str, Any] = {
     "numpy.polynomial.chebyshev:Chebyshev": Chebyshev,
     "numpy.polynomial.hermite:Hermite": Hermite,
     "numpy.polynomial.hermite_e:HermiteE": HermiteE,
@@ -70,10 +70,20 @@ def _series(site: Site, draft: Any, state: Any) -> Any:
     if not fields.keys() <= {"symbol", "_symbol"} or len(symbols) > 1:
         raise bad("state", "a polynomial does not have the fields of its class")
     site.charge_bytes(coefficients.nbytes)
-    made = _SERIES[draft.kind](coefficients, domain, window, *symbols)
+    made = SERIES[draft.kind](coefficients, domain, window, *symbols)
     for sent, kept in ((coefficients, made.coef), (domain, made.domain), (window, made.window)):
         _check_kept(sent, kept)
     return made
+
+
+def poly1d(site: Site, state: Any) -> np.poly1d:
+    """Return the polynomial of *state*: its coefficients and its variable."""
+    return _poly1d(site, Draft("numpy:poly1d"), state)
+
+
+def series(site: Site, name: str, state: Any) -> Any:
+    """Return the polynomial of class *name*, one of :data:`SERIES`, that *state* describes."""
+    return _series(site, Draft(name), state)
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

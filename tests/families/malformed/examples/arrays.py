@@ -53,6 +53,8 @@ def examples() -> dict[str, object]:
         "matrix": np.eye(2).view(np.matrix),
         "recarray": np.rec.array([(1, "a"), (2, "b")], dtype=[("n", "i4"), ("t", "U1")]),
         "complex-long-double": np.ones((1, 2), "G"),
+        "poly1d": np.poly1d([1, 2, 3]),
+        "chebyshev": np.polynomial.Chebyshev([1, 2], domain=[0, 5]),
         "generator": np.random.default_rng(1),
         "philox": np.random.Philox(5),
         "twister": np.random.MT19937(1),
@@ -85,6 +87,9 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: value.astype("f8").fill_value
         yield lambda: value.__setitem__(0, np.ma.masked)
         yield lambda: value.soften_mask().mean()
+    if isinstance(value, (np.poly1d, np.polynomial.Chebyshev)):
+        yield lambda: value(0.5)
+        yield lambda: value.deriv() + value
     if isinstance(value, np.recarray):
         yield lambda: [getattr(value, name) for name in value.dtype.names or ()]
         yield lambda: value[0].pprint()
