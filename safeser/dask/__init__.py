@@ -46,8 +46,10 @@ def backend() -> Backend:
     require_distributed()
     from safeser.dask.comm import Backend
     from safeser.dask.decorated import honour_decorators
+    from safeser.dask.described import register
     from safeser.dask.schemes import seal_other_schemes
 
     seal_other_schemes()
     honour_decorators()
+    register()
     return Backend()

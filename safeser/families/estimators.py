@@ -154,9 +154,6 @@ def _sendable_array(value: Any) -> Any:
 
 def _encode_estimator(x: Any, limits: Limits) -> Parts:
     name = _name(x)
-    entry = _entry(name)
-    if entry is None or _listed().object_of(entry) is not type(x):
-        raise Unencodable(x, _UNLISTED)
     state = x.__getstate__() or {}
     plain = {field: value for field, value in state.items() if type(value) in _PLAIN}
     children: list[tuple[str, object]] = [(" (parameters)", plain)]
@@ -354,12 +351,10 @@ def register() -> None:
     for typed in (
         Typed(
             _OBJECT,
-            # Everybody's own estimators are refused by name.
-            (BaseEstimator, *_classes(lambda entry: entry.make == "sklearn.begin")),
+            tuple(_classes(lambda entry: entry.make == "sklearn.begin")),
             _encode_estimator,
             _check_estimator,
             _decode_estimator,
-            subclasses=True,
         ),
         Typed(_PART, tuple(parts), _encode_part, _check_part, _decode_part),
         Typed(_REFERENCE, (_Reference,), _encode_reference, _check_reference, _decode_reference),
@@ -367,3 +362,4 @@ def register() -> None:
         Typed(_MASKED, (_MaskedObjects,), _encode_masked, _check_masked, _decode_masked),
     ):
         registry.register(typed)
+    registry.advise(BaseEstimator, _UNLISTED)

@@ -87,6 +87,7 @@ class Registry:
 
     _by_name: dict[str, Typed] = field(default_factory=dict)
     _by_class: dict[type, Typed] = field(default_factory=dict)
+    _advice: dict[type, str] = field(default_factory=dict)
     _lazy: dict[str, list[_Lazy]] = field(default_factory=dict)
     _lazy_names: dict[str, _Lazy] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -153,6 +154,24 @@ class Registry:
                 if candidate is not None and candidate.subclasses:
                     return candidate
         return found
+
+    def advise(self, cls: type, advice: str) -> None:
+        """Say what helps who sends an object of *cls* or of a class derived from it.
+
+        Such objects stay without a serializer: families that are asked next may still take them.
+        """
+        with self._lock:
+            self._advice[cls] = advice
+
+    def advice_for(self, cls: type) -> str:
+        """Return what helps who sends an object of *cls*, or nothing."""
+        for base in cls.__mro__:
+            package = str(getattr(base, "__module__", "")).partition(".")[0]
+            for lazy in self._lazy.get(package, ()):
+                self._load(lazy)
+            if base in self._advice:
+                return self._advice[base]
+        return ""
 
     def knows(self, name: str) -> bool:
         return name in self._by_name or name in self._lazy_names

@@ -27,7 +27,7 @@ _SKLEARN = (
 
 _XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
 
-_TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device", "torch.nn:Module")
+_TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device")
 
 
 def _load_scipy() -> None:

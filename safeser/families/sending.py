@@ -212,7 +212,7 @@ class _Sender:
     def typed(self, x: Any, depth: int) -> Sent:
         typed = _typed_for(x)
         if typed is None:
-            raise Unencodable(x)
+            raise Unencodable(x, registry.advice_for(type(x)))
         if typed.contextual:
             parts = typed.encode(x, self.limits, self.context)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -63,8 +63,6 @@ def _encode_tensor(x: Any, limits: Limits) -> Parts:
 
 def _check_kept(x: Any) -> None:
     """Raise for what does not travel, with the call that makes something that does."""
-    if type(x) not in (torch.Tensor, torch.nn.Parameter):
-        raise Unencodable(x, "it is a subclass that safeser does not list")
     for wrong, advice in (
         (x.is_quantized, "it is quantized; call .dequantize() first"),
         (x.is_nested, "it is nested; send the tensors of .unbind()"),
@@ -209,19 +207,6 @@ def _decode_device(node: Node, values: list[Any]) -> Any:
     return torch.device(kind) if index is None else torch.device(kind, index)
 
 
-# -- modules -------------------------------------------------------------------------------------
-
-
-def _encode_module(x: Any, limits: Limits) -> NoReturn:
-    raise Unencodable(
-        x, "a module is code; send its .state_dict(), and load that into a module made there"
-    )
-
-
-def _check_module(node: Node, limits: Limits) -> None:
-    node.refuse("modules do not travel, only their state dicts do", "families.type")
-
-
 def register() -> None:
     """List PyTorch's types; called once, by safeser.families.science."""
     for typed in (
@@ -231,7 +216,6 @@ def register() -> None:
             _encode_tensor,
             _check_tensor,
             _decode_tensor,
-            subclasses=True,
         ),
         Typed(
             "torch:Size",
@@ -248,13 +232,10 @@ def register() -> None:
             lambda node, _: _DTYPES[node.meta["name"]],
         ),
         Typed("torch:device", (torch.device,), _encode_device, _check_device, _decode_device),
-        Typed(
-            "torch.nn:Module",
-            (torch.nn.Module,),
-            _encode_module,
-            _check_module,
-            lambda node, _: None,
-            subclasses=True,
-        ),
     ):
         registry.register(typed)
+    registry.advise(torch.Tensor, "it is a subclass that safeser does not list")
+    registry.advise(
+        torch.nn.Module,
+        "a module is code; send its .state_dict(), and load that into a module made there",
+    )

@@ -221,6 +221,15 @@ def test_modules_never_arrive():
     assert refused(header, []) == "families.type"
 
 
+class Model(torch.nn.Module):
+    """A module of the user's own."""
+
+
+def test_modules_of_ones_own_are_refused_with_advice():
+    with pytest.raises(PayloadError, match=r"\.state_dict\(\)"):
+        families.serialize([Model()], FAMILIES)
+
+
 def use(x):
     repr(x)
     if isinstance(x, torch.Tensor) and x.numel() < 1 << 16:

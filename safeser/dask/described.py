@@ -1,0 +1,194 @@
+"""What a Dask collection is, without its graph: kind, name, chunks or divisions, and empty meta.
+
+The one rule: a graph is code and never travels as data. A description is inert; whoever received
+one may put it together again over results that its keys already have.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from safeser.errors import PayloadError
+from safeser.families import Node, Parts, Typed, registry
+from safeser.values import Limits
+
+__all__ = ["Described", "describe", "register"]
+
+KINDS = ("array", "frame", "bag", "delayed")
+
+_MAX_NAME = 500
+_ADVICE = (
+    "a Dask collection is a graph, which is code still to run: send .compute() of it, or describe()"
+    " of what was persisted (safeser.dask.described), or submit it where a policy grants that"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Described:
+    """One collection of Dask's, as far as it is data.
+
+    :param kind: ``array``, ``frame`` (also of one column or an index), ``bag`` or ``delayed``.
+    :param name: first part of each key, or the key itself of ``delayed``.
+    :param meta: an empty NumPy array, or an empty pandas object; None of other kinds.
+    :param parts: chunks of an array, divisions of a frame, number of partitions of a bag.
+    """
+
+    kind: str
+    name: str
+    meta: Any = None
+    parts: Any = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS or type(self.name) is not str or len(self.name) > _MAX_NAME:
+            _refuse("its kind or name is none")
+        {"array": _check_array, "frame": _check_frame, "bag": _check_bag}.get(
+            self.kind, _check_delayed
+        )(self.meta, self.parts)
+
+    @property
+    def count(self) -> int:
+        """How many keys it has."""
+        if self.kind == "array":
+            return math.prod(len(chunks) for chunks in self.parts)
+        if self.kind == "frame":
+            return len(self.parts) - 1
+        return self.parts if self.kind == "bag" else 1
+
+    def keys(self) -> Iterator[Any]:
+        """Yield the keys whose results it consists of."""
+        if self.kind == "array":
+            for place in itertools.product(*(range(len(chunks)) for chunks in self.parts)):
+                yield (self.name, *place)
+        elif self.kind == "delayed":
+            yield self.name
+        else:
+            for number in range(self.count):
+                yield (self.name, number)
+
+    def collection(self, result: Callable[[Any], Any]) -> Any:
+        """Return the collection over what *result* returns for each key: a result or a future.
+
+        With a client, ``lambda key: distributed.Future(key, client)`` stands for what the cluster
+        has under these keys; what that is, whoever made the description said.
+        """
+        graph = {key: result(key) for key in self.keys()}
+        if self.kind == "array":
+            from dask.array import Array  # noqa: PLC0415 - Dask's parts take long to import
+
+            return Array(graph, self.name, chunks=self.parts, meta=self.meta)
+        if self.kind == "frame":
+            from dask.dataframe.dask_expr import from_graph  # noqa: PLC0415 - as above
+
+            return from_graph(graph, self.meta, self.parts, list(graph), self.name)
+        if self.kind == "bag":
+            from dask.bag import Bag  # noqa: PLC0415 - as above
+
+            return Bag(graph, self.name, self.parts)
+        from dask.delayed import Delayed  # noqa: PLC0415 - as above
+
+        return Delayed(self.name, graph)
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise PayloadError(f"that describes no Dask collection: {problem}", rule="families.dask")
+
+
+def _check_array(meta: Any, chunks: Any) -> None:
+    if type(meta) is not np.ndarray or type(chunks) is not tuple or meta.ndim != len(chunks):
+        _refuse("an array has meta and chunks of as many dimensions")
+    for sizes in chunks:
+        if type(sizes) is not tuple or not all(map(_is_size, sizes)):
+            _refuse("a chunk has no size")
+    if meta.size > (meta.ndim == 0):
+        _refuse("its meta is not empty")
+
+
+def _is_size(size: Any) -> bool:
+    # Dask writes NaN where it will only know after computing.
+    return (type(size) is int and 0 <= size < 1 << 62) or (type(size) is float and size != size)  # noqa: PLR0124
+
+
+def _check_frame(meta: Any, divisions: Any) -> None:
+    if type(meta).__name__ not in ("DataFrame", "Series") and not hasattr(meta, "inferred_type"):
+        _refuse("a frame has meta of pandas")
+    if len(meta) or type(divisions) is not tuple or len(divisions) < 2:
+        _refuse("its meta is not empty, or it has no divisions")
+
+
+def _check_bag(meta: Any, partitions: Any) -> None:
+    if meta is not None or type(partitions) is not int or not 0 < partitions < 1 << 62:
+        _refuse("a bag has a number of partitions")
+
+
+def _check_delayed(meta: Any, parts: Any) -> None:
+    if meta is not None or parts is not None:
+        _refuse("a delayed value has a key alone")
+
+
+def describe(collection: Any) -> Described:
+    """Return what *collection* is without its graph.
+
+    :raises PayloadError: for other collections, and meta that is neither NumPy's nor pandas'.
+    """
+    kind = f"{type(collection).__module__}.{type(collection).__qualname__}"
+    if kind == "dask.array.core.Array":
+        meta = collection._meta
+        empty = meta if type(meta) is np.ndarray else None
+        return Described("array", collection.name, empty, collection.chunks)
+    if kind.startswith("dask.dataframe.dask_expr._collection."):
+        # Their name is that of the expression once it is lowered, which is not that of this one.
+        ((name, _), *_rest) = collection.__dask_keys__()
+        return Described("frame", name, collection._meta, tuple(collection.divisions))
+    if kind == "dask.bag.core.Bag":
+        return Described("bag", collection.name, None, collection.npartitions)
+    if kind in ("dask.delayed.Delayed", "dask.bag.core.Item") and type(collection.key) is str:
+        return Described("delayed", collection.key)
+    _refuse("it is of no kind that safeser knows")
+
+
+# -- as typed values -----------------------------------------------------------------------------
+
+
+def _encode(x: Described, limits: Limits) -> Parts:
+    return Parts({"kind": x.kind, "name": x.name}, (), [(".meta", x.meta), (".parts", x.parts)])
+
+
+def _check(node: Node, limits: Limits) -> None:
+    kind, name = node.expect("kind", "name", children=2)
+    if type(kind) is not str or kind not in KINDS or type(name) is not str:
+        node.refuse("its kind or name is none", "families.header")
+    parts = {"array": "tuple", "frame": "tuple", "bag": "int"}.get(kind, "NoneType")
+    if node.children[1].yields != f"builtins:{parts}":
+        node.refuse("its parts are not those of its kind", "families.child-type")
+    node.value = limits
+
+
+def _decode(node: Node, values: list[Any]) -> Described:
+    made = Described(node.meta["kind"], node.meta["name"], *values)
+    # Whoever uses it makes a key and a future for each.
+    if made.count > node.value.max_refs:
+        node.refuse("it has more keys than max_refs", "families.too-large")
+    return made
+
+
+def _load() -> None:
+    from dask._expr import Expr  # noqa: PLC0415 - imported for the first object of Dask's
+    from dask._task_spec import GraphNode  # noqa: PLC0415 - as above
+    from dask.base import DaskMethodsMixin  # noqa: PLC0415 - as above
+    from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415 - as above
+
+    for cls in (DaskMethodsMixin, HighLevelGraph, GraphNode, Expr):
+        registry.advise(cls, _ADVICE)
+
+
+def register() -> None:
+    """List descriptions, and what helps who sends a collection; a second call does nothing."""
+    if not registry.knows("safeser.dask:Described"):
+        registry.register(Typed("safeser.dask:Described", (Described,), _encode, _check, _decode))
+        registry.register_lazy("dask", (), _load)
