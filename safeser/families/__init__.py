@@ -12,6 +12,7 @@ from safeser.families import (
     arrays,
     arrow,
     buffers,
+    columns,
     containers,
     frames,
     numpy_names,
@@ -64,6 +65,7 @@ __all__ = [
 stdlib.register()
 buffers.register()
 containers.register()
+columns.register()
 arrays.register()
 array_scalars.register()
 array_kinds.register()

@@ -296,6 +296,9 @@ def _check(
             typed = known[node.type]
             if typed is not None:
                 typed.check(node, limits)
+                room -= node.refs
+                if room < 0:
+                    node.refuse("a message holds more than max_refs values", "families.refs")
         elif node.serializer not in _PICKLES:
             hosted.check_header(node, limits)
     budget.refs = room
@@ -310,7 +313,7 @@ def _check_collection(node: Node) -> None:
     keys = node.children[0]
     if keys.yields != "builtins:tuple":
         node.refuse("its keys are not a tuple", "families.header")
-    count = len(keys.value) if keys.serializer == "msgpack" else len(keys.children)
+    count = len(keys.children if keys.serializer == "collection" else keys.value)
     if count != len(node.children) - 1:
         node.refuse("it has another number of keys than of values", "families.child-count")
 

@@ -91,7 +91,8 @@ def check(node: Node, limits: Limits) -> tuple[str, ...]:
 def _decoded(node: Node, body: Any, limits: Limits) -> dict[str, Any]:
     if type(body) is not bytes or len(body) > _MAX_PLAIN:
         node.refuse("its small values are not a short run of bytes", "families.header")
-    decoded = plain.decode(body, limits=limits)
+    decoded, room = plain.decode_counted(body, limits=limits, room=limits.max_refs)
+    node.refs = limits.max_refs - room
     if type(decoded) is not dict or not all(type(name) is str for name in decoded):
         node.refuse("its small values have no names", "families.header")
     return decoded

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from safeser.errors import SafeserError, SerializationError
-from safeser.families import errors, hosted, pickled, plain
+from safeser.families import columns, errors, hosted, pickled, plain
 from safeser.families.dispatch import functions
 from safeser.families.hosted import Failed
 from safeser.families.marked import Serialize, Serialized
 from safeser.families.own import own_families
 from safeser.families.plain import DEFAULTS, DEPTH_CEILING, Unencodable, label
-from safeser.families.registry import Typed, registry
+from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import parse
 from safeser.values import FAMILIES, Context, Limits
 
@@ -203,7 +203,7 @@ class _Sender:
                     # something in it is not plain: element by element
             if not self.iterates(x, depth):
                 raise Unencodable(x)
-            return self.collection(x, depth)
+            return self.column(x, depth) or self.collection(x, depth)
         small = type(x) in _PLAIN or (type(x) is bytes and len(x) < _SMALL_BYTES)
         if small and "msgpack" in families:
             return self.plain(x, families)
@@ -217,15 +217,22 @@ class _Sender:
             parts = typed.encode(x, self.limits, self.context)
         else:
             parts = typed.encode(x, self.limits)
-        header: dict[str, Any] = {
-            "serializer": "dask",
-            "type": typed.name,
-            "sub-header": parts.meta,
-        }
+        return self.parts(x, typed.name, parts, depth)
+
+    def parts(self, x: Any, name: str, parts: Parts, depth: int) -> Sent:
+        header: dict[str, Any] = {"serializer": "dask", "type": name, "sub-header": parts.meta}
         frames = list(parts.frames)
         if parts.children:
             self.children(x, header, frames, parts.children, depth)
         return header, frames
+
+    def column(self, x: Any, depth: int) -> Sent | None:
+        """Serialize many scalars of one type at once; None if *x* holds anything else."""
+        found = columns.parts_of(x, self.limits)
+        if found is None:
+            return None
+        self.room -= len(x)
+        return self.parts(x, *found, depth)
 
     def collection(self, x: Any, depth: int) -> Sent:
         header: dict[str, Any] = {"serializer": "collection", "type": type(x).__name__}

@@ -17,7 +17,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from safeser.families import plain, zones
+from safeser.families import columns, plain, zones
+from safeser.families.columns import Column
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
@@ -52,8 +53,13 @@ def _scalar(
     cls: type,
     describe: Callable[[Any], object],
     build: Callable[[Any], Any],
+    *,
+    width: int | None = None,
 ) -> None:
-    """Register *cls* with its description as one plain value; building it is checking it."""
+    """Register *cls* with its description as one plain value; building it is checking it.
+
+    :param width: how many plain values that is in a column; None for what is never many.
+    """
 
     def check(node: Node, limits: Limits) -> None:
         node.value = _described(node, build, limits)[1]
@@ -61,6 +67,8 @@ def _scalar(
     registry.register(
         Typed(name, (cls,), _writer(describe), check, lambda node, _: node.value),
     )
+    if width is not None:
+        columns.add(cls, Column(name, width, describe, lambda row, _: build(row)))
 
 
 def _zoned(
@@ -68,6 +76,8 @@ def _zoned(
     cls: type,
     describe: Callable[[Any], object],
     build: Callable[[Any, _Zone], Any],
+    *,
+    width: int | None = None,
 ) -> None:
     """Register *cls* like :func:`_scalar`; checked with a stand-in for its time zone."""
 
@@ -78,6 +88,8 @@ def _zoned(
         return build(node.value, zones.build)
 
     registry.register(Typed(name, (cls,), _writer(describe), check, decode))
+    if width is not None:
+        columns.add(cls, Column(name, width, describe, build, zoned=True))
 
 
 def _writer(describe: Callable[[Any], object]) -> Callable[[Any, Limits], Parts]:
@@ -97,9 +109,9 @@ def _described(node: Node, build: Callable[[Any], Any], limits: Limits) -> tuple
 
 
 def _ints(value: Any, count: int) -> tuple[int, ...]:
-    _require(type(value) is tuple and len(value) == count)
-    _require(all(type(number) is int for number in value))
-    return tuple(value)
+    # One comparison of types, as columns ask it a million times.
+    _require(type(value) is tuple and len(value) == count and set(map(type, value)) == {int})
+    return value  # type: ignore[no-any-return]  # it was just found to be a tuple of them
 
 
 def _complex(value: Any) -> complex:
@@ -249,29 +261,31 @@ def _never(*_: Any) -> Any:
 
 def register() -> None:
     """List the standard library's scalars; called once, when safeser.families is imported."""
-    _scalar("builtins:complex", complex, lambda x: (x.real, x.imag), _complex)
+    _scalar("builtins:complex", complex, lambda x: (x.real, x.imag), _complex, width=2)
     _scalar("builtins:range", range, lambda x: (x.start, x.stop, x.step), _range)
     _scalar(
         "datetime:date",
         dt.date,
         lambda x: (x.year, x.month, x.day),
         lambda v: dt.date(*_ints(v, 3)),
+        width=3,
     )
-    _zoned("datetime:datetime", dt.datetime, _describe_datetime, _datetime)
-    _zoned("datetime:time", dt.time, _describe_time, _time)
+    _zoned("datetime:datetime", dt.datetime, _describe_datetime, _datetime, width=8)
+    _zoned("datetime:time", dt.time, _describe_time, _time, width=5)
     _scalar(
         "datetime:timedelta",
         dt.timedelta,
         lambda x: (x.days, x.seconds, x.microseconds),
         _timedelta,
+        width=3,
     )
     _zoned("datetime:timezone", dt.timezone, zones.describe, _zone)
     _zoned("zoneinfo:ZoneInfo", zones.ZoneInfo, zones.describe, _zone)
-    _scalar("decimal:Decimal", decimal.Decimal, _describe_decimal, _decimal)
-    _scalar("fractions:Fraction", fractions.Fraction, _describe_fraction, _fraction)
-    _scalar("uuid:UUID", uuid.UUID, lambda x: (x.bytes, x.is_safe.value), _uuid)
+    _scalar("decimal:Decimal", decimal.Decimal, _describe_decimal, _decimal, width=0)
+    _scalar("fractions:Fraction", fractions.Fraction, _describe_fraction, _fraction, width=2)
+    _scalar("uuid:UUID", uuid.UUID, lambda x: (x.bytes, x.is_safe.value), _uuid, width=2)
     for path in (pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path())):
-        _scalar(f"pathlib:{path.__name__}", path, str, _path(path))
+        _scalar(f"pathlib:{path.__name__}", path, str, _path(path), width=0)
     registry.register(_elsewhere(f"pathlib:{_OTHER_PATH}"))
     for kind in _ADDRESSES:
-        _scalar(f"ipaddress:{kind.__name__}", kind, _describe_address, _address(kind))
+        _scalar(f"ipaddress:{kind.__name__}", kind, _describe_address, _address(kind), width=0)

@@ -57,6 +57,7 @@ class Node:
         cycle would keep the frames in memory until the garbage collector comes by.
     :param yields: name of the type that it builds, as far as a parent may rely on it; else "".
     :param value: what was decoded while checking, for families whose check is their decoding.
+    :param refs: how many values that are; they count towards those of the whole message.
     """
 
     serializer: str
@@ -68,6 +69,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
     yields: str = ""
     value: Any = None
+    refs: int = 0
 
     @property
     def where(self) -> str:

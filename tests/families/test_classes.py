@@ -13,6 +13,7 @@ from safeser import families
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.families import plain
 from safeser.families.classes import register_class
+from safeser.values import Limits
 
 register_class(own.Color)
 register_class(own.Level)
@@ -210,6 +211,14 @@ def test_large_or_typed_fields_are_children_and_exactly_as_many():
     huge = {"plain": plain.encode({"x": b"\0" * (1 << 21), "y": 1})}
     with pytest.raises(PayloadError, match="short run"):
         families.check({**record("Point"), "sub-header": huge}, [])
+
+
+def test_small_values_of_all_records_count():
+    header, frames = families.serialize([own.Point([0] * 16, n) for n in range(10)], FAMILIES)
+    families.check(header, frames, limits=Limits(max_refs=220))
+    with pytest.raises(PayloadError) as caught:
+        families.check(header, frames, limits=Limits(max_refs=150))
+    assert caught.value.rule == "families.refs"
 
 
 # -- exceptions --------------------------------------------------------------------------------
