@@ -112,7 +112,9 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: _streamed(value)
         yield lambda: value.to_pandas()
         yield lambda: value.group_by(value.column_names[0]).aggregate([([], "count_all")])
-        yield lambda: value.sort_by(value.column_names[0])
+        if pa.struct([]) not in value.schema.types:
+            # Arrow 26 follows a null pointer when it sorts by an honest one of these.
+            yield lambda: value.sort_by(value.column_names[0])
         yield lambda: [column.to_pylist() for column in value.columns]
         yield lambda: value.to_batches()
     elif isinstance(value, pa.DataType):
