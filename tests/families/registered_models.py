@@ -130,7 +130,7 @@ class Generic_(BaseModel, Generic[T]):
     content: T
 
 
-register_class(Generic_[int], name="registered_models:GenericOfInt")
+register_class(Generic_[int], name=f"{__name__}:GenericOfInt")
 
 
 class Unregistered(BaseModel):
