@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from safeser.families import pandas_objects, pandas_text
-from safeser.families.pandas_internals import dated, pd, periods
+from safeser.families.pandas_internals import dated, index_of, pd, periods
 from safeser.families.pandas_offsets import (
     build_zone,
     check_zone,
     describe_zone,
+    read_freq,
     read_period_freq,
     required,
+    with_freq,
+    write_freq,
     write_offset,
 )
 from safeser.families.pandas_parts import (
@@ -160,26 +163,34 @@ def _read_periods(reader: Reader, described: Any, columns: int | None) -> Part:
 
 def _write_intervals(writer: Writer, x: Any, where: str) -> list[Any]:
     ends = [write_array(writer, end, where) for end in (x._left, x._right)]
-    return ["intervals", x.closed, *ends]
+    freqs = [_write_freq(writer, end) for end in (x._left, x._right)]
+    return ["intervals", x.closed, *ends, *freqs]
+
+
+def _write_freq(writer: Writer, x: Any) -> list[Any] | None:
+    # Before pandas 3.1 an array of moments has a freq, as an index has.
+    freq = getattr(x, "_freq", None) if type(x) in _MOMENTS else None
+    return write_freq(writer, freq, len(x), zoned=getattr(x, "tz", None) is not None)
 
 
 def _read_intervals(reader: Reader, described: Any, columns: int | None) -> Part:
-    _, closed, *ends = reader.split(described, 4)
+    _, closed, *ends, freq, other = reader.split(described, 6)
     if closed not in _CLOSED or columns not in (None, 1):
         reader.refuse("it is closed on no side that pandas knows")
     reader.nested()
     left, right = (read_array(reader, end) for end in ends)
+    limits = reader.limits
+    starts = _followed(left.build, freq, read_freq(reader, freq), limits)
+    stops = _followed(right.build, other, read_freq(reader, other), limits)
     for end in (left, right):
         sound = end.kind == "dates" or (end.kind == "numbers" and _can_end(end.dtype))
         if not sound or end.length != left.length:
             reader.refuse("its ends are of a wrong type or length", "families.child-type")
 
     def built(values: Loaded) -> Any:
-        one, other = left.build(values), right.build(values)
-        made = pd.arrays.IntervalArray.from_arrays(
-            _moments(one), _moments(other), closed=closed, copy=False
-        )
-        required(made.left.dtype == one.dtype and made.right.dtype == other.dtype)
+        one, another = starts(values), stops(values)
+        made = pd.arrays.IntervalArray.from_arrays(one, another, closed=closed, copy=False)
+        required(made.left.dtype == one.dtype and made.right.dtype == another.dtype)
         return made
 
     return Part("intervals", left.length, built)
@@ -329,26 +340,50 @@ def read_block(reader: Reader, described: Any, columns: int) -> Part:
 
 
 def _encode(x: Any, limits: Limits) -> Parts:
-    freq = getattr(x, "_freq", None)
-    if freq is not None or x.ndim != 1:
-        raise Unencodable(x, "a bare array with a freq is not kept; send an index")
+    if x.ndim != 1:
+        raise Unencodable(x, "an array of pandas' that is a block is not kept; send its frame")
     writer = Writer(limits)
-    return writer.parts({"array": write_array(writer, x, "")})
+    return writer.parts({"array": write_array(writer, x, ""), "freq": _write_freq(writer, x)})
 
 
 def _check(node: Node, limits: Limits) -> None:
     reader = Reader(node, limits)
-    (described,) = node.expect("array", frames=len(node.frames), children=None)
+    described, freq = node.expect("array", "freq", frames=len(node.frames), children=None)
     part = read_array(reader, described)
+    made = read_freq(reader, freq)
     reader.finish()
-    bare = part.dtype is not None and part.dtype.kind not in "mM"
-    if bare and part.kind in ("objects", "numbers"):
+    moments = part.kind == "numbers" and part.dtype is not None and part.dtype.kind in "mM"
+    if part.kind in ("numbers", "objects") and not moments:
         node.refuse("its kind is not an array of pandas'", "families.header")
-    node.value = part
+    if freq is not None and not moments and part.kind != "dates":
+        node.refuse("its kind has no freq", "families.header")
+    node.value = _followed(part.build, freq, made, limits)
+
+
+def _followed(build: Built, described: Any, made: Built, limits: Limits) -> Built:
+    """Return what builds an array of pandas', with the freq that is described if one is."""
+
+    def built(values: Loaded) -> Any:
+        array, freq = _moments(build(values)), made(values)
+        if described is None:
+            return array
+        required(type(array) in _MOMENTS)
+        index = with_freq(index_of(_MOMENTS[type(array)], array, None), freq, limits)
+        required(getattr(index._values, "_freq", None) == freq)
+        return index._values
+
+    return built
+
+
+#: Arrays of moments and durations, and the index of such.
+_MOMENTS = {
+    pd.arrays.DatetimeArray: pd.DatetimeIndex,
+    pd.arrays.TimedeltaArray: pd.TimedeltaIndex,
+}
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
-    return _moments(node.value.build(Loaded.of(node, values)))
+    return node.value(Loaded.of(node, values))
 
 
 def register() -> None:

@@ -71,8 +71,12 @@ def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
     if _KINDS.get(kind.__name__) is not kind:
         writer.refuse(x, "an index of a class that is not pandas' own is not kept", where)
     name = writer.name(x.name, where=f"{where}.name")
-    freq = write_freq(writer, x.freq, len(x)) if kind in _MOMENTS else None
+    freq = _write_freq(writer, x) if kind in _MOMENTS else None
     return [kind.__name__, name, freq, write_array(writer, values_of(x), where)]
+
+
+def _write_freq(writer: Writer, x: Any) -> list[Any] | None:
+    return write_freq(writer, x.freq, len(x), zoned=getattr(x, "tz", None) is not None)
 
 
 def read_index(reader: Reader, described: Any) -> Part:

@@ -37,7 +37,6 @@ __all__ = [
     "read_offset",
     "read_period_freq",
     "required",
-    "walk_is_short",
     "with_freq",
     "write_freq",
     "write_offset",
@@ -192,11 +191,11 @@ def decode_offset(node: Node, values: list[Any]) -> Any:
 # -- the freq of an index ----------------------------------------------------------------------
 
 
-def write_freq(writer: Writer, freq: Any, length: int) -> list[Any] | None:
+def write_freq(writer: Writer, freq: Any, length: int, *, zoned: bool) -> list[Any] | None:
     """Return the description of an index's *freq*, or None if it has none."""
     if freq is None:
         return None
-    if not walk_is_short(freq, length, writer.limits):
+    if not (_is_even(freq, zoned=zoned) or _walk_is_short(length, writer.limits)):
         writer.refuse(
             freq,
             "whether its freq fits takes too long to find out for so many values;"
@@ -206,8 +205,15 @@ def write_freq(writer: Writer, freq: Any, length: int) -> list[Any] | None:
     return write_offset(writer, freq)
 
 
-def walk_is_short(freq: Any, length: int, limits: Limits) -> bool:
-    return isinstance(freq, _room.Tick | _room.Day) or length << _WALKED <= limits.max_refs
+def _walk_is_short(length: int, limits: Limits) -> bool:
+    return length << _WALKED <= limits.max_refs
+
+
+def _is_even(freq: Any, *, zoned: bool) -> bool:
+    """Whether all steps of *freq* take equally long: a day in a zone is not always 24 hours."""
+    if isinstance(freq, _room.Day):
+        return not zoned
+    return isinstance(freq, _room.Tick)
 
 
 def read_freq(reader: Reader, described: Any) -> Built:
@@ -223,7 +229,7 @@ def with_freq(index: Any, freq: Any, limits: Limits) -> Any:
         return index
     step = _step(index, freq)
     if step is None:
-        required(walk_is_short(freq, len(index), limits))
+        required(_walk_is_short(len(index), limits))
         index.freq = freq  # pandas compares it with the values
         return index
     numbers = index.asi8
@@ -237,12 +243,9 @@ def with_freq(index: Any, freq: Any, limits: Limits) -> Any:
 
 def _step(index: Any, freq: Any) -> int | None:
     """Return what lies between neighbours of *index* in its own unit, if always the same."""
-    if isinstance(freq, _room.Tick):
-        nanos = freq.nanos
-    elif isinstance(freq, _room.Day) and getattr(index, "tz", None) is None:
-        nanos = freq.n * _DAY
-    else:
+    if not _is_even(freq, zoned=getattr(index, "tz", None) is not None):
         return None
+    nanos = freq.n * _DAY if isinstance(freq, _room.Day) else freq.nanos
     step, odd = divmod(nanos, _NANOS[index.unit])
     required(not odd and not freq.normalize)
     return int(step)

@@ -69,9 +69,11 @@ def same_array(a, b):
     assert type(a) is type(b)
     same_dtype(a.dtype, b.dtype)
     assert len(a) == len(b)
-    for part in _MADE_OF:
+    for part in _MADE_OF if not hasattr(a, "_pa_array") else ():
         if hasattr(a, part):
             same(getattr(a, part), getattr(b, part))
+    if isinstance(a, pd.arrays.DatetimeArray | pd.arrays.TimedeltaArray):
+        assert getattr(a, "_freq", None) == getattr(b, "_freq", None)
     if hasattr(a, "sp_index"):
         assert type(a.sp_index) is type(b.sp_index)
         assert a.sp_index.equals(b.sp_index)

@@ -225,14 +225,15 @@ def memory(value):
     """Yield the arrays that hold what *value* holds."""
     for block in value._mgr.blocks:
         held = block.values
+        if hasattr(held, "_pa_array"):
+            for chunk in held._pa_array.chunks:
+                yield from (np.frombuffer(part, "u1") for part in chunk.buffers() if part)
+            continue
         for part in ("_ndarray", "_data", "_mask", "sp_values", "_left"):
             if isinstance(getattr(held, part, None), np.ndarray):
                 yield getattr(held, part)
         if isinstance(held, np.ndarray):
             yield held
-        if hasattr(held, "_pa_array"):
-            for chunk in held._pa_array.chunks:
-                yield from (np.frombuffer(part, "u1") for part in chunk.buffers() if part)
 
 
 LARGE = {

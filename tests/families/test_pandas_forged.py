@@ -15,12 +15,13 @@ MIXED = pd.DataFrame({"a": [1, 2], "t": [0.5, 1], "b": [3, 4]})
 SCATTERED = pd.DataFrame({"a": [1], "t": [0.5], "b": [3], "c": [3]})[["a", "t", "b", "c"]]
 NULLABLE = pd.array([1, None])
 DATES = pd.date_range("2020", periods=3, freq="h")
-ZONED = pd.date_range("2020", periods=2, tz="UTC").array
+ZONED = pd.Series(pd.date_range("2020", periods=2, tz="UTC")).array
 CATEGORIES = pd.Categorical([7, 9, 7])
 LEVELS = pd.MultiIndex.from_product([[1, 2], [3, 4]])
 INTERVALS = pd.arrays.IntervalArray.from_breaks([0, 1, 2])
 TEXT = pd.array(["a" * 3000, None, "b"], dtype=pd.StringDtype("pyarrow"))
 SHORT = pd.array(["a", None], dtype=pd.StringDtype("pyarrow"))
+SHORT_LABELS = pd.Index(["a", "b"], dtype=pd.StringDtype("pyarrow"))
 PYTHON = pd.array(["a" * 3000, None], dtype=pd.StringDtype("python"))
 SPARSE = pd.arrays.SparseArray([0, 7, 0, 5])
 BLOCKS = pd.arrays.SparseArray([0, 7, 7, 0, 5], kind="block")
@@ -121,7 +122,7 @@ HEADERS = {
         (FRAME, ("blocks", 0, 3), 2),
         (FRAME, ("blocks", 0, 3), 0),
         (FRAME, ("columns", 3), ["text", "large_string", True, ["a"]]),
-        (MIXED, ("blocks", 1, 1), 0),
+        (MIXED, ("blocks", 1, 1), 1 - MIXED._mgr.blocks[1].mgr_locs.as_slice.start),
         (NULLABLE, ("array", 1), "<i4"),
         (NULLABLE, ("array", 1), "<f2"),
         (FRAME, ("blocks",), []),
@@ -302,7 +303,7 @@ def test_labels_that_must_be_there_once():
     families.deserialize(header, frames, GRANT)
     frames[0] = np.array([5, 5]).tobytes()
     assert refused(header, frames) == "families.values"
-    text, more = sent(pd.Series([1, 2], index=["a", "b"]))
+    text, more = sent(pd.Series([1, 2], index=SHORT_LABELS))
     text["sub-header"]["unique"] = True
     text["sub-header"]["index"][3][3] = ["a", "a"]
     assert refused(text, more) == "families.build"
@@ -337,7 +338,7 @@ def test_a_freq_that_takes_long_to_check():
 
 
 def test_levels_are_no_ranges_that_cost_more_than_they_say():
-    header, frames = sent(pd.MultiIndex.from_product([range(3)]))
+    header, frames = sent(pd.MultiIndex([pd.RangeIndex(3)], [[0, 1]]))
     level = header["sub-header"]["index"][3][0]
     level[3] = LIMITS.max_refs
     families.check(header, frames, limits=LIMITS)
