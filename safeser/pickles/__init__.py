@@ -89,10 +89,10 @@ def loads(
     verdict = None if persistent_load else _VERDICTS.find(whole, scope)
     if verdict is not None:
         try:
-            return verdict.load(given, limits, budget)
+            return verdict.load(whole, given, limits, budget)
         except Unknown as unknown:
             if unknown.spoilt:
-                _VERDICTS.spoil(whole, scope)
+                _VERDICTS.spoil(whole, scope, verdict)
     budget = Budget(limits) if budget is None else budget
     persistent = persistent_load is not None
     program = _judged(whole, len(given), listed, limits, budget=budget, persistent=persistent)

@@ -18,7 +18,7 @@ from typing import Any
 
 from safeser.pickles.budget import Budget
 from safeser.pickles.build import Builder
-from safeser.pickles.canonical import BYTES_PER_REF, Canonical
+from safeser.pickles.canonical import BYTES_PER_REF, Blobs, Canonical, apart
 from safeser.pickles.emitting import emit
 from safeser.pickles.nodes import Buffer, Program
 from safeser.pickles.profiles import Profile
@@ -52,7 +52,11 @@ class Scope:
     policy: str
 
 
-Key = tuple[bytes | tuple[int, bytes], Scope]
+#: Content of a pickle: itself, or its length, what of it is left out, and a hash of all the rest.
+Content = bytes | tuple[int, Blobs, bytes]
+Key = tuple[Content, Scope]
+# Looking for a pickle hashes it once for each.
+_MAX_LAYOUTS = 4
 
 
 class Scopes:
@@ -96,6 +100,7 @@ class Verdict:
     :param refs: elements that it is charged; *calls* likewise.
     :param sizes: of the buffers that it was loaded with; None where it was only judged.
     :param canonical: what is loaded instead of it; None where that cannot be written.
+    :param apart: what of its bytes the verdict does not depend on.
     """
 
     wanted: int
@@ -103,15 +108,21 @@ class Verdict:
     calls: int
     sizes: tuple[int, ...] | None = None
     canonical: Canonical | None = None
+    apart: Blobs = ()
 
-    def load(self, buffers: Sequence[Any], limits: Limits, budget: Budget | None) -> Any:
-        """Return the object, or raise :class:`Unknown`: then the pickle is to be judged anew."""
+    def load(
+        self, data: bytes, buffers: Sequence[Any], limits: Limits, budget: Budget | None
+    ) -> Any:
+        """Return the object, or raise :class:`Unknown`: then the pickle is to be judged anew.
+
+        :param data: the pickle for which the verdict was found.
+        """
         sizes = _sizes(buffers) if buffers else ()
         if self.canonical is None or self.sizes != sizes:
             raise Unknown(spoilt=False)
         before = None if budget is None else budget.left()
         try:
-            return self.canonical.load(buffers, limits, budget)
+            return self.canonical.load(buffers, limits, budget, data)
         # Whatever it was, judging and building say it in full, and from where in the stream.
         except Exception:
             if budget is not None and before is not None:
@@ -127,7 +138,8 @@ class Verdicts:
         self._size = size
         self._room = size
         self._kept: OrderedDict[Key, Verdict] = OrderedDict()
-        self._lengths = Counter[int]()
+        #: Of what is kept, but short ones: what is left out, by length.
+        self._layouts: dict[int, Counter[Blobs]] = {}
         self._seen: set[int] = set()
         self._seen_before: set[int] = set()
         self._lock = Lock()
@@ -137,9 +149,15 @@ class Verdicts:
 
     def find(self, data: bytes, scope: Scope) -> Verdict | None:
         """Return the verdict on *data* in *scope*, if there is one."""
-        if len(data) > _SHORT and len(data) not in self._lengths:
-            return None
-        key = (data, scope) if len(data) <= _SHORT else _key(data, scope)
+        if len(data) <= _SHORT:
+            return self._find((data, scope))
+        for blobs in tuple(self._layouts.get(len(data), ())):
+            found = self._find((_content(data, blobs), scope))
+            if found is not None:
+                return found
+        return None
+
+    def _find(self, key: Key) -> Verdict | None:
         found = self._kept.get(key)
         if found is not None:
             with self._lock:
@@ -160,9 +178,11 @@ class Verdicts:
 
         :param made: what has made its object with *buffers*, if it was loaded.
         """
-        if len(data) > max(_SHORT, program.refs * BYTES_PER_REF) or len(data) > self._size >> 3:
+        blobs = tuple(apart(program).values()) if len(data) > _SHORT else ()
+        hashed = len(data) - sum(end - start for start, end in blobs)
+        if hashed > max(_SHORT, program.refs * BYTES_PER_REF) or hashed > self._size >> 3:
             return
-        key = _key(data, scope)
+        key = _content(data, blobs), scope
         if not self._comes_again(hash((key, made is None))):
             return
         sizes = None if made is None else _sizes(buffers)
@@ -172,13 +192,18 @@ class Verdicts:
             # It is known to have no canonical form, or to need none.
             return
         canonical = emit(made) if isinstance(made, Builder) else made
-        verdict = Verdict(wanted(program), program.refs, program.calls, sizes, canonical)
+        if canonical is not None and canonical.apart != blobs:
+            # It would say for every content what was made of one.
+            canonical = None
+        verdict = Verdict(
+            wanted(program), program.refs, program.calls, sizes, canonical, apart=blobs
+        )
         with self._lock:
             self._keep(key, verdict)
 
-    def spoil(self, data: bytes, scope: Scope) -> None:
-        """Never again use the canonical form of *data*, which failed."""
-        key = _key(data, scope)
+    def spoil(self, data: bytes, scope: Scope, verdict: Verdict) -> None:
+        """Never again use the canonical form of *data* that *verdict* has, which failed."""
+        key = _content(data, verdict.apart), scope
         with self._lock:
             known = self._kept.get(key)
             if known is not None:
@@ -201,9 +226,14 @@ class Verdicts:
 
     def _keep(self, key: Key, verdict: Verdict) -> None:
         self._forget(key)
+        content = key[0]
+        if not isinstance(content, bytes):
+            layouts = self._layouts.setdefault(content[0], Counter())
+            if content[1] and content[1] not in layouts and len(layouts) >= _MAX_LAYOUTS:
+                return
+            layouts[content[1]] += 1
         self._kept[key] = verdict
         self._room -= _cost(key, verdict)
-        self._lengths[_length(key)] += 1
         while self._room < 0 or len(self._kept) > self._entries:
             self._forget(next(iter(self._kept)))
 
@@ -212,10 +242,16 @@ class Verdicts:
         if found is None:
             return
         self._room += _cost(key, found)
-        length = _length(key)
-        self._lengths[length] -= 1
-        if not self._lengths[length]:
-            del self._lengths[length]
+        content = key[0]
+        if isinstance(content, bytes):
+            return
+        length, blobs, _ = content
+        layouts = self._layouts[length]
+        layouts[blobs] -= 1
+        if not layouts[blobs]:
+            del layouts[blobs]
+        if not layouts:
+            del self._layouts[length]
 
 
 def wanted(program: Program) -> int:
@@ -227,14 +263,22 @@ def _sizes(buffers: Sequence[Any]) -> tuple[int, ...]:
     return tuple([memoryview(buffer).nbytes for buffer in buffers])
 
 
-def _key(data: bytes, scope: Scope) -> Key:
+def _content(data: bytes, blobs: Blobs) -> Content:
+    """Return what stands for *data* in a key.
+
+    Places and lengths of what is left out follow from the rest, which was judged with them, and
+    are in the key all the same.
+    """
     if len(data) <= _SHORT:
-        return data, scope
-    return (len(data), hashlib.sha256(data).digest()), scope
-
-
-def _length(key: Key) -> int:
-    return len(key[0]) if isinstance(key[0], bytes) else key[0][0]
+        return data
+    if not blobs:
+        return len(data), (), hashlib.sha256(data).digest()
+    begun, view, hashed = 0, memoryview(data), hashlib.sha256()
+    for start, end in blobs:
+        hashed.update(view[begun:start])
+        begun = end
+    hashed.update(view[begun:])
+    return len(data), blobs, hashed.digest()
 
 
 def _cost(key: Key, verdict: Verdict) -> int:

@@ -15,7 +15,16 @@ from functools import partial
 from typing import Any
 
 from safeser.pickles.budget import Budget
-from safeser.pickles.nodes import ABSENT, Buffer, Call, DictOf, FrozenSetOf, Program, SetOf
+from safeser.pickles.nodes import (
+    ABSENT,
+    Buffer,
+    ByteArray,
+    Call,
+    DictOf,
+    FrozenSetOf,
+    Program,
+    SetOf,
+)
 from safeser.pickles.own import OwnClass
 from safeser.pickles.shims import Site, are_plain_keys, bad
 from safeser.pickles.stock import load_canonical
@@ -23,8 +32,10 @@ from safeser.values import Limits
 
 __all__ = [
     "BYTES_PER_REF",
+    "Blobs",
     "Canonical",
     "Part",
+    "apart",
     "as_written",
     "finishing",
     "finishing_own",
@@ -33,11 +44,18 @@ __all__ = [
     "opened",
 ]
 
+#: Where in a pickle something begins and ends, in order.
+Blobs = tuple[tuple[int, int], ...]
+
 
 #: What has fewer elements for its bytes takes longer to copy, or to hash, than to read and build.
 BYTES_PER_REF = 512
 # Most keys are, and need no further look.
 _TEXT = frozenset((str,))
+#: What is shorter is hashed as quickly as it is left out.
+LARGE = 4096
+# BYTEARRAY8 and its eight bytes of length.
+_BYTEARRAY8 = 9
 # FRAME and its eight bytes of length.
 _FRAME = 9
 
@@ -54,6 +72,7 @@ class Canonical:
     :param calls: calls that it is charged.
     :param visits: elements that its calls are charged.
     :param hashable: types that its calls let be keys.
+    :param apart: where in the pickle the contents are that each load takes from its own bytes.
     """
 
     code: bytes
@@ -64,6 +83,7 @@ class Canonical:
     calls: int
     visits: int
     hashable: frozenset[type]
+    apart: Blobs = ()
     _proven: bool = field(default=False, compare=False)
 
     @property
@@ -71,8 +91,17 @@ class Canonical:
         """Bytes that keeping this takes, roughly; the constants in the table are small values."""
         return len(self.code) + 256 * (len(self.table) + len(self.checks)) + 512
 
-    def load(self, buffers: Sequence[Any], limits: Limits, budget: Budget | None = None) -> Any:
-        """Return the object, made anew from what is kept and from *buffers*."""
+    def load(
+        self,
+        buffers: Sequence[Any],
+        limits: Limits,
+        budget: Budget | None = None,
+        data: bytes = b"",
+    ) -> Any:
+        """Return the object, made anew from what is kept and from *buffers*.
+
+        :param data: the pickle that is loaded, where not all of it is kept.
+        """
         for check in self.checks:
             check()
         # Alone, a pickle that was within its limits once is so again.
@@ -80,18 +109,22 @@ class Canonical:
             budget.spend(refs=self.refs, calls=self.calls)
         table: Sequence[Any] = self.table
         if table:
-            table = self._filled(buffers, limits, budget)
+            table = self._filled(buffers, limits, budget, data)
         elif budget is not None:
             budget.bring(self.size + _held(buffers))
         made = load_canonical(self.code, table, proven=self._proven)
         self._proven = True
         return made
 
-    def _filled(self, buffers: Sequence[Any], limits: Limits, budget: Budget | None) -> list[Any]:
+    def _filled(
+        self, buffers: Sequence[Any], limits: Limits, budget: Budget | None, data: bytes
+    ) -> list[Any]:
         site = Site(limits, given=self.size + _held(buffers), budget=budget)
         site.hashable.update(self.hashable)
         site.charge(self.visits)
-        return [part.fill(site, buffers) if type(part) is Part else part for part in self.table]
+        return [
+            part.fill(site, buffers, data) if type(part) is Part else part for part in self.table
+        ]
 
 
 def as_written(program: Program, data: bytes) -> Canonical | None:
@@ -137,15 +170,35 @@ def _held(buffers: Sequence[Any]) -> int:
 
 
 class Part:
-    """A place of the table that each load fills anew: with its site, or one of its buffers."""
+    """A place of the table that each load fills anew: with its site, a buffer, or its own bytes."""
 
-    __slots__ = ("buffer",)
+    __slots__ = ("buffer", "place")
 
-    def __init__(self, buffer: Buffer | None = None) -> None:
+    def __init__(self, buffer: Buffer | None = None, place: tuple[int, int] | None = None) -> None:
         self.buffer = buffer
+        self.place = place
 
-    def fill(self, site: Site, buffers: Sequence[Any]) -> Any:
+    def fill(self, site: Site, buffers: Sequence[Any], data: bytes) -> Any:
+        if self.place is not None:
+            start, end = self.place
+            return bytearray(memoryview(data)[start:end])
         return site if self.buffer is None else opened(self.buffer, buffers)
+
+
+def apart(program: Program) -> dict[int, tuple[int, int]]:
+    """Return where the contents are on which no verdict on *program* depends, by their nodes.
+
+    They are those of large arrays in the pickle itself. Whatever is made of them is made, and
+    checked, by each load, as it is of buffers; nothing that was made of one is kept for the next.
+    """
+    if program.frames is not None or not program.calls:
+        # It may be loaded as it was written.
+        return {}
+    return {
+        node.index: (node.offset + _BYTEARRAY8, node.offset + _BYTEARRAY8 + len(node.data))
+        for node in program.nodes
+        if type(node) is ByteArray and len(node.data) >= LARGE
+    }
 
 
 def opened(node: Buffer, buffers: Sequence[Any]) -> Any:

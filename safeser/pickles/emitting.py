@@ -22,6 +22,7 @@ from safeser.pickles.build import Builder
 from safeser.pickles.canonical import (
     Canonical,
     Part,
+    apart,
     finishing,
     finishing_own,
     making,
@@ -129,6 +130,7 @@ class _Plan:
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.program = builder.program
+        self.apart = apart(self.program)
         self._fed = self._fed_by_buffers()
         self.constant = {node.index for node in self.program.nodes if self._is_constant(node)}
         self.uses = Counter[int]()
@@ -161,6 +163,7 @@ class _Plan:
     def _fed_by_buffers(self) -> set[int]:
         """Return the nodes whose value depends on what the buffers of one load hold."""
         pending = [node.index for node in self.program.nodes if type(node) is Buffer]
+        pending.extend(self.apart)
         fed = set(pending)
         holders: dict[int, list[int]] = {}
         for node in self.program.nodes if fed else ():
@@ -229,6 +232,8 @@ class _Plan:
                 yield node.index, self.builder.values[node.index]
             elif type(node) is Buffer:
                 yield node.index, Part(node)
+            elif node.index in self.apart:
+                yield node.index, Part(place=self.apart[node.index])
             elif type(node) is Call:
                 yield "site", Part()
                 yield from self._guards(node)
@@ -317,6 +322,7 @@ class _Writer:
             calls=program.calls,
             visits=self.visits,
             hashable=frozenset(self.plan.builder.hashable),
+            apart=tuple(self.plan.apart.values()),
         )
 
     def _write_head(self) -> bytes:
@@ -368,6 +374,8 @@ class _Writer:
             self._place(node, self._gather(node.items, tail, head=_MARK if many else b""))
         elif isinstance(node, FrozenSetOf):
             self._place(node, self._gather(node.items, b"\x91", head=_MARK))
+        elif node.index in self.plan.apart:
+            return
         elif isinstance(node, ByteArray):
             size = len(node.data).to_bytes(8, "little")
             self._place(node, self._gather((), b"".join([b"\x96", size, node.data])))

@@ -149,7 +149,7 @@ def test_the_cache_is_bounded_in_entries_and_bytes():
     assert 0 <= narrow._room < 20_000
     narrow.clear()
     assert narrow._room == 20_000
-    assert not narrow._lengths
+    assert not narrow._layouts
 
 
 def test_large_bytes_are_not_hashed_for_it(verdicts):
