@@ -259,7 +259,7 @@ def _exported(frame: Any, schema: Any) -> Any:
     """Return *frame* as a table of *schema*, without what polars notes in metadata."""
     try:
         table = frame.to_arrow(compat_level=pl.CompatLevel.newest())
-    except (pa.ArrowException, pl.exceptions.PolarsError) as error:
+    except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise Unencodable(frame, f"polars cannot export it ({type(error).__name__})") from None
     for column, field in zip(table.columns, schema, strict=True):
         if not column.type.equals(field.type):
@@ -324,7 +324,8 @@ def _decode_lazy(node: Node, values: list[Any]) -> Any:
 
 
 def register() -> None:
-    """List polars' types; called once, by safeser.families.arrow."""
+    """List polars' types, and Arrow's, which they hold; called once, by safeser.families.arrow."""
+    registry.named("pyarrow:Table")
     for typed in (
         Typed("polars:DataFrame", (pl.DataFrame,), _encode, _check, _decode),
         Typed("polars:Series", (pl.Series,), _encode, _check, _decode),

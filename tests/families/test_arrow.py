@@ -230,6 +230,17 @@ def test_chunks_that_share_a_dictionary_send_it_once():
     same(through(pa.chunked_array([nested, nested])), pa.chunked_array([nested, nested]))
 
 
+def test_dictionaries_in_other_types():
+    words = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    stored = pa.ExtensionArray.from_storage(pa.opaque(words.type, "x", "y"), words)
+    twice = pa.DictionaryArray.from_arrays(pa.array([3, 0], pa.int8()), words)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 4, 5, 9], pa.int16()), words)
+    for array in (stored, twice, runs, pa.StructArray.from_arrays([words], ["w"])):
+        same(through(array), array)
+        same(through(array[1:]), array[1:])
+        same(through(pa.chunked_array([array, array])), pa.chunked_array([array, array]))
+
+
 def test_frames_at_any_address_are_read():
     table = pa.table(
         {"a": np.arange(3000.0), "b": pa.array(range(3000), pa.int32()), "c": ["x"] * 3000}

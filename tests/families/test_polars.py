@@ -1,6 +1,8 @@
 """polars' frames and series: each comes back exactly, or is refused with its column's name."""
 
 import datetime as dt
+import subprocess
+import sys
 import tracemalloc
 from functools import reduce
 
@@ -204,10 +206,31 @@ def test_a_panic_is_a_refusal(monkeypatch):
     def panic(*_, **__):
         raise pl.exceptions.PanicException("out of range")
 
-    header, frames = families.serialize(pl.DataFrame({"a": [1]}), FAMILIES)
+    frame = pl.DataFrame({"a": [1]})
+    header, frames = families.serialize(frame, FAMILIES)
     monkeypatch.setattr(pl, "from_arrow", panic)
     with pytest.raises(PayloadError, match="cannot import it"):
         families.deserialize(header, frames, GRANT)
+    monkeypatch.setattr(pl.DataFrame, "to_arrow", panic)
+    with pytest.raises(PayloadError, match="cannot export it"):
+        families.serialize(frame, FAMILIES)
+
+
+def test_arrow_is_known_where_polars_is():
+    """A plan that was refused had polars' types listed without those of the tables in them."""
+    code = """
+import polars
+from safeser import families
+from safeser.errors import SafeserError
+from safeser.families.registry import registry
+try:
+    families.serialize(polars.DataFrame({"a": [1]}).lazy(), ("dask",))
+except SafeserError:
+    assert registry.listed("pyarrow:Table") is not None
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_large_buffers_are_not_copied():
