@@ -163,6 +163,8 @@ class Builder(Site):
         held = node.pairs if operation == UPDATE and type(node) is Call else node.items
         whole = stop - start == len(held)
         added = self.all_of(held if whole else held[start:stop])
+        if added:
+            self.check_growth(target)
         if operation == EXTEND:
             target.extend(added)
         elif operation == ADD:

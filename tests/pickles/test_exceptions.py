@@ -97,6 +97,32 @@ def test_an_exception_comes_back_as_tblib_writes_it(error):
     assert vars(got) == vars(error)
 
 
+def test_an_os_error_under_python_2s_name_is_refused():
+    """C reads a plain OSError there, which the constructor makes FileNotFoundError of."""
+    tblib = pytest.importorskip("tblib.pickling_support")
+    for number, protocol, exact in ((2, 2, False), (2, 4, True), (5, 2, True)):
+        error = OSError(number, "gone", "file")
+        made = tblib.pickle_exception(error)
+        data = pickle.dumps(Reduced(made), protocol)
+        if exact:
+            got = loads(data, profile=PROFILE)
+            assert (type(got), got.errno) == (type(error), number)
+            continue
+        with pytest.raises(PayloadError) as caught:
+            loads(data, profile=PROFILE)
+        assert caught.value.rule == "pickle.class"
+
+
+class Reduced:
+    """Pickles as what it is given."""
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        return self.parts
+
+
 @pytest.fixture
 def shop(monkeypatch):
     module = types.ModuleType("safeser_shop")

@@ -13,7 +13,7 @@ from collections import ChainMap, OrderedDict, UserDict, UserList, UserString
 
 import pytest
 
-from safeser.errors import SafeserError
+from safeser.errors import PayloadError, SafeserError
 from safeser.pickles import loads
 
 VALUES = [
@@ -191,11 +191,26 @@ def test_the_recipes_are_right_but_for_what_they_forge(asm):
     assert loads(asm.pickle(asm.build(asm.new("email.policy:EmailPolicy"), asm.dict())))
 
 
-def test_bypass_a_mail_is_kept_as_it_was_checked(asm):
-    body = mail(asm, _payload=b"]\x94", defects=b"]\x94")
-    later = [b"h" + bytes([number]) + asm.number(1) + b"a0" for number in (0, 1)]
-    got = loads(asm.pickle(b"".join([body, *later])))
-    assert (got.get_payload(), got.defects) == ([], [])
+@pytest.mark.parametrize("field", ["_payload", "defects", "_headers"])
+def test_bypass_a_mail_does_not_get_what_was_not_checked(asm, field):
+    body = mail(asm, **{field: b"]\x94"})
+    assert loads(asm.pickle(body)).get_payload() in ([], None, "x")
+    with pytest.raises(PayloadError) as caught:
+        loads(asm.pickle(body + b"h\x00" + asm.number(1) + b"a0"))
+    assert caught.value.rule == "pickle.late-growth"
+
+
+def test_bypass_maps_of_a_chain_that_come_later(asm):
+    body = held(asm, "collections:ChainMap", maps=asm.list(asm.dict()) + b"\x94")
+    assert loads(asm.pickle(body)).maps == [{}]
+    for late in (b"h\x00" + asm.number(1) + b"a0", b"h\x00(" + asm.number(1) + b"e0"):
+        with pytest.raises(PayloadError) as caught:
+            loads(asm.pickle(body + late))
+        assert caught.value.rule == "pickle.late-growth"
+    # Nothing added is no growth, and a map in it may still be filled, as in what refers to itself.
+    assert loads(asm.pickle(body + b"h\x00(e0")).maps == [{}]
+    body = held(asm, "collections:ChainMap", maps=asm.list(b"}\x94"))
+    assert loads(asm.pickle(body + b"h\x00" + asm.text("a") + b"Ns0")) == {"a": None}
 
 
 @pytest.mark.parametrize(

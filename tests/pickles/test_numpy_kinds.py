@@ -134,9 +134,16 @@ def with_metadata(asm, metadata, version=4):
 
 def polynomial(asm, kind="numpy.polynomial.polynomial:Polynomial", **changed):
     row = asm.value(np.array([1.0, 2.0]))
-    fields = {"coef": row, "domain": row, "window": row, "symbol": asm.text("x"), **changed}
+    fields = {"coef": row, "domain": row, "window": row, "_symbol": asm.text("x"), **changed}
     items = [part for name, value in fields.items() for part in (asm.text(name), value)]
     return asm.build(asm.new(kind), asm.dict(*items))
+
+
+def without_symbol(asm, **fields):
+    row = asm.value(np.array([1.0, 2.0]))
+    items = [part for name in ("coef", "domain", "window") for part in (asm.text(name), row)]
+    items += [part for name, value in fields.items() for part in (asm.text(name), value)]
+    return asm.build(asm.new("numpy.polynomial.polynomial:Polynomial"), asm.dict(*items))
 
 
 def poly1d(asm, coefficients, variable="x"):
@@ -195,9 +202,12 @@ BYPASSES = {
     "a window of integers": lambda a: polynomial(a, window=a.value(np.array([-1, 1]))),
     "leading zeros": lambda a: poly1d(a, np.array([0, 1])),
     "a domain of three": lambda a: polynomial(a, domain=a.value(np.zeros(3))),
-    "a symbol that is none": lambda a: polynomial(a, symbol=a.text("x y")),
+    "a symbol that is none": lambda a: polynomial(a, _symbol=a.text("x y")),
     "a long symbol": lambda a: poly1d(a, np.zeros(2), "x" * 65),
-    "two symbols": lambda a: polynomial(a, _symbol=a.text("y")),
+    "two symbols": lambda a: polynomial(a, symbol=a.text("y")),
+    "a symbol of another name": lambda a: polynomial(a, _symbols=a.text("x")),
+    "no symbol": lambda a: without_symbol(a),
+    "a symbol for the property alone": lambda a: without_symbol(a, symbol=a.text("x")),
     "a method": lambda a: polynomial(a, roots=a.text("x")),
     "no coefficients": lambda a: a.build(a.new("numpy:poly1d"), a.dict()),
     "a polynomial built twice": lambda a: a.build(polynomial(a), a.dict()),

@@ -120,7 +120,7 @@ def _check_attributes(getter: Any) -> None:
 def value_of(site: Site, value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for each kind
     """Return *value* with copies of its containers; refuse whatever a graph may not hold.
 
-    Copies, because the stream may add to a list after the task that holds it was checked.
+    Copies, so that nothing else that holds a list can change it after the task was checked.
     """
     site.charge(1)
     kind: Any = type(value)
@@ -128,6 +128,8 @@ def value_of(site: Site, value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - 
         return value
     if depth > MAX_NESTING:
         raise bad("max-depth", "the values in a graph nest too deep")
+    if kind in (list, set, dict):
+        site.copied(value)
     if kind in (list, tuple, set, frozenset):
         return kind(value_of(site, part, depth + 1) for part in value)
     if kind is dict:

@@ -216,6 +216,10 @@ def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *re
         # OSError keeps names of files apart from its arguments.
         args = (number, text, name) if other is None else (number, text, name, None, other)
     made = _named(site, kind, args, new=True)
+    if isinstance(made, OSError) and type(made) is not _class_of(kind.name):
+        # tblib makes it by __new__ without an errno; and under Python 2's names, which protocols
+        # below 3 write, it was one of those classes when it was written.
+        raise bad("class", "an OSError came under a name that is not that of its errno")
     _set_fields(site, made, plain(fields.pop("__dict__", {}), dict))
     for field, value in fields.items():
         if made.__dict__.get(field, _NOTHING) is not value:

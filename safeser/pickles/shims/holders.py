@@ -41,7 +41,11 @@ def _chain_map(site: Site, draft: Any, state: Any) -> ChainMap[Any, Any]:
     site.charge(len(maps))
     made: ChainMap[Any, Any] = ChainMap()
     # ChainMap() of no maps would make one up.
-    made.maps = [plain(part, *_MAPPINGS) for part in maps]
+    for part in maps:
+        plain(part, *_MAPPINGS)
+    # The list itself, as its own class keeps it; it must not get what was not looked at.
+    site.copied(maps)
+    made.maps = maps
     return made
 
 
@@ -196,21 +200,23 @@ def _mail(site: Site, draft: Any, state: Any) -> email.message.Message:
         raise bad("state", "a mail has defects, which are objects of the parser")
     for part in state["_payload"] if type(state["_payload"]) is list else ():
         plain(part, *_MESSAGES)
-    headers = [_header(pair) for pair in state["_headers"]]
-    site.charge(len(headers))
+    for pair in state["_headers"]:
+        _check_header(pair)
+    site.charge(len(state["_headers"]))
     made = _MESSAGES[draft.kind.endswith("EmailMessage")](policy=state["policy"])
-    # Copies: the stream may add to its lists after they were checked.
-    payload = [*state["_payload"]] if type(state["_payload"]) is list else state["_payload"]
-    vars(made).update({**state, "_headers": headers, "_payload": payload, "defects": []})
+    for part in (state["_headers"], state["_payload"], state["defects"]):
+        # Whatever the stream adds to them later was checked by nobody.
+        if type(part) is list:
+            site.copied(part)
+    vars(made).update(state)
     return made
 
 
-def _header(pair: Any) -> tuple[str, str]:
+def _check_header(pair: Any) -> None:
     name, value = plain(pair, tuple)
     for part in (plain(name, str), plain(value, str)):
         if part.splitlines() not in ([], [part]):
             raise bad("state", "a mail's header has a line end, which would begin another one")
-    return name, value
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

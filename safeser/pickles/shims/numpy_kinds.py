@@ -67,7 +67,8 @@ def _series(site: Site, draft: Any, state: Any) -> Any:
     coefficients, domain, window = (_numbers(fields.pop(f)) for f in ("coef", "domain", "window"))
     # Written twice, the second time for the property of that name.
     symbols = {_symbol(symbol) for symbol in fields.values()}
-    if not fields.keys() <= {"symbol", "_symbol"} or len(symbols) > 1:
+    # NumPy before 1.24 wrote none, and to this one such an object has no variable at all.
+    if not {"_symbol"} <= fields.keys() <= {"symbol", "_symbol"} or len(symbols) > 1:
         raise bad("state", "a polynomial does not have the fields of its class")
     site.charge_bytes(coefficients.nbytes)
     made = SERIES[draft.kind](coefficients, domain, window, *symbols)

@@ -225,7 +225,8 @@ def _lists(site: Site, draft: Any, state: Any) -> Any:
             last = column
         if len(columns) != len(plain(values, list)):
             raise bad("scipy", "the parts of a sparse matrix are not of one size")
-        # Lists can grow later in the stream; copies cannot.
+        site.copied(columns)
+        site.copied(values)
         copies[0][at], copies[1][at] = list(columns), [_number(value) for value in values]
     return _finished(draft, given, {**made, "rows": copies[0], "data": copies[1]})
 

@@ -64,6 +64,25 @@ class Site:
         self.hashable: set[type] = set()
         #: Instances whose fields are still to come, by identity; the builder keeps them alive.
         self.unfinished: dict[int, Any] = {}
+        self._copied: dict[int, Any] = {}
+
+    def copied(self, container: Any) -> None:
+        """Note that an object was made of a copy of *container*, which must not grow any more.
+
+        An unpickler hands over the container itself, so that what is added later is in the object
+        too: checked by nobody. Without it, the object would not be what was written.
+        """
+        self._copied[id(container)] = container
+
+    def check_growth(self, container: Any) -> None:
+        """Refuse to fill a container of which an object holds a checked copy."""
+        if self._copied and id(container) in self._copied:
+            raise bad(
+                "late-growth",
+                "a list, set or dict grows after the object that holds it was made",
+                fix="No profile and no limit allows this. Objects that hold themselves are written"
+                " so, and such that others refer to while they are filled.",
+            )
 
     def charge(self, elements: int) -> None:
         self.budget.charge(elements)

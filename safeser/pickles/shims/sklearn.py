@@ -105,7 +105,7 @@ def _functions(field: str) -> tuple[Any, ...]:
 def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
     """Return *value* with copies of its containers; refuse whatever is not known.
 
-    Copies, because the stream may add to a list after the estimator that holds it was checked.
+    Copies, so that nothing else that holds a list can change it after the estimator was checked.
     """
     site.charge(1)
     kind: Any = type(value)
@@ -115,6 +115,8 @@ def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
         raise bad("max-depth", "the fields of an estimator nest too deep")
     if kind is np.ndarray:
         return _array(site, value, field, depth)
+    if kind in (list, set, dict, OrderedDict, Bunch):
+        site.copied(value)
     if kind in (list, tuple, set, frozenset):
         return kind(_value(site, part, field, depth + 1) for part in value)
     if kind in (dict, OrderedDict, Bunch):
