@@ -28,8 +28,8 @@ _KEYS = {"shape", "order", "writeable", "dtype"}
 _ORDERS = ("C", "F")
 _REPEATED_KEYS = _KEYS | {"base"}
 
-#: Letters of dtypes whose bytes may be wrong, and of those that hold such.
-_LOOKED_AT = frozenset("?UVgG")
+#: Dtypes of code points, by the byte order that NumPy shows of text.
+_POINTS = {order: np.dtype(f"{order}u4") for order in "<>="}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +108,7 @@ def _check_array(node: Node, limits: Limits) -> None:
         array: Array = np.ndarray(base, dtype, frame, 0, None, order)
     else:
         array = _laid_out(node, base, dtype, frame)
-    if dtype.char in _LOOKED_AT and nbytes:
+    if nbytes and dtypes.is_strict(dtype):
         array = checked_content(node, array)
     node.value = array
 
@@ -156,12 +156,12 @@ def checked_content(node: Node, array: Array) -> Array:
         if part.size == 0 or part.dtype.itemsize == 0:
             continue
         if part.dtype.kind == "b":
-            if part.view(np.uint8).max() > 1:
+            if np.maximum.reduce(part.view(np.uint8), axis=None) > 1:
                 return _with_flags(array)
         elif part.dtype.kind == "U":
             whole = part if part.flags.c_contiguous else np.ascontiguousarray(part)
-            points = whole.reshape(-1).view(np.dtype(np.uint32).newbyteorder(part.dtype.byteorder))
-            if points.max() > 0x10FFFF:
+            points = whole.reshape(-1).view(_POINTS[part.dtype.byteorder])
+            if np.maximum.reduce(points) > 0x10FFFF:
                 node.refuse("it holds bytes that its dtype does not allow", "families.content")
         else:
             check_long_doubles(part)

@@ -6,6 +6,7 @@ no text of a peer reaches ``numpy.dtype`` unless it is a letter and a number fro
 
 from __future__ import annotations
 
+import marshal
 import math
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ import numpy as np
 from safeser.errors import PayloadError
 from safeser.families.plain import Unencodable, label
 
-__all__ = ["NUMBERS", "build", "check_shape", "describe", "strict_fields"]
+__all__ = ["NUMBERS", "build", "check_shape", "describe", "is_strict", "strict_fields"]
 
 # Letter to the item sizes that some platform gives it. The letter keeps C long and C long long
 # apart where they are equally wide; kind and size stand in where the letter's width differs.
@@ -128,7 +129,47 @@ def build(description: Any) -> np.dtype[Any]:
         if known is None:
             _refuse("it is not one of the plain dtypes that safeser knows; objects never are")
         return known
+    return _remembered(description) if type(description) is dict else _whole(description)
+
+
+def _whole(description: Any) -> np.dtype[Any]:
     return _build(description, _MAX_NESTING, [_MAX_FIELDS])
+
+
+def _remembered(description: dict[Any, Any]) -> np.dtype[Any]:
+    """Return a dtype of its own for *description*, quickly if the same came before."""
+    try:
+        # Unlike equality, it tells True from 1, and what is nested in what.
+        key = marshal.dumps(description, _NO_REFERENCES)
+    except ValueError:  # it holds what no description holds
+        return _whole(description)
+    known = _records.get(key)
+    if known is None:
+        known = _whole(description)
+        if len(key) > _MAX_KEY or not _is_flat(known):
+            return known
+        if len(_records) >= _MAX_RECORDS:
+            _records.clear()
+        _records[key] = known
+    # Its receiver may rename its fields, in place. NumPy's copy=True copies no record; this does.
+    return known.newbyteorder("|")
+
+
+def _is_flat(dtype: np.dtype[Any]) -> bool:
+    """Whether a copy of *dtype* is like it and shares nothing: no records inside it, no titles."""
+    fields = dtype.fields
+    return fields is not None and all(
+        len(field) == 2 and field[0].base.names is None for field in fields.values()
+    )
+
+
+#: Dtypes of records that came before, by their descriptions: an array's blocks have one.
+_records: dict[bytes, np.dtype[Any]] = {}
+#: Nobody has more at a time; whoever sends others makes it no larger.
+_MAX_RECORDS = 128
+_MAX_KEY = 2048
+#: Before version 3, marshal writes the same for equal values, whoever else refers to them.
+_NO_REFERENCES = 2
 
 
 def _build(description: Any, room: int, fields: list[int]) -> np.dtype[Any]:
@@ -266,6 +307,25 @@ def _field(entry: Any, room: int, fields: list[int]) -> tuple[str, np.dtype[Any]
     return name, _build(inner, room - 1, fields), offset, title[0] if title else None
 
 
+def is_strict(dtype: np.dtype[Any]) -> bool:
+    """Whether some of the bytes of an array of *dtype* may be wrong; see :func:`strict_fields`."""
+    if dtype.names is None:
+        return dtype.char in _STRICT
+    strict = _strict.get(dtype)
+    if strict is None:
+        assert dtype.fields is not None
+        # A field may be a sub-array, whose own letter says nothing.
+        strict = any(is_strict(dtype.fields[name][0].base) for name in dtype.names)
+        if len(_strict) >= _MAX_RECORDS:
+            _strict.clear()
+        _strict[dtype] = strict
+    return strict
+
+
+_STRICT = frozenset("?UgG")
+_strict: dict[np.dtype[Any], bool] = {}
+
+
 def strict_fields(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
     """Yield the parts of *array* whose bytes may be wrong, at every depth.
 
@@ -274,7 +334,7 @@ def strict_fields(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]
     if array.dtype.names is not None:
         for name in array.dtype.names:
             yield from strict_fields(array[name])
-    elif array.dtype.char in "?UgG":
+    elif array.dtype.char in _STRICT:
         yield array
 
 

@@ -365,6 +365,35 @@ def test_malformed(header, frame, rule):
     assert caught.value.rule == rule
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.dtype([("a", "i2"), ("b", "f8")]),
+        np.dtype([("a", "i2"), ("b", "f8")], align=True),
+        np.dtype([(("title", "a"), "U2"), ("b", "?", 2)]),
+        np.dtype((np.record, [("a", "i2"), ("b", "f8")])),
+        np.dtype([("a", "i2"), ("b", [("c", "i2"), ("d", "f8")])]),
+    ],
+)
+def test_a_received_dtype_belongs_to_its_receiver(dtype):
+    # Names of fields are set in place: one receiver's renaming would reach all arrays that follow.
+    first, second = through(np.zeros(2, dtype)), through(np.zeros(2, dtype))
+    identical(first, np.zeros(2, dtype))
+    inner = first.dtype["b"] if first.dtype["b"].names else first.dtype
+    inner.names = ("renamed", "too")
+    identical(second, np.zeros(2, dtype))
+    identical(through(np.zeros(2, dtype)), np.zeros(2, dtype))
+
+
+def test_remembered_dtypes_are_few():
+    for number in range(300):
+        dtype = np.dtype([(f"n{number}", "i2")])
+        assert through(np.zeros(1, dtype)).dtype == dtype
+        assert through(np.zeros(1, [(f"n{number}", "?")])).dtype.names == (f"n{number}",)
+    assert len(dtypes._records) <= 128
+    assert len(dtypes._strict) <= 128
+
+
 def test_dtypes_that_nest_for_ever():
     description = LONG
     for _ in range(100):

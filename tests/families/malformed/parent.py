@@ -70,7 +70,8 @@ def run(
                 break
             position, phase = _at(progress)
             step = ("making it", "reading it", "using it")[phase]
-            problem = f"the child ended with {ended} while {step}\n{stderr[-2000:]}"
+            said = stderr.partition("Extension modules:")[0][-2500:]
+            problem = f"the child ended with {ended} while {step}\n{said}"
             outcome.broken.append(
                 {
                     "name": names[position % len(names)] if names else "before any case",
