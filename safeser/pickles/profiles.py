@@ -51,6 +51,7 @@ _FIELDS = {
     "role",
     "setstate",
     "state",
+    "varies",
     "via",
     "why",
 }
@@ -71,8 +72,9 @@ class Entry:
     :param referable: the global itself may also be handed over as a value.
     :param fields: of an operator's own class: attributes that BUILD may set.
     :param kwargs: names of the keyword arguments that it may be given (NEWOBJ_EX).
-    :param returns: exact types of what is made; empty where nothing says. A class without
-        ``make`` always makes itself.
+    :param returns: exact types of what is made; empty where it *varies*. A class makes itself
+        where nothing else is said.
+    :param varies: why nothing can be listed under *returns*.
     :param setstate: of an operator's own class: its own ``__setstate__`` is called for BUILD.
     """
 
@@ -90,6 +92,7 @@ class Entry:
     kwargs: frozenset[str] = frozenset()
     returns: tuple[str, ...] = ()
     setstate: bool = False
+    varies: str = ""
 
     def __post_init__(self) -> None:
         module, _, qualname = self.name.partition(":")
@@ -289,6 +292,16 @@ def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
             fields=frozenset(fields.get("fields", ())),
             why=fields.get("why", reviewed.get(fields["role"], "")),
             kwargs=frozenset(fields.get("kwargs", ())),
-            returns=tuple(fields.get("returns", ())),
+            returns=_returned(name, fields),
             setstate=fields.get("setstate", False),
+            varies=fields.get("varies", ""),
         )
+
+
+def _returned(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    if fields["role"] not in ("callable", "class") or "varies" in fields:
+        return ()
+    if "returns" not in fields and fields["role"] == "callable":
+        raise ConfigError(f"{name} does not say what it returns", rule="config.profile")
+    returned = fields.get("returns", "itself")
+    return (name,) if returned == "itself" else tuple(returned)
