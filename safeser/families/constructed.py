@@ -35,13 +35,9 @@ __all__ = [
 ]
 
 
-def other_bases(cls: type, *known: type) -> list[type]:
+def other_bases(cls: type) -> list[type]:
     """Return the bases of *cls* written in C, which may keep what no attribute shows."""
-    return [
-        base
-        for base in cls.__mro__
-        if not base.__flags__ & HEAP_TYPE and base is not object and base not in known
-    ]
+    return [base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE and base is not object]
 
 
 def cached_names(cls: type) -> frozenset[str]:
@@ -199,8 +195,6 @@ def plan_named_tuple(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
     names: tuple[str, ...] = cls._fields
     if assigned:
         refuse_class(cls, "is a named tuple, whose fields are never assigned")
-    if other_bases(cls, tuple):
-        refuse_class(cls, "derives from a built-in class besides tuple")
     cached = cached_names(cls)
 
     def read(x: Any) -> dict[str, Any]:

@@ -38,6 +38,8 @@ _MAX_LINKS = 64
 _MAX_CAUSES = 20
 _MAX_MEMBERS = 32
 _STATE = ("rule", "where", "fix")
+#: Deeper or longer arguments are no message to anybody.
+_SMALL = Limits(max_depth=10, max_refs=1000)
 
 
 def traceback_text(exc: BaseException) -> str:
@@ -172,7 +174,7 @@ _FIELD_TYPES = frozenset({type(None), bool, int, float, str, bytes, tuple, list,
 
 def _is_small(value: object) -> bool:
     try:
-        size = len(plain.encode(value, limits=Limits(max_depth=10, max_refs=1000)))
+        size = len(plain.encode(value, limits=_SMALL))
     except Unencodable:
         return False
     return size <= _MAX_ARGS_BYTES

@@ -1,5 +1,6 @@
 """Classes that tests of registration register: they must be importable by their names."""
 
+import abc
 import collections
 import dataclasses
 import enum
@@ -135,3 +136,49 @@ class Mixed(Slotted):
     def __init__(self, a, b):
         super().__init__(a)
         self.b = b
+
+
+class Shy(Exception):
+    def __reduce__(self):
+        raise RuntimeError("no state")
+
+
+class Loud(Exception):
+    def __str__(self):
+        return "\x1b[2J"
+
+
+@dataclasses.dataclass
+class Other:
+    x: int = 0
+
+    def __new__(cls, x=0):
+        return object.__new__(cls) if x < 5 else Pair(1, 2)
+
+
+@dataclasses.dataclass
+class Abstract(abc.ABC):
+    x: int = 0
+
+    @abc.abstractmethod
+    def go(self): ...
+
+
+class Two(Old):
+    def __new__(cls, *parts):
+        return tuple.__new__(cls, parts if parts[0] != 5 else (1,))
+
+
+@dataclasses.dataclass
+class Rough:
+    inner: object
+
+    def __post_init__(self):
+        if self.inner == 5:
+            self.inner = lambda: 5
+        elif type(self.inner) is list:
+            self.inner = list(self.inner)
+        elif self.inner == 6:
+            self.inner = 6.0
+        elif self.inner == 7:
+            self.inner = int

@@ -37,6 +37,7 @@ COLUMNS = [
     [ipaddress.ip_address(f"fe80::{n}%eth0") for n in range(5)],
     {n: decimal.Decimal(n) for n in range(6)},
     {dt.date(2020, 1, n): [n] for n in range(1, 9)},
+    {dt.datetime(2020, 1, n, tzinfo=BERLIN): [2j] for n in range(1, 9)},
     {dt.date(2020, 1, n): uuid.UUID(int=n) for n in range(1, 9)},
     {dt.datetime(2020, 1, n, tzinfo=dt.UTC): 1j * n for n in range(1, 9)},
     collections.deque([dt.date(2020, 1, n) for n in range(1, 9)], 20),
@@ -92,7 +93,7 @@ def test_any_column_comes_back(value):
     assert repr(back) == repr(value)
 
 
-@pytest.mark.parametrize("value", COLUMNS[:4] + COLUMNS[12:15])
+@pytest.mark.parametrize("value", COLUMNS[:4] + COLUMNS[12:16])
 def test_headers_that_lie(value):
     mutate_all(value, repr, every=2)
 
@@ -173,3 +174,13 @@ def test_all_columns_of_a_message_share_what_it_may_hold():
     with pytest.raises(PayloadError) as caught:
         families.check(header, frames, limits=Limits(max_refs=3000))
     assert caught.value.rule == "families.refs"
+
+
+def test_columns_are_for_collections_alone():
+    class Listy(list):
+        pass
+
+    with pytest.raises(SafeserError):
+        families.serialize(Listy([1j] * 9), FAMILIES)
+    with pytest.raises(plain.Unencodable):
+        families.registry.named("builtins:list").encode([1j] * 9, Limits())

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser import families
-from safeser.errors import PayloadError, PolicyDenied
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import plain, zones
 from safeser.values import Grant
 
@@ -382,3 +382,46 @@ def test_containers_of_what_only_a_pickle_carries():
     with pytest.raises(PayloadError) as caught:  # a pickle of no list
         families.deserialize(header, other, wide)
     assert caught.value.rule == "families.build"
+
+
+VIEW = {"format": "h", "shape": [2, 2], "writeable": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"format": "P"}, "families.header"),
+        ({"format": ["h"]}, "families.header"),
+        ({"writeable": 1}, "families.header"),
+        ({"shape": 4}, "families.shape"),
+        ({"shape": [1] * 33}, "families.shape"),
+        ({"shape": [-2, -2]}, "families.shape"),
+        ({"shape": [True, 4]}, "families.shape"),
+        ({"shape": [2, 0]}, "families.shape"),
+        ({"shape": [1 << 62, 1 << 62]}, "families.shape"),
+        ({"shape": [3]}, "families.shape"),
+        ({"format": "b"}, "families.shape"),
+    ],
+)
+def test_views_that_lie(changes, rule):
+    header = typed("builtins:memoryview", **{**VIEW, **changes})
+    with pytest.raises(PayloadError) as caught:
+        families.check(header, [bytes(8)])
+    assert caught.value.rule == rule
+
+
+def test_a_view_that_may_be_written_to_changes_nobody_elses_bytes():
+    frame = bytes(8)
+    back = families.deserialize(typed("builtins:memoryview", **VIEW), [frame], GRANT)
+    back[0, 0] = 5
+    assert frame == bytes(8)
+    frame = bytearray(8)
+    read_only = typed("builtins:memoryview", **{**VIEW, "writeable": False})
+    assert families.deserialize(read_only, [frame], GRANT).readonly
+
+
+def test_ordinary_containers_keep_no_attributes():
+    counted = collections.Counter()
+    counted.extra = 1
+    with pytest.raises(SafeserError, match="attributes"):
+        families.serialize(counted, FAMILIES)
