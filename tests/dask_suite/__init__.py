@@ -1,0 +1,1 @@
+"""distributed's own tests of its protocol package, run against safeser's functions."""
