@@ -86,6 +86,7 @@ def _unusual(data: Any) -> Any:
 
 
 _PARTS = {"array": 1, "index": 2, "levels": 3}
+_TYPES = {"array": np.ndarray, "index": pd.Index, "levels": pd.MultiIndex}
 _HELD = {
     "array": ("numpy:ndarray",),
     "index": _INDEXES,
@@ -111,6 +112,7 @@ def _check_variable(node: Node, limits: Limits) -> None:
 
 def _decode_variable(node: Node, values: list[Any]) -> Any:
     dims, attrs, encoding, data, *rest = map(aligned, values)
+    _right(type(dims) is tuple and type(attrs) is dict and type(encoding) is dict)
     made = _VARIABLES[node.meta["kind"]](
         dims, _hold(node.meta["data"], data, *rest), attrs, encoding, fastpath=True
     )
@@ -120,6 +122,7 @@ def _decode_variable(node: Node, values: list[Any]) -> Any:
 
 def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
     _right(dtype is None or isinstance(dtype, np.dtype))
+    _right(isinstance(data, _TYPES[held]))
     if held == "index":
         return _indexing.PandasIndexingAdapter(data, dtype=dtype)
     if held == "levels":
@@ -154,8 +157,10 @@ def _check_index(node: Node, limits: Limits) -> None:
 def _decode_index(node: Node, values: list[Any]) -> Any:
     index, dim, dtype, levels = values
     hash(dim)
+    _right(isinstance(index, pd.MultiIndex if node.meta["multi"] else pd.Index))
+    _right(levels is None or (type(levels) is dict and node.meta["multi"]))
+    _right(dtype is None or isinstance(dtype, (np.dtype, pd.api.extensions.ExtensionDtype)))
     if not node.meta["multi"]:
-        _right(levels is None)
         return _indexes.PandasIndex(index, dim, dtype)
     made = _indexes.PandasMultiIndex(index, dim, levels)
     _right(levels is None or levels.keys() == set(index.names))
@@ -227,6 +232,7 @@ def _check_dataset(node: Node, limits: Limits) -> None:
 
 def _built(plain: dict[Any, Any], indexes: list[Any], order: list[Any]) -> Any:
     """Return the coordinates that *plain* variables and *indexes* are, in *order*."""
+    _right(type(plain) is dict and type(indexes) is list and type(order) is list)
     variables, owners = dict(plain), {}
     for entry in indexes:
         _right(type(entry) is tuple and len(entry) == 2)
@@ -250,6 +256,7 @@ def _decode_array(node: Node, values: list[Any]) -> Any:
     variable, plain, indexes, name, order = values
     coords = _built(plain, indexes, order)
     hash(name)
+    _right(isinstance(variable, xr.Variable))
     sizes = variable.sizes
     for coord in coords.variables.values():
         _right(all(sizes.get(dim) == size for dim, size in coord.sizes.items()))
@@ -264,6 +271,7 @@ def _decode_array(node: Node, values: list[Any]) -> Any:
 
 def _decode_dataset(node: Node, values: list[Any]) -> Any:
     held, plain, indexes, order, attrs, encoding = values
+    _right(type(held) is dict and type(attrs) is dict and type(encoding) is dict)
     _right(all(isinstance(v, xr.Variable) for v in held.values()))
     coords = _built(plain, indexes, order)
     made = xr.Dataset(held, coords, attrs)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from safeser.families.constructed import Altered, cached_names, is_same, other_bases, record
+from safeser.families.constructed import Altered, cached_names, is_same, record
 from safeser.families.naming import refuse_class
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Typed
@@ -93,8 +93,6 @@ def plan_model(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
 def _check_model(cls: Any, fields: Mapping[str, Any], unknown: frozenset[str]) -> None:
     if unknown:
         refuse_class(cls, "has no such private attribute as one that is said to be assigned")
-    if other_bases(cls):
-        refuse_class(cls, "derives from a built-in class, whose content is in no field")
     if not layout(cls).slots.keys() <= _SLOTS:
         refuse_class(cls, "keeps values in slots that are no fields")
     if not cls.__pydantic_complete__:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import datetime as dt
 import functools
-import itertools
 import uuid
 from typing import Any, Generic, TypeVar
 
@@ -100,9 +100,6 @@ class Changing(BaseModel):
         return name.upper()
 
 
-COUNTER = itertools.count()
-
-
 @register_class
 class Hidden(BaseModel):
     x: int
@@ -148,6 +145,31 @@ class Derived(Base):
 
 class Excluding(BaseModel):
     x: int = Field(0, exclude=True)
+
+
+class Abstract(BaseModel, abc.ABC):
+    @abc.abstractmethod
+    def area(self) -> float: ...
+
+
+@register_class
+class Turning(BaseModel):
+    """A class that makes an object of another one."""
+
+    x: int = 0
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _other(cls, value: Any, handler: Any) -> Any:
+        return Point(x=1) if value != {} else handler(value)
+
+
+@register_class
+class Tidy(BaseModel):
+    """A class that changes what it was given beside its fields."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str] = Field(init=False)
 
 
 class Slotted(BaseModel):

@@ -148,6 +148,8 @@ def test_validation_has_the_last_word():
         (own.Point(x=1), {"y": 1}),
         (own.Changing(name="a"), {"name": "a"}),
         (own.Open(), {" extra": {"x": 1}}),
+        (own.Turning.model_construct(x=2), {}),
+        (own.Tidy(a="b"), {" extra": {"a": 5}}),
         (own.Hidden(x=1), {"x": 2}),  # its private attribute would not fit
         (own.Hidden(x=1), {" private": [1]}),
         (own.Remembering(), {" private": {"_seen": [], "_number": 8}}),
@@ -186,6 +188,7 @@ def test_fields_of_another_version():
     [
         (own.Excluding, {}, "excludes a field"),
         (own.Slotted, {}, "slots"),
+        (own.Abstract, {}, "is abstract"),
         (own.Unregistered, {"assigned": ["_x"]}, "no such private attribute"),
         (own.Generic_[str], {}, "module:qualname"),
         (own.Point, {}, "registered already"),
