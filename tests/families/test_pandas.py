@@ -1,9 +1,11 @@
 """pandas: what comes back exactly, and what is refused with the column's name."""
 
+import datetime as dt
 import decimal
 import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pandas as pd
@@ -13,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import pandas as hpd
 from pandas.testing import assert_series_equal
-from pandas_same import same, same_frame, same_index
+from pandas_same import same, same_frame, same_index, same_series
 
 from safeser import families
 from safeser.errors import PayloadError
+from safeser.families import pandas_offsets
+from safeser.families.plain import Unencodable
 
 COLUMNS = {
     "int": range(4),
@@ -214,6 +218,88 @@ def test_what_would_be_altered_is_refused_by_name():
     assert "GroupBy" in refused(pd.DataFrame({"a": [1]}).groupby("a"))
     mine = type("Mine", (pd.offsets.Hour,), {})()
     assert "not pandas' own" in refused(mine) or "Mine" in refused(mine)
+
+
+OFFSETS = [
+    pd.offsets.Hour(3),
+    pd.offsets.Week(weekday=2),
+    pd.offsets.BusinessHour(start="08:00", end="12:00"),
+    pd.offsets.CustomBusinessDay(holidays=["2020-01-02", "2020-05-01"], weekmask="Mon Tue"),
+    pd.offsets.FY5253Quarter(weekday=4, variation="last", startingMonth=1, qtr_with_extra_week=1),
+    pd.offsets.Easter(-2),
+    pd.offsets.BusinessDay(2, offset=pd.Timedelta("1h").to_pytimedelta()),
+    pd.DateOffset(),
+    pd.DateOffset(2, normalize=True),
+    pd.DateOffset(months=1, days=-2, hour=3),
+]
+
+
+@pytest.mark.parametrize("offset", OFFSETS, ids=repr)
+def test_offsets(offset):
+    back = through(offset)
+    assert type(back) is type(offset)
+    assert back == offset
+    assert back + pd.Timestamp("2020-01-01") == offset + pd.Timestamp("2020-01-01")
+
+
+def test_offsets_that_cannot_be_rebuilt():
+    relative = pytest.importorskip("dateutil.relativedelta")
+    assert "freq" in refused(pd.DateOffset(weekday=relative.MO(1)))
+    mine = type("Mine", (pd.DateOffset,), {})()
+    assert "Mine" in refused(mine)
+    index = pd.date_range("2020", periods=2, freq=type("Own", (pd.offsets.BusinessDay,), {})())
+    assert "not pandas' own" in refused(index)
+
+
+class Zone(dt.tzinfo):
+    """Stands in for pytz's, which pandas 2 makes of a name."""
+
+    __module__ = "pytz.tzfile"
+
+    def __init__(self, zone):
+        self.zone = zone
+
+
+def test_zones_of_pytz(monkeypatch):
+    pytz = types.ModuleType("pytz")
+    pytz.all_timezones_set = {"Europe/Berlin"}
+    pytz.timezone = Zone
+    header = families.serialize(pd.Timestamp("2020", tz="UTC"), FAMILIES)[0]
+    header["sub-header"]["zone"] = ["pytz", "Europe/Berlin"]
+    monkeypatch.setitem(sys.modules, "pytz", None)
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(header, [], GRANT)
+    assert caught.value.rule == "families.time-zone"
+    monkeypatch.setitem(sys.modules, "pytz", pytz)
+    assert pandas_offsets.describe_zone(Zone("Europe/Berlin")) == ["pytz", "Europe/Berlin"]
+    assert pandas_offsets.build_zone(["pytz", "Europe/Berlin"]).zone == "Europe/Berlin"
+    with pytest.raises(PayloadError):
+        pandas_offsets.build_zone(["pytz", "../../etc/passwd"])
+    with pytest.raises(Unencodable):
+        pandas_offsets.describe_zone(Zone(None))
+
+
+def test_texts_that_repeat_travel_once():
+    texts = np.array(["one", "two", None, "two \0"] * 100, object)
+    frame = pd.DataFrame({"a": texts, "b": texts[::-1]}, dtype=object)
+    _, frames = families.serialize(frame, FAMILIES)
+    assert sum(len(bytes(part)) for part in frames) < 2000
+    same_frame(through(frame), frame)
+    mixed = pd.Series([*texts, 1.0], dtype=object)
+    for series in (frame["a"], mixed, frame["a"].iloc[:0], pd.Series(["x"] * 9000, dtype=object)):
+        same_series(through(series), series)
+    apart = pd.Series([f"{n}" for n in range(9000)], dtype=object)
+    same_series(through(apart), apart)
+
+
+def test_indexes_of_ones_own_are_refused():
+    class Mine(pd.Index):
+        pass
+
+    series = pd.Series([1], index=pd.Index(["a"]))
+    series.index = Mine._simple_new(series.index._values, None)
+    if type(series.index) is Mine:
+        assert "not pandas' own" in refused(series)
 
 
 def test_bare_arrays_keep_no_freq():

@@ -26,6 +26,8 @@ PYTHON = pd.array(["a" * 3000, None], dtype=pd.StringDtype("python"))
 SPARSE = pd.arrays.SparseArray([0, 7, 0, 5])
 BLOCKS = pd.arrays.SparseArray([0, 7, 7, 0, 5], kind="block")
 RANGE = pd.RangeIndex(5)
+STAMP = pd.Timestamp("2020", tz="UTC")
+REPEATS = pd.Series(["a", "b", None] * 100, dtype=object)
 PERIODS = pd.period_range("2020", periods=2, freq="M").array
 
 
@@ -54,6 +56,15 @@ def refused(header, frames, *, limits=LIMITS):
 
 HEADERS = {
     "families.header": [
+        (STAMP, ("value",), -(1 << 63)),
+        (STAMP, ("value",), 1.0),
+        (STAMP, ("unit",), "D"),
+        (STAMP, ("fold",), 2),
+        (pd.Timedelta(1), ("unit",), None),
+        (pd.Interval(0, 1), ("closed",), "all"),
+        (REPEATS, ("values", 1), 5),
+        (REPEATS, ("values", 3), ["a", 1]),
+        (PERIODS, ("freq",), ["Hour", 1, False, []]),
         (FRAME, ("unique",), 1),
         (FRAME, ("attrs",), None),
         (FRAME, ("blocks",), {}),
@@ -105,7 +116,7 @@ HEADERS = {
         (FRAME, ("blocks", 0, 0, 1), "<U2"),
         (FRAME, ("blocks", 0, 0, 1), 8),
         (FRAME, ("index", 3, 1), "<f2"),
-        (FRAME, ("index", 3, 1), "<f16"),
+        (pd.Series(np.ones(1, "g")), ("index",), ["Index", None, None, ["numbers", "<f16", 0]]),
         (NULLABLE, ("array", 1), "<c8"),
         (NULLABLE, ("array", 1), ">i8"),
         (NULLABLE, ("array", 1), "<M8[ns]"),
@@ -123,6 +134,7 @@ HEADERS = {
         (FRAME, ("blocks", 0, 3), 0),
         (FRAME, ("columns", 3), ["text", "large_string", True, ["a"]]),
         (MIXED, ("blocks", 1, 1), 1 - MIXED._mgr.blocks[1].mgr_locs.as_slice.start),
+        (pd.Series([1]), ("index", 3), 2),
         (NULLABLE, ("array", 1), "<i4"),
         (NULLABLE, ("array", 1), "<f2"),
         (FRAME, ("blocks",), []),
@@ -139,6 +151,8 @@ HEADERS = {
         (SHORT, ("array", 3), ["a"] * 65),
         (SHORT, ("array", 3), ["\ud800"]),
         (CATEGORIES, ("array", 3), "|u1"),
+        (REPEATS, ("values", 2), "|i1"),
+        (pd.Series([1]), ("values",), ["wrapped", ["numbers", "<i8", 0]]),
     ],
     "families.codes": [
         (CATEGORIES, ("array", 1), ["range", None, 0, 1, 1]),
@@ -214,7 +228,6 @@ def test_headers_that_lie(rule, lie):
 
 
 BUFFERS = {
-    "families.content": [(pd.Series([True, False]), 0, b"\x02\x01"), (NULLABLE, 1, b"\x00\x02")],
     "families.shape": [
         (FRAME, 1, b"\0" * 31),
         (FRAME, 1, b"\0" * 16),
@@ -224,6 +237,7 @@ BUFFERS = {
         (TEXT, 0, b"\0\0"),
     ],
     "families.codes": [
+        (REPEATS, 0, b"\x03" * 300),
         (CATEGORIES, 1, b"\x02\x00\x00"),
         (CATEGORIES, 1, b"\xfe\x00\x00"),
         (LEVELS, 1, b"\x05\x00\x00\x00"),
@@ -295,6 +309,61 @@ def test_descriptions_are_not_nested_without_end():
     assert refused(*lying(LEVELS, "index", 3, 0, to=level)) == "families.child-type"
     within = ["categories", level, False, "|i1", 0]
     assert refused(*lying(CATEGORIES, "array", to=within)) == "families.codes"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        ["periods", "<i8", 1, ["Hour", 1, False, []]],
+        ["dates", "<M8[s]", 1, ["UTC"]],
+        ["dates", "<M8[s]", 3, ["UTC"]],
+        ["intervals", "left", ["numbers", "<i8", 0], ["numbers", "<i8", 0], None, None],
+        ["masked", "<i8", 0, 0],
+        ["text", "python", True, ["a", "b"]],
+        ["objects", 1, ["a", "b"]],
+        ["coded", 1, "|u1", ["a", "b"]],
+        ["categories", ["range", None, 0, 9, 1], False, "<i8", 0],
+        ["sparse", "<i8", 0, False, 2],
+        ["wrapped", ["numbers", "<i8", 0]],
+        ["arrow"],
+    ],
+    ids=lambda part: part[0],
+)
+def test_blocks_of_two_columns(part):
+    header, frames = sent(FRAME)
+    at = next(n for n, frame in enumerate(frames) if len(frame) == 32)
+    header["sub-header"]["blocks"][0][0] = part
+    try:
+        back = families.deserialize(header, frames, GRANT, limits=LIMITS)
+    except PayloadError:
+        assert part[0] not in ("periods", "dates")
+    else:
+        # Moments and periods are the arrays that pandas keeps in two dimensions.
+        assert part[0] in ("periods", "dates")
+        assert back.shape == FRAME.shape
+        repr(back)
+    assert len(frames[at]) == 32
+
+
+def test_flags_of_any_byte_are_flags():
+    for value, at in ((pd.Series([True, False]), 0), (NULLABLE, 1)):
+        header, frames = swapped(value, at, b"\x02\x00")
+        back = families.deserialize(header, frames, GRANT)
+        held = back._values if at == 0 else back._mask
+        assert held.view("u1").tolist() == [1, 0]
+
+
+def test_long_doubles_are_numbers():
+    series = pd.Series(np.ones(2, "g"))
+    header, frames = swapped(
+        series, 0, b"\0" * 8 + b"\xff\x3f" + b"\0" * 6 + frames_of(series)[16:]
+    )
+    with pytest.raises(PayloadError):
+        families.deserialize(header, frames, GRANT)
+
+
+def frames_of(value):
+    return sent(value)[1][0]
 
 
 def test_labels_that_must_be_there_once():
