@@ -88,7 +88,7 @@ _TEXT_CODES = frozenset("uw")
 def _encode_array(x: array.array[Any], limits: Limits) -> Parts:
     meta = {"code": x.typecode, "itemsize": x.itemsize, "order": sys.byteorder}
     if x.typecode in _CODES:
-        return Parts(meta, [memoryview(x).cast("B")])
+        return Parts(meta, [memoryview(x)])
     try:
         return Parts(meta, [x.tounicode().encode("utf-8", "surrogatepass")])
     except ValueError:
