@@ -6,6 +6,8 @@ that was not asked for.
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -106,7 +108,11 @@ def _advice(error: Unencodable, families: Sequence[str], decided: bool) -> str:
     if "dask" not in families:
         return "Allow family dask too, or convert it to plain values."
     base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
-    if base is not None:
+    if error.final:
+        advice = "Flatten it, or break the cycle inside it"
+    elif _is_record(type(value)):
+        advice = "Register its class with safeser.families.register_class on both sides"
+    elif base is not None:
         advice = (
             f"It is no direct instance of {_shown(base)}, which is registered: convert it to one,"
             " or register its own type with safeser.register_serialization on both sides"
@@ -119,6 +125,12 @@ def _advice(error: Unencodable, families: Sequence[str], decided: bool) -> str:
     if "pickle" in families or "cloudpickle" in families:
         return f"{advice}."
     return f"{advice}, or ask for {grant} pickle."
+
+
+def _is_record(kind: type) -> bool:
+    """Whether *kind* is of those that ``register_class`` takes."""
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return named or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
 
 
 class _Sender:

@@ -1,5 +1,6 @@
 """Registered classes: what comes back, what a header cannot make, and what cannot be registered."""
 
+import collections
 import dataclasses
 import enum
 import typing
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 import registered_classes as own
 from families_attack import FAMILIES, GRANT, mutate_all, through
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import ConfigError, PayloadError, SafeserError
@@ -315,6 +318,10 @@ class Taken:
     x: int
 
 
+class Stray(enum.Enum):
+    A = 1
+
+
 @pytest.mark.parametrize(
     ("cls", "options", "word"),
     [
@@ -373,3 +380,23 @@ def test_a_named_tuple_that_is_generic():
 
     register_class(Strange, name="somewhere.models:Strange")
     assert through(Strange(1, 2)) == (1, 2)
+
+
+@pytest.mark.parametrize("value", [Taken(1), Stray.A, collections.namedtuple("N", "a")(1)])
+def test_who_could_register_is_told_how(value):
+    with pytest.raises(SafeserError) as caught:
+        families.serialize([value], FAMILIES)
+    assert "register_class" in caught.value.fix
+
+
+@settings(max_examples=40)
+@given(
+    st.builds(own.Point, st.integers() | st.floats(allow_nan=False) | st.text(), st.none())
+    | st.builds(own.Frozen, name=st.text(), parts=st.tuples(st.binary(), st.dates()))
+    | st.builds(own.Pair, st.sampled_from(own.Color), st.lists(st.sampled_from(own.Rights)))
+    | st.builds(own.Old, st.sets(st.integers()), st.dictionaries(st.text(), st.uuids()))
+)
+def test_any_record_comes_back(value):
+    back = through(value)
+    assert type(back) is type(value)
+    assert back == value
