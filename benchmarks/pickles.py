@@ -164,10 +164,11 @@ class Run:
         taken: list[float] = []
         begun = time.perf_counter()
         while not taken or (not who.once and time.perf_counter() - begun < SLICE):
-            if who.cold:
-                pickles.forget()
             for first in range(0, len(sent), together):
                 part = sent[first : first + together]
+                if who.cold:
+                    # Large ones, one at a time, for they may differ only in what arrays hold.
+                    pickles.forget()
                 start = time.perf_counter()
                 for each in part:
                     who.run(each)
