@@ -32,6 +32,12 @@ _MAX_ADDRESS = 64
 #: gcd is quadratic: of two integers of 8 KiB it takes milliseconds, of 8 MiB hours.
 _MAX_FRACTION_BITS = 8 * 8192
 
+#: As for integers. To look at an exponent takes eight times as much memory as there are digits.
+_MAX_DIGITS = 1 << 16
+
+#: The longest path of Windows; others end at 4 KiB. Taken apart, a path is 25 times its length.
+_MAX_PATH = 1 << 15
+
 #: The default context's own largest exponent; beyond it ``int()`` of a short text fills the memory.
 _MAX_EXPONENT = 999_999
 _DECIMAL = re.compile(
@@ -172,13 +178,14 @@ def _in_range(x: decimal.Decimal) -> bool:
 
 
 def _describe_decimal(x: decimal.Decimal) -> str:
-    if not _in_range(x):
-        raise Unencodable(x, "its exponent is beyond a million")
-    return str(x)
+    text = str(x)
+    if len(text) > _MAX_DIGITS or not _in_range(x):
+        raise Unencodable(x, "it has more than 64 KiB of digits, or an exponent beyond a million")
+    return text
 
 
 def _decimal(value: Any) -> decimal.Decimal:
-    _require(type(value) is str and _DECIMAL.match(value))
+    _require(type(value) is str and len(value) <= _MAX_DIGITS and _DECIMAL.match(value))
     built = decimal.Decimal(value)
     _require(_in_range(built))
     return built
@@ -206,7 +213,7 @@ def _uuid(value: Any) -> uuid.UUID:
 
 def _path(cls: type[pathlib.PurePath]) -> Callable[[Any], pathlib.PurePath]:
     def build(value: Any) -> pathlib.PurePath:
-        _require(type(value) is str)
+        _require(type(value) is str and len(value) <= _MAX_PATH)
         path = cls(value)
         _require(str(path) == value)  # one spelling: what was judged is what is built
         return path
@@ -224,6 +231,13 @@ _ADDRESSES = (
     ipaddress.IPv6Interface,
     ipaddress.IPv6Network,
 )
+
+
+def _describe_path(x: pathlib.PurePath) -> str:
+    text = str(x)
+    if len(text) > _MAX_PATH:
+        raise Unencodable(x, "no system has a path of that length")
+    return text
 
 
 def _address(cls: type) -> Callable[[Any], Any]:
@@ -285,7 +299,7 @@ def register() -> None:
     _scalar("fractions:Fraction", fractions.Fraction, _describe_fraction, _fraction, width=2)
     _scalar("uuid:UUID", uuid.UUID, lambda x: (x.bytes, x.is_safe.value), _uuid, width=2)
     for path in (pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path())):
-        _scalar(f"pathlib:{path.__name__}", path, str, _path(path), width=0)
+        _scalar(f"pathlib:{path.__name__}", path, _describe_path, _path(path), width=0)
     registry.register(_elsewhere(f"pathlib:{_OTHER_PATH}"))
     for kind in _ADDRESSES:
         _scalar(f"ipaddress:{kind.__name__}", kind, _describe_address, _address(kind), width=0)
