@@ -26,7 +26,7 @@ from safeser.pickles.failures import (
     traceback_record,
 )
 from safeser.pickles.inspection import Inspection
-from safeser.pickles.judge import Use, check_shape, judge
+from safeser.pickles.judge import Use, check_shape, judge, problem_under
 from safeser.pickles.machine import read
 from safeser.pickles.nodes import Call, GlobalRef, Program
 from safeser.pickles.profiles import DATA_PROFILES, Entry, Profile
@@ -192,7 +192,8 @@ def inspect(
     uses = judge(program, listed)
     verdicts = {listed.name: _first_problem(uses)}
     for name in DATA_PROFILES:
-        verdicts.setdefault(name, _first_problem(judge(program, Profile.named(name))))
+        if name not in verdicts:
+            verdicts[name] = _first_problem_under(Profile.named(name), program, uses)
     return Inspection(program, listed.name, tuple(uses), verdicts)
 
 
@@ -261,6 +262,23 @@ def _first_problem(uses: Sequence[Use]) -> str:
         if use.problem:
             return f"{use.name} is {use.role}: {use.problem}"
     return ""
+
+
+def _first_problem_under(profile: Profile, program: Program, uses: Sequence[Use]) -> str:
+    """Return what :func:`_first_problem` would of *profile*'s uses, given those of another.
+
+    They are the same uses; most often the first one settles it, of however many there are. Only
+    names among arguments may be judged by their place, which takes judging all of them.
+    """
+    for use in uses:
+        problem = problem_under(use, profile)
+        if problem and use.role == "referenced":
+            break
+        if problem:
+            return f"{use.name} is {use.role}: {problem}"
+    else:
+        return ""
+    return _first_problem(judge(program, profile))
 
 
 def _whole(data: bytes | bytearray | memoryview, limits: Limits) -> bytes:
