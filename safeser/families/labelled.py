@@ -108,16 +108,24 @@ def _check_variable(node: Node, limits: Limits) -> None:
     _expect(node, 3, *_HELD[held])
     if kind == "IndexVariable" and held == "array":
         node.refuse("its kind holds an index", "families.child-type")
+    node.value = limits
 
 
 def _decode_variable(node: Node, values: list[Any]) -> Any:
     dims, attrs, encoding, data, *rest = map(aligned, values)
     _right(type(dims) is tuple and type(attrs) is dict and type(encoding) is dict)
+    if rest and rest[0] is not None:
+        _check_values(data, rest[0], node.value)
     made = _VARIABLES[node.meta["kind"]](
         dims, _hold(node.meta["data"], data, *rest), attrs, encoding, fastpath=True
     )
     _right(made.dims == dims and len(set(dims)) == len(dims))
     return made
+
+
+def _check_values(index: Any, dtype: Any, limits: Limits) -> None:
+    # Whoever asks for the values of an index gets an array of that dtype, however wide it is.
+    _right(getattr(dtype, "itemsize", 0) * len(index) <= limits.max_array)
 
 
 def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
@@ -149,6 +157,7 @@ def _check_index(node: Node, limits: Limits) -> None:
     (multi,) = node.expect("multi", children=4)
     if type(multi) is not bool:
         node.refuse("its flag is not a flag", "families.header")
+    node.value = limits
     _expect(node, 0, *(("pandas:MultiIndex",) if multi else _INDEXES))
     _expect(node, 2, "builtins:NoneType", "numpy:dtype")
     _expect(node, 3, "builtins:NoneType", "builtins:dict")
@@ -160,6 +169,8 @@ def _decode_index(node: Node, values: list[Any]) -> Any:
     _right(isinstance(index, pd.MultiIndex if node.meta["multi"] else pd.Index))
     _right(levels is None or (type(levels) is dict and node.meta["multi"]))
     _right(dtype is None or isinstance(dtype, (np.dtype, pd.api.extensions.ExtensionDtype)))
+    for kind in (dtype, *(levels or {}).values()):
+        _check_values(index, kind, node.value)
     if not node.meta["multi"]:
         return _indexes.PandasIndex(index, dim, dtype)
     made = _indexes.PandasMultiIndex(index, dim, levels)

@@ -22,12 +22,17 @@ def site(node: Node, limits: Limits) -> Site:
 
     Each frame belongs to one node, so nothing else in the payload writes to what was checked.
     """
-    given, todo = 0, [node]
+    given, todo, package = 0, [node], _package(node)
     while todo:
         inner = todo.pop()
         given += sum(frame.nbytes for frame in inner.frames)
-        todo.extend(inner.children)
+        # Those of the same package have their own; walking them at each level would be quadratic.
+        todo.extend(child for child in inner.children if _package(child) != package)
     return Site(limits, given=given, shared=False)
+
+
+def _package(node: Node) -> str:
+    return node.type.partition(":")[0].partition(".")[0]
 
 
 @contextmanager

@@ -194,6 +194,15 @@ def test_large_arrays_are_not_copied():
     assert any(np.shares_memory(got._fit_X.view("u1"), buffer) for buffer in buffers)
 
 
+def test_unaligned_frames():
+    made = svm.SVC().fit(X, THREE)
+    header, frames = families.serialize(made, FAMILIES)
+    shifted = [memoryview(bytearray(b"x" + bytes(frame)))[1:] for frame in frames]
+    got = families.deserialize(header, shifted, GRANT)
+    same(made, got)
+    assert all(part.flags.aligned for part in vars(got).values() if type(part) is np.ndarray)
+
+
 class Mine(BaseEstimator):
     """An estimator of the user's own."""
 

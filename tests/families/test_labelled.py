@@ -203,6 +203,25 @@ def test_forged_parts(value, position, part):
     assert caught.value.rule.startswith("families.")
 
 
+@pytest.mark.parametrize(
+    ("value", "position", "part"),
+    [
+        (dataset()["x"].variable, 4, np.dtype("U100000000")),
+        (INDEX, 2, np.dtype("U100000000")),
+        (
+            dataset().stack(z=("x", "y")).xindexes["z"],
+            3,
+            dict.fromkeys("xy", np.dtype("V99999999")),
+        ),
+    ],
+)
+def test_indexes_whose_values_would_fill_the_memory(value, position, part):
+    header, frames = forged(value, position, part)
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(header, frames, GRANT, limits=LIMITS)
+    assert caught.value.rule == "families.build"
+
+
 PICKLED = Grant("test", ("dask", "msgpack", "pickle"), profiles=("data", "numpy"))
 
 
