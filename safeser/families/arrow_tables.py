@@ -32,44 +32,82 @@ _is: Any = pa.types
 _BITS = 8
 
 
+#: What reading or walking over one part of a type takes, beside what is charged for elements.
+_PER_PART = 4
+
+
+class _Form:
+    """A type taken apart once, for all arrays that are of it.
+
+    :param pairs: whether it is what the pairs of a map are.
+    """
+
+    __slots__ = ("dictionary", "kind", "pairs", "parts", "shared", "size")
+
+    def __init__(self, kind: Any, *, pairs: bool = False) -> None:
+        self.kind = kind
+        self.pairs = pairs
+        self.parts: list[_Form] = []
+        self.dictionary: _Form | None = None
+        self.shared = False
+        self.size = 1
+        if arrow_types.is_flat(kind):
+            return
+        storage = storage_of(kind)
+        if _is.is_dictionary(storage):
+            self.dictionary = _Form(storage.value_type)
+            self.shared = storage is kind
+            self.size += self.dictionary.size
+        else:
+            is_map = _is.is_map(storage)
+            self.parts = [_Form(part, pairs=is_map) for part in parts_of(storage)]
+            self.size += sum(part.size for part in self.parts)
+
+
 class _Arrays:
     """Arrays that were read as far as sizes go, and what it takes to build them."""
 
-    __slots__ = ("_built", "_dictionaries", "reader")
+    __slots__ = ("_built", "_dictionaries", "_empty", "_fitting", "reader")
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self._dictionaries: list[Any] = []
         self._built: dict[int, Any] = {}
+        self._fitting: set[tuple[int, int]] = set()
+        self._empty: dict[int, Any] = {}
 
-    def read(self, kind: Any) -> Any:
-        """Return what the next words say about an array of *kind*."""
-        if arrow_types.is_flat(kind) or not _is.is_dictionary(kind):
-            return self._state(kind)
-        indexes = self._state(kind.index_type)
+    def read(self, form: _Form) -> Any:
+        """Return what the next words say about an array of *form*."""
+        if not form.shared:
+            return self._state(form, top=True)
+        # Arrow compares the whole type when it joins indexes and dictionary, and then chunks.
+        self.reader.site.charge(_PER_PART * form.size)
+        indexes = self._state(_Form(form.kind.index_type), top=True)
         number = self.reader.word(int, type(None))
         if number is None:
             number = len(self._dictionaries)
-            self._dictionaries.append(self._state(kind.value_type))
+            assert form.dictionary is not None  # or nothing would be shared
+            self._dictionaries.append(self._state(form.dictionary, top=True))
         elif not 0 <= number < len(self._dictionaries):
             self.reader.refuse("it names a dictionary that it did not bring")
-        return kind, indexes, number
+        return form, indexes, number
 
-    def _state(self, kind: Any) -> Any:
+    def _state(self, form: _Form, *, top: bool = False) -> Any:
         length = self.reader.count()
+        if not length and form.dictionary is None:
+            if top:
+                return (form,)
+            # One word may stand for an empty array of ten thousand parts.
+            self.reader.site.charge(_PER_PART * form.size)
         offset, buffers = self._buffers() if length else (0, [])
-        if arrow_types.is_flat(kind):
-            return kind, length, -1, offset, buffers, [], None
-        storage = storage_of(kind)
-        dictionary = _is.is_dictionary(storage)
         children: list[Any] = []
-        if length and not dictionary:
-            children = [self._state(part) for part in parts_of(storage)]
-        elif _is.is_struct(storage):
+        if length:
+            children = [self._state(part) for part in form.parts]
+        elif form.pairs:
             # The pairs of a map are asked how many keys they have.
-            children = [(part, 0, -1, 0, [], [], None) for part in parts_of(storage)]
-        values = self._state(storage.value_type) if dictionary else None
-        return kind, length, -1, offset, buffers, children, values
+            children = [(part.kind, 0, -1, 0, [], [], None) for part in form.parts]
+        values = None if form.dictionary is None else self._state(form.dictionary)
+        return form.kind, length, -1, offset, buffers, children, values
 
     def _buffers(self) -> tuple[int, list[Any]]:
         offset = self.reader.count()
@@ -79,17 +117,29 @@ class _Arrays:
 
     def build(self, state: Any) -> Any:
         """Return the array; what Arrow finds wrong with it is an error of Arrow's."""
+        if len(state) == 1:
+            return self._nothing(state[0])
         if len(state) > 3:
             return reviewed.SHIMS["array"](self.reader.site, "", state)
-        kind, indexes, number = state
+        form, indexes, number = state
         values = self._built.get(number)
         if values is None:
             values = self._built[number] = self.build(self._dictionaries[number])
-        if not values.type.equals(kind.value_type):
-            self.reader.refuse("it names a dictionary of another type")
+        # Once for all chunks: types of many parts are slow to compare.
+        if (number, id(form)) not in self._fitting:
+            if not values.type.equals(form.kind.value_type):
+                self.reader.refuse("it names a dictionary of another type")
+            self._fitting.add((number, id(form)))
         # It refuses indexes out of range, before anybody follows one.
-        made = pa.DictionaryArray.from_arrays(self.build(indexes), values, ordered=kind.ordered)
-        return made
+        return pa.DictionaryArray.from_arrays(
+            self.build(indexes), values, ordered=form.kind.ordered
+        )
+
+    def _nothing(self, form: _Form) -> Any:
+        empty = self._empty.get(id(form))
+        if empty is None:
+            empty = self._empty[id(form)] = pa.nulls(0, form.kind)
+        return empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +196,7 @@ def _write_array(writer: Writer, x: Any) -> None:
 def _read_array(reader: Reader) -> _Plan:
     kind = arrow_types.read_type(reader)
     arrays = _Arrays(reader)
-    return _Plan(arrays, kind, [arrays.read(kind)])
+    return _Plan(arrays, kind, [arrays.read(_Form(kind))])
 
 
 def _build_array(plan: _Plan) -> Any:
@@ -162,7 +212,9 @@ def _write_scalar(writer: Writer, x: Any) -> None:
 def _read_scalar(reader: Reader) -> _Plan:
     plan = _read_array(reader)
     (state,) = plan.columns
-    if (state[1][1] if len(state) == 3 else state[1]) != 1:
+    if len(state) == 3:
+        _, state, _ = state
+    if len(state) == 1 or state[1] != 1:
         reader.refuse("a scalar is one element")
     return plan
 
@@ -184,8 +236,8 @@ def _write_chunked(writer: Writer, x: Any) -> None:
 
 def _read_chunked(reader: Reader) -> _Plan:
     kind = arrow_types.read_type(reader)
-    arrays = _Arrays(reader)
-    return _Plan(arrays, kind, [arrays.read(kind) for _ in reader.each()])
+    arrays, form = _Arrays(reader), _Form(kind)
+    return _Plan(arrays, kind, [arrays.read(form) for _ in reader.each()])
 
 
 def _build_chunked(plan: _Plan) -> Any:
@@ -214,7 +266,8 @@ def _write_table(writer: Writer, x: Any) -> None:
 def _read_table(reader: Reader) -> _Plan:
     schema = arrow_types.read_schema(reader)
     arrays = _Arrays(reader)
-    columns = [[arrays.read(kind) for _ in reader.each()] for kind in schema.types]
+    forms = [_Form(kind) for kind in schema.types]
+    columns = [[arrays.read(form) for _ in reader.each()] for form in forms]
     return _Plan(arrays, schema, columns)
 
 
@@ -233,7 +286,7 @@ def _write_batch(writer: Writer, x: Any) -> None:
 def _read_batch(reader: Reader) -> _Plan:
     schema = arrow_types.read_schema(reader)
     arrays = _Arrays(reader)
-    return _Plan(arrays, schema, [arrays.read(kind) for kind in schema.types])
+    return _Plan(arrays, schema, [arrays.read(_Form(kind)) for kind in schema.types])
 
 
 def _build_batch(plan: _Plan) -> Any:
