@@ -49,6 +49,10 @@ BAD = {
         {"labels_": np.array([0, 1, HUGE])},
     ),
     "clusters below": (cluster.FeatureAgglomeration(2).fit(X), {"labels_": np.array([0, 1, -1])}),
+    "endless": (
+        decomposition.IncrementalPCA(2).fit(X),
+        {"mean_": np.array([np.inf, 0.5, 0.5])},
+    ),
     "degree": (TERMS, {"_max_degree": 1 << 31}),
     "degree below": (TERMS, {"_min_degree": -1}),
     "degree of text": (TERMS, {"_max_degree": "3"}),

@@ -283,6 +283,14 @@ def _check_agglomeration(site: Site, fields: dict[str, Any]) -> None:
         indexes(site, fields["labels_"], below=_features(fields))
 
 
+def _check_incremental(_: Site, fields: dict[str, Any]) -> None:
+    """The next batch goes beside these into a decomposition, which never ends over infinity."""
+    for name in ("components_", "mean_", "singular_values_", "var_"):
+        learnt = np.asarray(plain(fields.get(name, 0.0), np.ndarray, float))
+        if learnt.dtype.kind != "f" or not np.isfinite(learnt).all():
+            refuse("what an estimator has learnt so far is not finite")
+
+
 def _check_polynomial(_: Site, fields: dict[str, Any]) -> None:
     """Terms are numbered one by one, and written into arrays of the widths that are stated."""
     if "n_output_features_" not in fields:
@@ -435,6 +443,7 @@ _CHECKS: dict[str, Callable[[Site, dict[str, Any]], None]] = {
     "_BaseKMeans": _check_clusters,
     "AgglomerationTransform": _check_agglomeration,
     "BaseSGD": _check_gradient_descent,
+    "IncrementalPCA": _check_incremental,
     "PolynomialFeatures": _check_polynomial,
     "OneHotEncoder": _check_one_hot,
     "OneVsRestClassifier": _check_one_versus_rest,
