@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from families_attack import FAMILIES, GRANT, LIMITS, mutate_all, through
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -35,6 +35,7 @@ def test_scalars(value):
 
 
 @given(hnp.arrays(hnp.scalar_dtypes() | hnp.nested_dtypes(), ()))
+@settings(max_examples=40)
 def test_any_scalar(array):
     value = array[()]
     back = through(value)
@@ -221,6 +222,7 @@ def test_text_of_any_length(name):
     assert repr(dtype) == repr(value.dtype)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=5))
 def test_any_text(texts):
     assert through(np.array(texts, Text())).tolist() == texts

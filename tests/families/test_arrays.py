@@ -84,12 +84,13 @@ def test_round_trip(name, received):
         hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3),
     )
 )
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 def test_round_trip_of_any(array):
     identical(through(array), array)
 
 
 @given(hnp.arrays(np.int16, (4, 5)), hnp.basic_indices((4, 5), allow_newaxis=True))
+@settings(max_examples=50)
 def test_any_view(array, index):
     view = array[index]
     back = through(view)
@@ -98,6 +99,7 @@ def test_any_view(array, index):
 
 
 @given(hnp.array_dtypes(allow_subarrays=True) | hnp.nested_dtypes() | hnp.scalar_dtypes())
+@settings(max_examples=50)
 def test_any_dtype(dtype):
     back = through(dtype)
     assert back == dtype
@@ -248,7 +250,7 @@ def test_headers_that_lie(name):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_dtypes_that_lie(data):
     description = data.draw(
         st.recursive(

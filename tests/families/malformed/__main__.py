@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import pprint
+import sys
 import time
 
 from tests.families.malformed.parent import run
@@ -41,6 +42,7 @@ def _show(only: str, seed: int, number: int) -> None:
     from tests.families.malformed.examples import collect
     from tests.families.malformed.mutate import make
 
+    sys.setrecursionlimit(20_000)  # for what is nested deeper than readers go
     pool = pool_of(collect()[0])
     for name in (name for name in pool if only in name):
         case = make(name, seed, number, pool)

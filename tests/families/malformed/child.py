@@ -106,11 +106,13 @@ def read(case: Case) -> Any:
 class Runner:
     """Runs cases and writes down what broke the contract."""
 
-    def __init__(self, found: TextIO, progress: Any, breaking: dict[str, str]) -> None:
+    def __init__(
+        self, found: TextIO, progress: Any, breaking: dict[str, str], files: list[str]
+    ) -> None:
         self.found = found
         self.breaking = breaking
         self.progress = progress
-        self.examples, self.more = collect()
+        self.examples, self.more = collect(files)
         self.pool = pool_of(self.examples)
         self.counted: Counter[str] = Counter()
         # What is loaded on first use is loaded now; from here on, nothing may be.
@@ -193,7 +195,7 @@ def main(options: dict[str, Any]) -> None:
         progress = mmap.mmap(file.fileno(), PROGRESS.size)
     warnings.simplefilter("ignore")
     with open(options["found"], "a") as found:
-        runner = Runner(found, progress, options["breaking"])
+        runner = Runner(found, progress, options["breaking"], options["files"])
         _bound_memory()
         warnings.simplefilter("error")
         names = runner.names(options["only"])
