@@ -26,7 +26,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench differential fuzz format lock clean
+.PHONY: help demo test check bench dask-suite differential fuzz format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -54,6 +54,10 @@ bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.pickles
 	@$(BIN)/python -m benchmarks.families
 	@$(BIN)/python -m benchmarks.dask
+
+## dask-suite: distributed's own protocol tests with safeser's functions; DISTRIBUTED=path/to/checkout
+dask-suite: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.dask_suite "$(DISTRIBUTED)"
 
 ## differential: compare ten million pickles with CPython's readers; an hour, stops and resumes
 differential: $(VENV)/dev.stamp

@@ -31,13 +31,18 @@ __all__ = [
 
 Function = Callable[..., Any]
 
-#: Classes of the running script or notebook, which go by name alone.
-_MAIN = "__main__:"
-
 
 def name_of(cls: type) -> str:
     """Return the name under which *cls* travels."""
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _is_made_anew(name: str) -> bool:
+    """Tell whether running the same code again makes the class again: a notebook's or a function's.
+
+    Such classes go by name alone, and are registered anew with it.
+    """
+    return name.startswith("__main__:") or "<locals>" in name
 
 
 class _Pair:
@@ -56,8 +61,7 @@ class _Pair:
         return Typed(self.name, classes, self.encode, check_header, self.decode, contextual=True)
 
     def set(self, half: str, function: Function) -> None:
-        # Whoever runs a notebook's cell again defines its class and its functions anew.
-        if getattr(self, half) is not None and not self.name.startswith(_MAIN):
+        if getattr(self, half) is not None and not _is_made_anew(self.name):
             raise ConfigError(
                 f"a function is registered for {self.name} already",
                 rule="families.register",
@@ -127,7 +131,7 @@ class Functions:
             if not isinstance(cls, str):
                 # safeser's own types of that package come first, whether or not they are needed.
                 self.types.for_class(cls)
-            if name.startswith(_MAIN):
+            if _is_made_anew(name):
                 cls = name
             pair = self._pairs.get(name)
             if pair is None:

@@ -89,7 +89,9 @@ def report(suite: Suite) -> bool:
     counted = {node: outcome for node, outcome in suite.outcomes.items() if node in suite.called}
     ran = [node for node, outcome in counted.items() if outcome in ("passed", "failed")]
     passed = [node for node in ran if counted[node] == "passed"]
-    print(f"\n{len(ran)} tests call the functions; {len(passed)} pass ({len(passed) / len(ran):.0%})")
+    print(
+        f"\n{len(ran)} tests call the functions; {len(passed)} pass ({len(passed) / len(ran):.0%})"
+    )
     others = Counter(outcome for node, outcome in suite.outcomes.items() if node not in counted)
     print("the others call none of them:", dict(sorted(others.items())))
     reasons: Counter[str] = Counter()

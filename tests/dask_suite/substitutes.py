@@ -7,13 +7,17 @@ test starts around them, clusters above all, is distributed's own.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import distributed.protocol
-import distributed.protocol.serialize
-import msgpack
+
+# They register their functions when they are imported, and must do so with distributed's own.
+import distributed.protocol.arrow
+import distributed.protocol.numpy
+import distributed.protocol.scipy
 
 import safeser
 from safeser.families.own import own_families
@@ -54,7 +58,8 @@ def loads(frames: list[bytes], **kwargs: Any) -> Any:
 
 def register_serialization(cls: type, serialize: Function, deserialize: Function) -> None:
     """For safeser, and for distributed's own cluster, which some of the tests start."""
-    _ORIGINAL["register_serialization"](cls, serialize, deserialize)
+    _ORIGINAL["dask_serialize"].register(cls)(serialize)
+    _ORIGINAL["dask_deserialize"].register(cls)(deserialize)
     safeser.register_serialization(cls, serialize, deserialize)
 
 
@@ -73,7 +78,6 @@ _SUBSTITUTES: dict[str, Any] = {
     "deserialize_bytes": _counted(safeser.deserialize_bytes),
     "dumps": _counted(dumps),
     "loads": _counted(loads),
-    "msgpack": msgpack,
     "register_generic": safeser.register_generic,
     "register_serialization": register_serialization,
     "register_serialization_family": register_serialization_family,
@@ -83,7 +87,8 @@ _SUBSTITUTES: dict[str, Any] = {
     "to_serialize": safeser.to_serialize,
 }
 
-_MODULES = (distributed.protocol, distributed.protocol.serialize)
+#: The second is no attribute of the first: its function ``serialize`` goes by the same name.
+_MODULES = (distributed.protocol, sys.modules["distributed.protocol.serialize"])
 _ORIGINAL = {name: getattr(distributed.protocol, name) for name in _SUBSTITUTES}
 
 
