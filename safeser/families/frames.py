@@ -22,6 +22,7 @@ NAMES = (
     "pandas:NA",
     "pandas:NaT",
     "pandas:offset",
+    "pandas:GroupBy",
 )
 
 

@@ -7,7 +7,7 @@ to pandas only when its shape fits the axes and its places cover each column onc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from safeser.families.pandas_indexes import apart, read_index, write_index
 from safeser.families.pandas_internals import Places, blocks_of, frame_of, pd, series_of, values_of
 from safeser.families.pandas_offsets import required
 from safeser.families.pandas_parts import Loaded, Part, Reader, Writer
-from safeser.families.plain import label
+from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.values import Limits
@@ -209,9 +209,28 @@ def _check_series(node: Node, limits: Limits) -> None:
     node.value = built
 
 
+# -- what is no data yet -----------------------------------------------------------------------
+
+#: How pandas' names for such end: groupings, windows, resamplers.
+_WAITING = ("GroupBy", "Groupby", "Grouper", "Rolling", "Expanding", "Window", "Resampler")
+
+
+def _refuse_waiting(x: object, limits: Limits) -> NoReturn:
+    raise Unencodable(
+        x, "it is no data but a computation that waits; send the frame, and group it there"
+    )
+
+
+def _check_waiting(node: Node, limits: Limits) -> NoReturn:
+    node.refuse("computations that wait are not sent", "families.type")
+
+
 def register() -> None:
     """List pandas' containers; called once, by safeser.families.frames."""
+    typing = pd.api.typing
+    waiting = [getattr(typing, name) for name in typing.__all__ if name.endswith(_WAITING)]
     for typed in (
+        Typed("pandas:GroupBy", tuple(waiting), _refuse_waiting, _check_waiting, _decode),
         Typed("pandas:DataFrame", (pd.DataFrame,), _encode_frame, _check_frame, _decode),
         Typed("pandas:Series", (pd.Series,), _encode_series, _check_series, _decode),
     ):
