@@ -47,7 +47,8 @@ def _check_poly1d(node: Node, limits: Limits) -> None:
 
 
 def _encode_series(x: Any, limits: Limits) -> Parts:
-    if not vars(x).keys() <= {"coef", "domain", "window", "_symbol"}:
+    # One that was pickled before has its symbol twice; the property of that name hides the second.
+    if not vars(x).keys() <= {"coef", "domain", "window", "_symbol", "symbol"}:
         raise Unencodable(x, "it has attributes of its own")
     parts = [(f".{part}", _own(getattr(x, part))) for part in ("coef", "domain", "window")]
     return Parts({"kind": type(x).__name__, "symbol": x.symbol}, (), parts)

@@ -34,6 +34,12 @@ def test_polynomials():
     assert back.coeffs.dtype == made.coeffs.dtype
 
 
+def test_one_that_was_pickled_before():
+    made = Polynomial([1.0, 2.0], symbol="t")
+    made.__setstate__(made.__getstate__())
+    assert through(made) == made
+
+
 def test_coefficients_that_nobody_may_write_to():
     made = Polynomial([1.0, 2.0, 3.0])
     made.coef.flags.writeable = False
