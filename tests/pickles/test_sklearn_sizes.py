@@ -14,7 +14,16 @@ import pytest
 from safeser.pickles import loads
 
 pytest.importorskip("sklearn")
-from sklearn import cluster, decomposition, dummy, kernel_approximation, naive_bayes, preprocessing
+from sklearn import (
+    cluster,
+    decomposition,
+    dummy,
+    ensemble,
+    kernel_approximation,
+    naive_bayes,
+    pipeline,
+    preprocessing,
+)
 from sklearn.neural_network import MLPClassifier
 
 from tests.pickles.test_sklearn_attacks import LABELS, NODES, PROFILE, X, forged, refused, with_tree
@@ -47,6 +56,11 @@ BAD = {
     "clusters": (
         cluster.FeatureAgglomeration(2).fit(X),
         {"labels_": np.array([0, 1, HUGE])},
+    ),
+    # np.bincount wrote outside of its memory: SIGABRT.
+    "clusters by far": (
+        cluster.FeatureAgglomeration(2).fit(X),
+        {"labels_": np.array([0, 1, (1 << 63) - 1])},
     ),
     "clusters below": (cluster.FeatureAgglomeration(2).fit(X), {"labels_": np.array([0, 1, -1])}),
     "endless": (
@@ -95,3 +109,15 @@ def test_terms_that_are_as_many_as_stated(made):
 def test_a_tree_is_no_deeper_than_it_has_nodes():
     loads(with_tree(max_depth=NODES), profile=PROFILE)
     refused(with_tree(max_depth=HUGE), "deeper")
+
+
+@pytest.mark.parametrize("wrap", [lambda made: made, pipeline.make_pipeline])
+@pytest.mark.parametrize("classes", [[0, (1 << 63) - 1], [-1, 0], [0, 2], [0.0, 1.0]])
+def test_votes_are_counted_within_the_classes(wrap, classes):
+    inner = naive_bayes.GaussianNB()
+    made = ensemble.VotingClassifier([("a", wrap(inner))]).fit(X, LABELS)
+    got = loads(forged(made), profile=PROFILE)
+    assert (got.predict(X) == made.predict(X)).all()
+    fitted = made.estimators_[0]
+    (fitted.steps[-1][1] if hasattr(fitted, "steps") else fitted).classes_ = np.array(classes)
+    refused(forged(made))

@@ -283,6 +283,19 @@ def _check_agglomeration(site: Site, fields: dict[str, Any]) -> None:
         indexes(site, fields["labels_"], below=_features(fields))
 
 
+def _check_votes(site: Site, fields: dict[str, Any]) -> None:
+    """Hard votes are counted by what the inner estimators answer, which are their classes."""
+    if "estimators_" not in fields or fields.get("voting") == "soft":
+        return
+    encoder: Any = getattr(fields.get("le_"), "__dict__", {})
+    known = len(numbers_or_text(encoder.get("classes_")))
+    for part in plain(fields["estimators_"], list):
+        inner: Any = getattr(part, "__dict__", {})
+        if type(part).__name__ == "Pipeline":
+            inner = getattr(plain(inner["steps"], list)[-1][1], "__dict__", {})
+        indexes(site, inner.get("classes_"), below=known)
+
+
 def _check_incremental(_: Site, fields: dict[str, Any]) -> None:
     """The next batch goes beside these into a decomposition, which never ends over infinity."""
     for name in ("components_", "mean_", "singular_values_", "var_"):
@@ -444,6 +457,7 @@ _CHECKS: dict[str, Callable[[Site, dict[str, Any]], None]] = {
     "AgglomerationTransform": _check_agglomeration,
     "BaseSGD": _check_gradient_descent,
     "IncrementalPCA": _check_incremental,
+    "VotingClassifier": _check_votes,
     "PolynomialFeatures": _check_polynomial,
     "OneHotEncoder": _check_one_hot,
     "OneVsRestClassifier": _check_one_versus_rest,
