@@ -6,7 +6,7 @@ WHY = {
     "header": "looks into a header: its keys, the names of types, or by which family a value went",
     "codec": "uses distributed's codec of whole messages, of which safeser's comm has its own",
     "text": "expects the words of an error, among them what an object's own code said",
-    "refused": "a value that is refused by name: a file's array or facts, objects in fields or masks",
+    "refused": "a value that is refused by name: an array in a file, objects in fields and masks",
     "broadcast": "expects one element to stand for many that may be written apart",
     "registered": "registers a class with distributed's pickler, or one class twice",
 }
@@ -73,8 +73,8 @@ _TESTS = {
 #: Reason by ``file::test``.
 REASONS = {test: reason for reason, tests in _TESTS.items() for test in tests.split()}
 
-#: They make views of a PickleBuffer, which CPython 3.11's garbage collector crashes on where a cycle
-#: holds them, as the traceback of a failed test does. They count as failed.
+#: They make views of a PickleBuffer, which CPython 3.11's garbage collector crashes on where a
+#: cycle holds them, as the traceback of a failed test does. They count as failed.
 NOT_RUN = frozenset(
     {"test_pickle.py::test_pickle_out_of_band", "test_pickle.py::test_pickle_empty"}
 )
