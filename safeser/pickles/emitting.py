@@ -162,9 +162,8 @@ class _Plan:
 
     def _fed_by_buffers(self) -> set[int]:
         """Return the nodes whose value depends on what the buffers of one load hold."""
-        pending = [node.index for node in self.program.nodes if type(node) is Buffer]
-        pending.extend(self.apart)
-        fed = set(pending)
+        fed = {node.index for node in self.program.nodes if type(node) is Buffer} | set(self.apart)
+        pending = list(fed)
         holders: dict[int, list[int]] = {}
         for node in self.program.nodes if fed else ():
             for child in children(node):
