@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import weakref
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from safeser.errors import PayloadError
+from safeser.pickles.members import Members
 from safeser.pickles.own import OwnClass
 from safeser.pickles.profiles import Entry
 from safeser.pickles.shims import Site, are_plain_keys
@@ -108,6 +110,37 @@ def test_content_that_nothing_can_change_is_kept():
         open_[0] = 0
         assert bytes(kept) == fixed
         open_[0] = fixed[0]
+
+
+class Plain(enum.Enum):
+    A = 1
+    B = 2
+
+
+class Meta(enum.EnumMeta):
+    """Whose __call__ could be anything."""
+
+
+class Own(enum.IntFlag, metaclass=Meta):
+    A, B = 1, 2
+
+
+class Many(enum.IntFlag):
+    A, B, C = 1, 2, 4
+
+
+def test_members_that_there_are():
+    plain = Members(Entry("my.lib:Plain", "enum"), Plain)
+    assert plain.of(1) is Plain.A
+    # Only flags are composed; of another enum, a number of no member is none.
+    for wrong in (3, 4, True):
+        refused("arguments", plain.of, wrong)
+    refused("arguments", Members(Entry("my.lib:Own", "enum"), Own).of, 3)
+    many = Members(Entry("my.lib:Many", "enum"), Many)
+    assert many.of(5) == Many.A | Many.C
+    assert many.of(5) is many.of(5)
+    for wrong in (8, 9, -1, True, 1.0, "A"):
+        refused("arguments", many.of, wrong)
 
 
 # -- classes of one's own -------------------------------------------------------------------------
