@@ -330,9 +330,9 @@ def test_empty_arrays_of_wide_types_are_charged():
     state = nested(wide, 0, [None])
     with pytest.raises(PayloadError, match="more elements than allowed"):
         loads(
-            pickle.dumps([Called(RESTORE, (*state,)) for _ in range(40)]),
+            pickle.dumps([Called(RESTORE, (*state,)) for _ in range(200)]),
             profile=PROFILE,
-            limits=Limits(max_refs=20_000),
+            limits=Limits(max_refs=60_000),
         )
 
 
