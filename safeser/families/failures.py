@@ -15,16 +15,31 @@ __all__ = ["MAX_MESSAGE", "ExceptionData", "RemoteError", "shown"]
 #: A screen or two.
 MAX_MESSAGE = 10_000
 
-#: Control characters of ASCII and Latin-1, marks and overrides of writing direction, line ends that
-#: only some viewers know, and halves of characters that no output takes.
-_STEERING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+
+#: What steers a terminal, or a viewer of text, first and last of each range: control characters of
+#: ASCII and Latin-1 but for tab and line break, marks and overrides of writing direction, line ends
+#: that only some viewers know, and halves of characters that no output takes.
+_STEERING = (
+    (0x00, 0x08),
+    (0x0B, 0x1F),
+    (0x7F, 0x9F),
+    (0x061C, 0x061C),
+    (0x200E, 0x200F),
+    (0x2028, 0x202E),
+    (0x2066, 0x2069),
+    (0xD800, 0xDFFF),
 )
+
+#: A table rather than a function for each: a hostile text may hold nothing else.
+_ESCAPES = {
+    code: ascii(chr(code))[1:-1] for first, last in _STEERING for code in range(first, last + 1)
+}
+_ANY = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in _STEERING) + "]")
 
 
 def shown(text: str) -> str:
     """Return *text* with escapes in place of whatever could steer a terminal."""
-    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+    return text.translate(_ESCAPES) if _ANY.search(text) else text
 
 
 class RemoteError(Exception):
