@@ -51,7 +51,8 @@ def check(node: Node, limits: Limits) -> bool:
     (child,) = node.children
     if child.yields != "builtins:list":
         node.refuse("its elements are not a list", "families.child-type")
-    count = len(child.value) if child.serializer == "msgpack" else len(child.children)
+    held = child.children if child.serializer == "collection" else child.value
+    count = len(held)
     if math.prod(dtypes.check_shape(shape)) != count:
         node.refuse("its shape does not fit its elements", "families.shape")
     check_size(node, tuple(shape), 16, limits)

@@ -393,6 +393,7 @@ def register() -> None:
         ("numbers", (np.ndarray,), _write_numpy, _read_numbers),
         ("objects", (), pandas_objects.write, pandas_objects.read),
         ("coded", (), pandas_objects.write, pandas_objects.read_coded),
+        ("marked", (), pandas_objects.write, pandas_objects.read_marked),
         ("dates", (arrays.DatetimeArray, arrays.TimedeltaArray), _write_dates, _read_dates),
         ("periods", (arrays.PeriodArray,), _write_periods, _read_periods),
         ("intervals", (arrays.IntervalArray,), _write_intervals, _read_intervals),

@@ -6,6 +6,7 @@ that came once is text that cannot be changed.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,14 @@ from safeser.families.pandas_parts import (
     settled,
 )
 
-__all__ = ["read", "read_coded", "write"]
+__all__ = ["read", "read_coded", "read_marked", "write"]
 
 _LONG = 256  # columns for which it is worth asking whether texts repeat
 _SAMPLE = 4096  # elements that tell it
+_SOME = 8  # elements that are worth marks for those that are missing
+_MISSING = (None, pd.NA, pd.NaT)
+_MARKS = {type(missing): mark for mark, missing in enumerate(_MISSING, 1)}
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 _TEXT = frozenset({str, type(None)})
 
 
@@ -33,6 +38,8 @@ def write(writer: Writer, x: Array, where: str) -> list[Any]:
     """Return the description of one column of objects."""
     flags = WRITEABLE if x.flags.writeable else 0
     items = x.tolist()
+    if _are_missing(items):
+        return _write_marked(writer, items, flags, where)
     if len(items) > _LONG and _repeats(items) and set(map(type, items)) <= _TEXT:
         return _write_coded(writer, x, flags, where)
     return ["objects", flags, writer.objects(items, where=where)]
@@ -54,6 +61,24 @@ def _write_coded(writer: Writer, x: Array, flags: int, where: str) -> list[Any]:
     return ["coded", flags, key, writer.objects(texts, where=where)]
 
 
+def _are_missing(items: list[Any]) -> bool:
+    """Whether marks for what is missing spare the others a header each."""
+    kinds = set(map(type, items))
+    if len(items) < _SOME or not kinds & _MARKS.keys():
+        return False
+    rest = kinds - _MARKS.keys()
+    return kinds <= {type(None)} or not rest <= _PLAIN or not kinds <= _PLAIN
+
+
+def _write_marked(writer: Writer, items: list[Any], flags: int, where: str) -> list[Any]:
+    marks = np.fromiter(
+        map(_MARKS.get, map(type, items), itertools.repeat(0)), np.uint8, len(items)
+    )
+    writer.buffer(marks)
+    there = [item for item, mark in zip(items, marks.tolist(), strict=True) if not mark]
+    return ["marked", flags, writer.objects(there, where=where)]
+
+
 def read(reader: Reader, described: Any, columns: int | None) -> Part:
     _, flags, content = reader.split(described, 3)
     flags = reader.flags(flags, WRITEABLE)
@@ -71,6 +96,28 @@ def read(reader: Reader, described: Any, columns: int | None) -> Part:
 def _shaped(array: Array, flags: int, columns: int | None) -> Array:
     array.flags.writeable = bool(flags)
     return array if columns is None else array.reshape(1, len(array))
+
+
+def read_marked(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, flags, content = reader.split(described, 3)
+    flags, marks = reader.flags(flags, WRITEABLE), reader.numbers("|u1")
+    count, build = reader.objects(content)
+    if columns not in (None, 1) or (len(marks) and marks.max() > len(_MISSING)):
+        reader.refuse("its marks are not those of one column", "families.codes")
+    if len(marks) - np.count_nonzero(marks) != count:
+        reader.refuse("it has another number of objects than of marks for them", "families.shape")
+    if len(marks) * 8 > reader.limits.max_array:
+        reader.refuse("it is larger than max_array", "families.too-large")
+
+    def built(values: Loaded) -> Array:
+        array: Array = np.full(len(marks), None, object)
+        array[marks == 0] = np.fromiter(build(values), dtype=object, count=count)
+        for mark, missing in enumerate(_MISSING, 1):
+            if missing is not None:
+                array[marks == mark] = missing
+        return _shaped(array, flags, columns)
+
+    return Part("objects", len(marks), built, np.dtype(object))
 
 
 def read_coded(reader: Reader, described: Any, columns: int | None) -> Part:

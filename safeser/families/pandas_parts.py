@@ -299,7 +299,8 @@ class Reader:
             return len(described), lambda values: described
         at = self.child("builtins:list")
         child = self.node.children[at]
-        count = len(child.value) if child.serializer == "msgpack" else len(child.children)
+        held = child.children if child.serializer == "collection" else child.value
+        count = len(held)
         return count, lambda values: values[at]
 
 

@@ -27,6 +27,7 @@ SPARSE = pd.arrays.SparseArray([0, 7, 0, 5])
 BLOCKS = pd.arrays.SparseArray([0, 7, 7, 0, 5], kind="block")
 RANGE = pd.RangeIndex(5)
 STAMP = pd.Timestamp("2020", tz="UTC")
+GAPS = pd.Series([1, pd.NA, None] * 3, dtype=object)
 REPEATS = pd.Series(["a", "b", None] * 100, dtype=object)
 PERIODS = pd.period_range("2020", periods=2, freq="M").array
 
@@ -229,6 +230,8 @@ def test_headers_that_lie(rule, lie):
 
 BUFFERS = {
     "families.shape": [
+        (GAPS, 0, b"\0" * 9),
+        (GAPS, 0, b"\2" * 9),
         (FRAME, 1, b"\0" * 31),
         (FRAME, 1, b"\0" * 16),
         (FRAME, 1, b""),
@@ -237,6 +240,7 @@ BUFFERS = {
         (TEXT, 0, b"\0\0"),
     ],
     "families.codes": [
+        (GAPS, 0, b"\x04" + b"\0" * 8),
         (REPEATS, 0, b"\x03" * 300),
         (CATEGORIES, 1, b"\x02\x00\x00"),
         (CATEGORIES, 1, b"\xfe\x00\x00"),
@@ -322,6 +326,7 @@ def test_descriptions_are_not_nested_without_end():
         ["text", "python", True, ["a", "b"]],
         ["objects", 1, ["a", "b"]],
         ["coded", 1, "|u1", ["a", "b"]],
+        ["marked", 1, ["a", "b"]],
         ["categories", ["range", None, 0, 9, 1], False, "<i8", 0],
         ["sparse", "<i8", 0, False, 2],
         ["wrapped", ["numbers", "<i8", 0]],

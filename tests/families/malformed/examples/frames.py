@@ -16,6 +16,8 @@ def _columns() -> dict[str, object]:
         "flags": [True, False, True],
         "objects": pd.Series(["a" * 2000, 1, None], dtype=object),
         "short": pd.Series(["a", None, "b"], dtype=object),
+        "gaps": pd.Series([1, pd.NA, None] * 3, dtype=object),
+        "repeats": pd.Series(["a", None] * 150, dtype=object),
         "dates": pd.to_datetime(["2020", None, "2021"]),
         "zoned": pd.date_range("2020-03-28", periods=3, tz="Europe/Berlin"),
         "nullable": pd.array([1, None, 3], dtype="Int16"),
