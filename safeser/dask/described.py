@@ -115,7 +115,9 @@ def _is_size(size: Any) -> bool:
 
 
 def _check_frame(meta: Any, divisions: Any) -> None:
-    if type(meta).__name__ not in ("DataFrame", "Series") and not hasattr(meta, "inferred_type"):
+    kind = type(meta)
+    named = kind.__name__ in ("DataFrame", "Series") or kind.__name__.endswith("Index")
+    if kind.__module__.partition(".")[0] != "pandas" or not named:
         _refuse("a frame has meta of pandas")
     if len(meta) or type(divisions) is not tuple or len(divisions) < 2:
         _refuse("its meta is not empty, or it has no divisions")

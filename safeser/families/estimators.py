@@ -42,6 +42,14 @@ _MAPPINGS = (dict, OrderedDict, Bunch)
 
 #: Serializers of what a field may hold; a pickle inside of one would be another way in.
 _INSIDE = ("msgpack", "collection", "dask")
+#: What an estimator's fields consist of; no class of the host's own is handed a function.
+_THROUGH = (
+    "numpy:ndarray",
+    "numpy.ma:MaskedArray",
+    "collections:OrderedDict",
+    "sklearn.utils:Bunch",
+    "sklearn:masked",
+)
 _OBJECT, _PART, _REFERENCE = "sklearn:estimator", "sklearn:part", "sklearn:reference"
 _UNLISTED = "its class is not one of scikit-learn's that safeser lists"
 _MASKED, _BUNCH = "sklearn:masked", "sklearn.utils:Bunch"
@@ -228,15 +236,14 @@ def _claim(node: Node) -> None:
         child = todo.pop()
         if child.serializer not in _INSIDE:
             node.refuse("a part of it is of another family", "families.child-type")
-        if child.type in (_OBJECT, _PART):
-            continue
         if child.type == _REFERENCE:
             child.value = True
         if child.type == "numpy:ndarray" and child.value is not None:
             if "base" in child.meta:
                 node.refuse("it repeats data in a way that safeser does not send", "families.shape")
             child.value = aligned(child.value)
-        todo.extend(child.children)
+        if child.serializer == "collection" or child.type in _THROUGH:
+            todo.extend(child.children)
 
 
 def _check_estimator(node: Node, limits: Limits) -> None:

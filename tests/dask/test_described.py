@@ -113,6 +113,7 @@ EMPTY = np.zeros((0, 0))
         ("frame", "x", FRAME.iloc[:0], (1,)),
         ("frame", "x", FRAME.iloc[:0], [1, 2]),
         ("frame", "x", [], (1, 2)),
+        ("frame", "x", FRAME["a"].array[:0], (1, 2)),
         ("bag", "x", None, 0),
         ("bag", "x", None, True),
         ("bag", "x", None, "3"),

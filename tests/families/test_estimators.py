@@ -1,6 +1,7 @@
 """scikit-learn's estimators as typed trees: they predict the same, and forged ones never do."""
 
 import contextlib
+import dataclasses
 import warnings
 
 import numpy as np
@@ -385,6 +386,29 @@ def test_a_function_in_another_field():
     del plain_["kw_args"]
     header["sub-header"]["fields"][at] = "kw_args"
     assert "kw_args" in str(refused(header, [plain.encode(plain_), *frames[1:]]))
+
+
+@families.register_class(name="mine:Keeping")
+@dataclasses.dataclass
+class Keeping:
+    """A class of the host's own, which never meets a function."""
+
+    kept: object
+
+    def __post_init__(self):
+        assert not callable(self.kept)
+
+
+def test_no_class_of_the_hosts_is_handed_a_function(monkeypatch):
+    made = preprocessing.FunctionTransformer(np.log1p)
+    made.func = Keeping([1])
+    with trusting(monkeypatch):
+        header, frames = sent(made)
+    (kept,) = _typed(header, "mine:Keeping")
+    kept["sub-header"] = {"plain": plain.encode({}), "names": ["kept"]}
+    kept["sub-headers"], kept["frame-lengths"] = [REFERENCE], [0]
+    error = refused(header, frames)
+    assert "outside of an estimator's field" in error.message
 
 
 @pytest.mark.parametrize("name", ["os:system", "sklearn.base:BaseEstimator", 5, None, "", "x" * 99])
