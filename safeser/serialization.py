@@ -130,8 +130,9 @@ def serialize_bytes(x: object, serializers: Sequence[str] | None = None, **optio
     :param options: those of :func:`serialize`; ``on_error`` is ``"raise"`` unless it says else.
     """
     header, frames = serialize(x, serializers, **{"on_error": "raise", **options})
+    limits = _limits(options.get("limits"), options.get("policy"))
     try:
-        head = plain.encode(header, limits=options.get("limits") or DEFAULTS)
+        head = plain.encode(header, limits=limits)
     except Unencodable:
         raise SerializationError(
             "the object's header holds more than limits allow", rule="families.cannot-serialize"

@@ -185,7 +185,9 @@ def test_neighbours_in_one_buffer_are_joined_without_a_copy():
     )
     assert joined.obj is whole
     assert joined.readonly
+    backwards = memoryview(np.arange(10240).astype("u1")[::-1])
     for apart in (
+        [backwards[at : at + 1] for at in reversed(range(10240))],
         [view[5000:], view[:5000]],
         [bytes(view[:1000]), view[1000:]],
         [view[:5], view[:5], view[5:-5]],

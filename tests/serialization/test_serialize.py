@@ -250,7 +250,7 @@ def test_bytes_round_trip():
     with pytest.raises(SerializationError):
         safeser.deserialize_bytes(data)
     with pytest.raises(SerializationError, match="header"):
-        safeser.serialize_bytes([2j] * 20, limits=Limits(max_refs=50))
+        safeser.serialize_bytes([[2j], 2j] * 10, limits=Limits(max_refs=50))
 
 
 @pytest.mark.parametrize(
