@@ -91,14 +91,17 @@ def _check_array(node: Node, limits: Limits) -> None:
         if array_elements.check(node, limits):
             return
         dtype = _special(node, described)
-    if len(frames) != 1 or node.children or meta.keys() != _KEYS:
+    if len(frames) != 1 or node.children or len(meta) != len(_KEYS):
         node.expect(*(_REPEATED_KEYS if "base" in meta else _KEYS), frames=1)
-    base = shape = dtypes.check_shape(meta["shape"])
+    # Where as many keys are there, and each of those below has a value that means something, they
+    # are the right ones.
+    order = meta.get("order")
+    base = shape = dtypes.check_shape(meta.get("shape"))
     if "base" in meta:
         base = dtypes.check_shape(meta["base"])
-    if type(meta["writeable"]) is not bool:
+    if type(meta.get("writeable")) is not bool:
         node.refuse("its flag is unknown", "families.header")
-    frame, order = frames[0], meta["order"]
+    frame = frames[0]
     nbytes = len(frame)
     if math.prod(base) * dtype.itemsize != nbytes:
         node.refuse("its shape and dtype do not fit its frame", "families.shape")
@@ -123,10 +126,11 @@ def _special(node: Node, described: Any) -> np.dtype[Any]:
 
 def _laid_out(node: Node, shape: tuple[int, ...], dtype: np.dtype[Any], frame: memoryview) -> Array:
     """Return the array whose axes lie in memory in the order that *node* lists."""
-    axes = node.meta["order"]
-    right = isinstance(axes, list) and all(type(axis) is int for axis in axes)
-    if not right or sorted(axes) != [*range(len(shape))]:
+    axes = node.meta.get("order")
+    if not isinstance(axes, list) or not all(type(axis) is int for axis in axes):
         node.refuse("its order is neither C nor F nor its axes", "families.header")
+    if sorted(axes) != [*range(len(shape))]:
+        node.refuse("its order does not name each axis once", "families.header")
     laid: Array = np.ndarray([shape[axis] for axis in axes], dtype, frame)
     return laid.transpose(sorted(range(len(axes)), key=axes.__getitem__))
 

@@ -176,7 +176,8 @@ def _alone(
         budget.spend(refs=1, calls=0)
     typed = registry.ready(node.type) or _named(node.type, node.where, grant)
     typed.check(node, limits)
-    return _decoded(node, typed, [], hosted.words_of(context))
+    words = None if context is None else hosted.words_of(context)
+    return _decoded(node, typed, [], words)
 
 
 def _not_granted(

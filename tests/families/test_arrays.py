@@ -340,6 +340,7 @@ LONG = "<l8"
         (lying(shape=[3], base=[2], writeable=False), bytes(16), "families.shape"),
         (lying(shape=[3, 2], base=[2], writeable=False), bytes(16), "families.shape"),
         (lying(shape=[3], base=[1]), bytes(8), "families.shape"),
+        (lying(base=None, writeable=False), bytes(16), "families.shape"),
         (lying(order="A"), bytes(16), "families.header"),
         (lying(order=["C"]), bytes(16), "families.header"),
         (lying(order=[True]), bytes(16), "families.header"),
@@ -394,6 +395,18 @@ def test_remembered_dtypes_are_few():
         assert through(np.zeros(1, [(f"n{number}", "?")])).dtype.names == (f"n{number}",)
     assert len(dtypes._records) <= 128
     assert len(dtypes._strict) <= 128
+
+
+@pytest.mark.parametrize("missing", ["shape", "order", "writeable", "dtype"])
+@pytest.mark.parametrize("instead", ["base", "strides", None])
+@pytest.mark.parametrize("base", [None, [2]])
+def test_keys_are_exact(missing, instead, base):
+    header = lying(writeable=False, **({"base": base} if base else {}))
+    header["sub-header"][instead or "x"] = header["sub-header"].pop(missing)
+    if instead is None:
+        del header["sub-header"]["x"]
+    with pytest.raises(PayloadError):
+        families.check(header, [bytes(16)])
 
 
 def test_dtypes_that_nest_for_ever():
