@@ -1,0 +1,120 @@
+"""Families and types that programs registered, through the one door."""
+
+from __future__ import annotations
+
+import pytest
+
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.families import dispatch
+from safeser.families.own import OwnFamilies, OwnFamily
+from safeser.values import Context
+
+POLICY = """
+safeser: 1
+name: registered
+revision: 1
+families: [shout]
+principals: {ann: {}, bea: {}, cy: {}}
+contexts:
+  - name: both
+    sender: ann
+    recipient: bea
+    kinds: [admin, data]
+    serializers: [dask, msgpack, shout]
+    deserializers: [dask, msgpack, shout]
+    dask: {types: ["tests.channel.test_registered:Tiles"]}
+  - name: too-much
+    sender: ann
+    recipient: cy
+    kinds: [admin, data]
+    serializers: [dask, msgpack, shout]
+    deserializers: [dask, msgpack]
+"""
+
+
+class Loud:
+    pass
+
+
+class Tiles:
+    def __init__(self, text):
+        self.text = text
+
+
+class Elsewhere:
+    def dumps(self, cls):
+        return (lambda x: ({}, [x.text.encode()])) if cls is Tiles else None
+
+    def loads(self, name):
+        return lambda header, frames: Tiles(bytes(frames[0]).decode())
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The contexts that registered functions were given, in order."""
+    given = []
+
+    def dumps(x, context):
+        if type(x) is not Loud:
+            raise NotImplementedError
+        given.append(context)
+        return {}, [b"hey"]
+
+    def loads(header, frames, context):
+        given.append(context)
+        return bytes(frames[0]).decode().upper()
+
+    known = OwnFamilies(list)
+    known.register(OwnFamily("shout", dumps, loads))
+    for module in ("own", "tree", "sending", "receiving"):
+        monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
+    monkeypatch.setattr(Tiles, "__module__", "tests.channel.test_registered")
+    monkeypatch.setattr(dispatch.functions, "_foreign", Elsewhere())
+    return given
+
+
+@pytest.fixture
+def send(doors):
+    def send(value, recipient):
+        one, two = doors.channel("ann", POLICY), doors.channel(recipient, POLICY)
+        doors.shake(one, two)
+        context = Context("ann", recipient)
+        frames = one.seal(value, context)
+        return two, lambda: two.open(frames, context)
+
+    return send
+
+
+def test_an_own_family_passes_where_both_sides_list_it(send, calls):
+    _, open_ = send([1, Loud(), 2j], "bea")
+    assert open_() == [1, "HEY", 2j]
+    words = {"sender": "ann", "recipient": "bea", "kind": "data", "operation": None}
+    assert calls == [words, words]
+
+
+def test_its_code_does_not_run_where_it_is_not_listed(send, calls):
+    two, open_ = send([1, Loud()], "cy")
+    with pytest.raises(PolicyDenied) as caught:
+        open_()
+    assert caught.value.rule == "context.family"
+    assert len(calls) == 1
+    assert two.audit.events[-1]["family"] == "shout"
+
+
+def test_what_nobody_registered_there_is_refused(send, calls, monkeypatch):
+    _, open_ = send(Loud(), "bea")
+    for module in ("tree", "receiving"):
+        monkeypatch.setattr(f"safeser.families.{module}.own_families", OwnFamilies(list))
+    with pytest.raises(PayloadError) as caught:
+        open_()
+    assert caught.value.rule == "families.serializer"
+
+
+def test_types_of_others_are_read_where_the_policy_names_them(send, calls):
+    _, open_ = send({"a": Tiles("x")}, "bea")
+    assert open_()["a"].text == "x"
+    two, open_ = send({"a": Tiles("x")}, "cy")
+    with pytest.raises(PolicyDenied) as caught:
+        open_()
+    assert caught.value.rule == "families.type-not-granted"
+    assert two.audit.order[-1] == "refuse"  # before anything was admitted
