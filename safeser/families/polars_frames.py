@@ -198,6 +198,10 @@ def _check_dates(table: Any, refuse: Callable[[str], NoReturn]) -> None:
                     _check_span(dates, refuse)
 
 
+def _size(kind: Any) -> int:
+    return 1 + sum(_size(kind.field(at).type) for at in range(kind.num_fields))
+
+
 def _is_dated(kind: Any) -> bool:
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         return True
@@ -206,6 +210,8 @@ def _is_dated(kind: Any) -> bool:
 
 def _dates_in(array: Any) -> Iterator[Any]:
     kind = array.type
+    if not len(array):
+        return
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         yield array
     elif pa.types.is_struct(kind):
@@ -280,6 +286,10 @@ def _check(node: Node, limits: Limits) -> None:
         expected = pa.schema([pa.field(_text(name), _arrow(inner)) for name, inner in described])
         if not child.value.schema.equals(expected, check_metadata=True):
             node.refuse("its table is of other types than it says", "families.child-type")
+    chunks = zip(expected.types, child.value.columns, strict=True)
+    if sum(_size(kind) * len(states) for kind, states in chunks) > limits.max_refs:
+        # polars takes each of them apart, and a word may stand for one of ten thousand parts.
+        node.refuse("its chunks have more parts than max_refs", "families.refs")
     if len(set(expected.names)) != len(expected):
         node.refuse("two of its columns have one name", "families.header")
     node.value = described

@@ -200,6 +200,17 @@ def test_a_name_stands_for_one_column():
         families.deserialize(holder, [plain.encode([["x", "Int64"]]), *frames], GRANT)
 
 
+def test_chunks_of_many_parts_are_bounded():
+    # A word stands for an empty chunk, and polars takes each apart.
+    fields = [[f"f{number}", "Date"] for number in range(600)]
+    kind = pa.struct([(name, pa.date32()) for name, _ in fields])
+    column = pa.chunked_array([pa.nulls(0, kind)] * 2000, kind)
+    described = [["x", ["Struct", fields]]]
+    with pytest.raises(PayloadError, match="more parts than max_refs"):
+        forged(described, pa.table({"x": column}))
+    assert forged(described, pa.table({"x": column.slice(0)}).combine_chunks()).height == 0
+
+
 def test_a_panic_is_a_refusal(monkeypatch):
     """Panics are no Exception: one that came through would end whatever thread reads messages."""
 
