@@ -72,6 +72,9 @@ ARRAYS = {
     "codes of floats": backed(pd.Categorical, AB, codes(0, code="f8")),
     "codes of two dimensions": backed(pd.Categorical, AB, np.zeros((1, 1), "i1")),
     "foreign codes": backed(pd.Categorical, AB, codes(0, code=">i2")),
+    "codes without an order": backed(
+        pd.Categorical, pd.CategoricalDtype(["a", "b"], ordered=None), codes(0)
+    ),
     "codes without categories": backed(pd.Categorical, np.dtype("i1"), codes(0)),
     "category twice": New(
         pd.CategoricalDtype, {"categories": pd.Index(["a", "a"]), "ordered": False}

@@ -272,9 +272,10 @@ def _backed_state(site: Site, draft: Any, state: Any) -> Any:
 
 
 def _categorical(site: Site, dtype: Any, codes: Any) -> Any:
-    return pd.Categorical.from_codes(
-        owned(site, codes, "i"), dtype=plain(dtype, pd.CategoricalDtype)
-    )
+    if plain(dtype, pd.CategoricalDtype).ordered is None:
+        # Which order None stands for is settled whenever pandas makes one; it would be here.
+        raise bad("dtype", "a Categorical does not say whether it is ordered")
+    return pd.Categorical.from_codes(owned(site, codes, "i"), dtype=dtype)
 
 
 def _times(_: Site, dtype: Any, values: Any) -> Any:
