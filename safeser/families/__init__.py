@@ -15,6 +15,7 @@ from safeser.families import (
     columns,
     containers,
     frames,
+    holders,
     numpy_names,
     science,
     stdlib,
@@ -66,6 +67,7 @@ stdlib.register()
 buffers.register()
 containers.register()
 columns.register()
+holders.register()
 arrays.register()
 array_scalars.register()
 array_kinds.register()

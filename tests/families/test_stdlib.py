@@ -9,7 +9,10 @@ import fractions
 import io
 import ipaddress
 import pathlib
+import re
+import statistics
 import sys
+import time
 import types
 import uuid
 import zoneinfo
@@ -74,6 +77,12 @@ VALUES = [
     collections.ChainMap(collections.ChainMap({}), collections.Counter(a=-1)),
     collections.Counter({"a": "not a number", "b": 1.5}),
     collections.OrderedDict(a=slice(...), b=NotImplemented),
+    collections.UserDict({1: [2j]}),
+    collections.UserList([1, ...]),
+    re.compile("a(?i:b)[c-d]+", re.MULTILINE),
+    re.compile(b"(?x) a  # b"),
+    time.gmtime(5),
+    time.struct_time(range(9)),
     {dt.date(2020, 1, 1): {uuid.UUID(int=1), 5}, 1: (frozenset({2j}), [None])},
     [(), {}, {"a": bytearray(b"x")}],
 ]
@@ -367,7 +376,7 @@ def test_containers_hold_what_they_say():
 
 def test_containers_of_what_only_a_pickle_carries():
     wide = Grant("wide", (*FAMILIES, "pickle"))
-    inner = collections.UserList([1])
+    inner = statistics.NormalDist(1, 2)
     for value in (
         collections.OrderedDict(a=inner),
         collections.deque([inner], 3),

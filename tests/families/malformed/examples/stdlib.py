@@ -9,6 +9,9 @@ import decimal
 import fractions
 import ipaddress
 import pathlib
+import random
+import re
+import time
 import types
 import uuid
 import zoneinfo
@@ -43,6 +46,10 @@ def examples() -> dict[str, object]:
         "space": types.SimpleNamespace(a=1, b="x" * 2000, c=slice(1, 2j)),
         "days": [dt.date(2020, 1, day) for day in range(1, 20)],
         "mixed": {uuid.UUID(int=1): frozenset({2j}), 1 << 70: (b"x", "\ud800")},
+        "pattern": re.compile("a(?i:b)[c-d]+"),
+        "random": random.Random(5),
+        "moment": time.gmtime(5),
+        "user": collections.UserDict({1: collections.UserList([2j])}),
         "group": group,
         "os": FileNotFoundError(2, "no", "a", None, "b"),
     }
@@ -53,6 +60,12 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: (str(value), value.__cause__, value.__context__)
     if isinstance(value, collections.ChainMap | collections.Counter):
         yield lambda: dict(value)
+    if isinstance(value, random.Random):
+        yield lambda: (value.random(), value.gauss(0, 1), value.getrandbits(99))
+    if isinstance(value, re.Pattern):
+        yield lambda: value.match("ab" if isinstance(value.pattern, str) else b"ab")
+    if isinstance(value, time.struct_time):
+        yield lambda: (time.strftime("%c", value), time.mktime(value))
     if isinstance(value, array.array):
         yield lambda: (value.tolist(), value.byteswap())
     if isinstance(value, dt.datetime | dt.time):
