@@ -177,8 +177,7 @@ def _read_intervals(reader: Reader, described: Any, columns: int | None) -> Part
     _, closed, *ends, freq, other = reader.split(described, 6)
     if closed not in _CLOSED or columns not in (None, 1):
         reader.refuse("it is closed on no side that pandas knows")
-    reader.nested()
-    left, right = (read_array(reader, end) for end in ends)
+    left, right = (reader.within(read_array, end) for end in ends)
     limits = reader.limits
     starts = _followed(left.build, freq, read_freq(reader, freq), limits)
     stops = _followed(right.build, other, read_freq(reader, other), limits)
@@ -307,8 +306,7 @@ def _write_wrapped(writer: Writer, x: Any, where: str) -> list[Any]:
 
 def _read_wrapped(reader: Reader, described: Any, columns: int | None) -> Part:
     _, inner = reader.split(described, 2)
-    reader.nested()
-    part = read_array(reader, inner)
+    part = reader.within(read_array, inner)
     if part.kind not in ("numbers", "objects") or columns is not None:
         reader.refuse("it wraps something else than an array", "families.child-type")
     return Part(

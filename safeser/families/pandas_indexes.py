@@ -86,12 +86,11 @@ def read_index(reader: Reader, described: Any) -> Part:
     kind = described[0]
     if kind == "range":
         return _read_range(reader, described)
-    reader.nested()
     if kind == "multi":
-        return _read_multi(reader, described)
+        return reader.within(_read_multi, described)
     if type(kind) is not str or kind not in _KINDS:
         reader.refuse("the kind of an index is not listed")
-    return _read_plain(reader, described)
+    return reader.within(_read_plain, described)
 
 
 def _read_range(reader: Reader, described: Any) -> Part:

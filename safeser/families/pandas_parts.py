@@ -246,11 +246,14 @@ class Reader:
             self.refuse("a part of it is described by too few or too many items")
         return described
 
-    def nested(self) -> None:
-        """Refuse descriptions nested too deep; parts count themselves in once."""
+    def within(self, read: Callable[[Reader, Any], Part], described: Any) -> Part:
+        """Return what *read* makes of a part that stands in another one, not too deep."""
         self.nesting += 1
         if self.nesting > _MAX_NESTING:
             self.refuse("its parts are nested too deep", "families.depth")
+        part = read(self, described)
+        self.nesting -= 1
+        return part
 
     def name(self, described: Any) -> Built:
         """Return what builds a name; whoever is given it must be able to hash it."""

@@ -246,6 +246,16 @@ def test_offsets(offset):
     assert back + pd.Timestamp("2020-01-01") == offset + pd.Timestamp("2020-01-01")
 
 
+def test_arrays_of_others_are_refused_by_name():
+    decimals = pytest.importorskip("pandas.tests.extension.decimal")
+    array = decimals.DecimalArray([decimal.Decimal(1), decimal.Decimal(2)])
+    assert "column 'bad'" in refused(pd.DataFrame({"ok": [1, 2], "bad": array}))
+    assert "DecimalDtype" in refused(pd.Series(array, name="bad"))
+    assert "block" in refused(
+        pd.DataFrame({"a": pd.date_range("2020", periods=2)})._mgr.blocks[0].values
+    )
+
+
 def test_offsets_that_cannot_be_rebuilt():
     relative = pytest.importorskip("dateutil.relativedelta")
     assert "freq" in refused(pd.DateOffset(weekday=relative.MO(1)))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from families_attack import FAMILIES, GRANT, LIMITS, put
+from pandas_same import same_frame, same_index
 
 from safeser import families
 from safeser.errors import PayloadError
@@ -155,6 +156,7 @@ HEADERS = {
         (REPEATS, ("values", 2), "|i1"),
         (pd.Series([1]), ("values",), ["wrapped", ["numbers", "<i8", 0]]),
     ],
+    "families.too-large": [(RANGE, ("index", 3), 1 << 40)],
     "families.codes": [
         (CATEGORIES, ("array", 1), ["range", None, 0, 1, 1]),
         (LEVELS, ("index", 3, 0), ["range", None, 0, 1, 1]),
@@ -201,6 +203,7 @@ HEADERS = {
         (pd.Period("2020", "M"), ("freq",), ["MonthEnd", 1000, False, []]),
     ],
     "families.build": [
+        (DATES.array, ("freq",), ["Hour", 2, False, []]),
         (DATES, ("index", 2), ["Hour", 2, False, []]),
         (DATES, ("index", 2), ["Minute", 60 * 24, False, []]),
         (DATES, ("index", 2), ["MonthEnd", 1, False, []]),
@@ -213,7 +216,6 @@ HEADERS = {
     "families.values": [
         (SPARSE, ("array", 4), 3),
     ],
-    "families.too-large": [(RANGE, ("index", 3), 1 << 40)],
 }
 
 
@@ -369,6 +371,17 @@ def test_long_doubles_are_numbers():
 
 def frames_of(value):
     return sent(value)[1][0]
+
+
+def test_many_parts_beside_each_other():
+    frame = pd.concat([pd.Series(pd.cut([1, 5], [0, 3, 6]), name=n) for n in range(40)], axis=1)
+    same_frame(families.deserialize(*sent(frame), GRANT), frame)
+    levels = pd.MultiIndex.from_arrays([["a", "b"]] * 40)
+    same_index(families.deserialize(*sent(levels), GRANT), levels)
+    inner = ["wrapped", ["numbers", "<i8", 0]]
+    for _ in range(9):
+        inner = ["wrapped", inner]
+    assert refused(*lying(CATEGORIES, "array", to=inner)) == "families.depth"
 
 
 def test_labels_that_must_be_there_once():
