@@ -199,7 +199,7 @@ class Run:
 
     def _against(self, step: str, other: str) -> str:
         found = self.against(step, other)
-        return "" if found is None else f"{found:.2f}"
+        return "" if found is None else _times(found)
 
     def against(self, step: str, other: str) -> float | None:
         """Return how many times as long as *other* safeser takes, or None if either can't."""
@@ -209,6 +209,11 @@ class Run:
 
     def copies(self, step: str) -> bool:
         return self.extra[step, "safeser"] > NO_COPY
+
+
+def _times(value: float) -> str:
+    """Return a ratio with three digits that matter; what takes next to nothing has none."""
+    return "<0.01" if value < 0.005 else number(value)
 
 
 def _seconds(run: Callable[[], object]) -> float:
@@ -309,7 +314,7 @@ def aims(runs: Sequence[Run]) -> list[str]:
 def _named(cases: Sequence[tuple[Run, str, float]]) -> str:
     worst = sorted(cases, key=lambda each: -each[2])
     names = [
-        f"{run.kind.name} {SIZE_NAMES.get(run.size, run.size)} {step} ({value:.2f})"
+        f"{run.kind.name} {SIZE_NAMES.get(run.size, run.size)} {step} ({number(value)})"
         for run, step, value in worst[:SHOWN]
     ]
     more = f" and {len(worst) - SHOWN} more" if len(worst) > SHOWN else ""
