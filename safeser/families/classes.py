@@ -42,6 +42,9 @@ class Kind(NamedTuple):
     plan: Callable[[type, str, Sequence[str]], Typed]
 
 
+#: As in restricted pickle: 2**12 composites take a megabyte.
+_MAX_FLAGS = 12
+
 _KINDS: list[Kind] = []
 
 
@@ -108,35 +111,43 @@ def _enum(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
     members = Members(Entry(name, "enum"), cls)
     words = {key: _word(member) for key, member in cls._member_map_.items() if key == member._name_}
     by_word = {word: cls._member_map_[key] for key, word in words.items()}
+    composes = _composes(cls)
+
+    def composite(flags: object) -> Any:
+        try:
+            return members.of(flags) if composes and type(flags) is int else None
+        except PayloadError:
+            return None
 
     def encode(x: Any, limits: Limits) -> Parts:
         word = words.get(x._name_)
         if word is not None and by_word[word] is x:
             return Parts({"member": word})
-        try:
-            made = members.of(x._value_)
-        except PayloadError:
-            made = None
-        if made is not x:
+        if composite(x._value_) is not x:
             raise Unencodable(x, "it is not composed of the members of its enum")
         return Parts({"flags": x._value_})
 
     def check(node: Node, limits: Limits) -> None:
-        if "flags" not in node.meta:
+        if "flags" in node.meta:
+            (flags,) = node.expect("flags")
+            node.value = composite(flags)
+        else:
             (word,) = node.expect("member")
             node.value = by_word.get(word) if type(word) is bytes else None
-            if node.value is None:
-                node.refuse("this enum has no such member with such a value", "families.member")
-            return
-        (flags,) = node.expect("flags")
-        try:
-            node.value = members.of(flags) if type(flags) is int else None
-        except PayloadError:
-            node.value = None
         if node.value is None:
-            node.refuse("it is not composed of the members of this enum", "families.member")
+            node.refuse("this enum has no such member with such a value", "families.member")
 
     return Typed(name, (cls,), encode, check, lambda node, _: node.value)
+
+
+def _composes(cls: Any) -> bool:
+    """Whether flags of several members travel: a class keeps for good each that is ever made.
+
+    Of larger ones those would that the receiver happened to have made already.
+    """
+    numbers = [member._value_ for member in cls._member_map_.values()]
+    single = {value for value in numbers if type(value) is int and value.bit_count() == 1}
+    return issubclass(cls, enum.Flag) and len(single) <= _MAX_FLAGS
 
 
 def _word(member: Any) -> bytes:

@@ -32,6 +32,9 @@ class Loose(enum.IntFlag, boundary=enum.KEEP):
     B = 2
 
 
+Many = enum.Flag("Many", [f"F{n}" for n in range(13)], module=__name__)
+
+
 @dataclasses.dataclass
 class Point:
     x: int

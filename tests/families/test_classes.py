@@ -22,6 +22,7 @@ register_class(own.Color)
 register_class(own.Level)
 register_class(own.Rights)
 register_class(own.Loose)
+register_class(own.Many)
 register_class(own.Point)
 register_class(own.Frozen)
 register_class(own.Area, assigned=["hits"])
@@ -79,6 +80,7 @@ def test_records_come_back_equal(value):
         own.Color.ALSO_RED,
         *own.Level,
         *own.Rights,
+        own.Many.F12,
         own.Rights.READ | own.Rights.RUN,
         own.Rights(0),
         own.Loose.A | own.Loose.B,
@@ -136,6 +138,7 @@ class Kid(own.Point):
         (Kid(1), "Kid"),
         (own.Loose(8), "composed"),
         (own.Loose(9), "composed"),
+        (own.Many.F1 | own.Many.F2, "composed"),
     ],
 )
 def test_what_would_be_altered_is_refused(value, word):
@@ -200,6 +203,7 @@ def enum_header(name, **meta):
         ("Rights", {"flags": True}),
         ("Rights", {"flags": 1 << 100}),
         ("Loose", {"flags": 1 << 40}),
+        ("Many", {"flags": 6}),  # though it was made above
         ("Rights", {}),
         ("Rights", {"flags": 1, "member": b""}),
     ],
