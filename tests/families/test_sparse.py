@@ -270,8 +270,9 @@ def test_small_indexes_in_a_large_shape():
         families.check(header, frames)
 
 
-@pytest.mark.parametrize("x", [CSR, COO, BSR, DIA, LIL, DOK], ids=lambda x: x.format)
+@pytest.mark.parametrize("x", [CSR, LIL], ids=lambda x: x.format)
 def test_mutated(x):
+    # The others are mutated by tests.families.malformed.
     refused, _ = mutate_all(x, use, every=3)
     assert refused > 50
 
