@@ -256,3 +256,19 @@ def test_compressed_and_split():
     assert [bytes(frame) for frame in made] == [bytes(memoryview(f).cast("B")) for f in frames]
     header, _ = framing.prepared(HEADER, [b"small"], codec="zlib")
     assert "compression" not in header
+
+
+declared = st.lists(st.integers(-1, 40) | st.none() | st.just(1 << 40), max_size=4)
+ways = st.lists(
+    st.none() | st.tuples(st.sampled_from([*CODECS, "x", 5]), st.integers(-1, 30)), max_size=4
+)
+
+
+@given(declared, st.none() | ways, st.lists(st.binary(max_size=20), max_size=4))
+def test_any_declaration_gives_its_frames_or_one_error(lengths, how, frames):
+    header = {"serializer": "x", "lengths": lengths}
+    if how is not None:
+        header["compression"] = how
+    with contextlib.suppress(SafeserError):
+        _, made = framing.opened(header, frames, limits=Limits(max_array=100))
+        assert [memoryview(frame).nbytes for frame in made] == lengths
