@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
 from safeser.families import plain
+from safeser.families.plain import Unencodable
 from safeser.families.tree import Node
 from safeser.pickles.shims.site import Site
 from safeser.values import Limits
@@ -89,9 +90,14 @@ class Writer:
             self._ranked[rank] += frames
 
     def frames(self, limits: Limits) -> list[Any]:
-        """Return what travels."""
+        """Return what travels, or raise Unencodable for what the receiver would not take."""
+        large = [frame for frames in self._ranked.values() for frame in frames]
+        if len(large) >= limits.max_frames:
+            raise Unencodable(None, f"it has more than {limits.max_frames} large buffers")
+        if any(memoryview(frame).nbytes > limits.max_array for frame in large):
+            raise Unencodable(None, "a buffer is larger than max_array: send it in chunks")
         last = plain.encode([self._words, b"".join(self._pool)], limits=limits)
-        return [*(frame for frames in self._ranked.values() for frame in frames), last]
+        return [*large, last]
 
 
 class Reader:

@@ -165,7 +165,10 @@ class _Kind:
             self.write(writer, x)
         except (BufferError, IndexError, ValueError) as error:
             raise Unencodable(x, f"Arrow cannot take it apart ({type(error).__name__})") from None
-        return Parts({}, writer.frames(limits))
+        try:
+            return Parts({}, writer.frames(limits))
+        except Unencodable as error:
+            raise Unencodable(x, error.reason) from None  # of all of it, not of its words
 
     def check(self, node: Node, limits: Limits) -> None:
         node.expect(frames=len(node.frames))

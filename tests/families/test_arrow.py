@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError
+from safeser.values import Limits
 from tests.families.malformed.examples.arrow import examples
 
 pa = pytest.importorskip("pyarrow")
@@ -265,6 +266,20 @@ def test_views_of_nulls_lead_nowhere():
     )  # fmt: skip
     assert through(views).to_pylist() == ["a", None, "b"]
     assert through(lists).to_pylist() == [[5], None, [6]]
+
+
+def test_sizes_are_met_by_the_sender():
+    table = pa.table({"a": np.arange(3000.0), "b": np.arange(3000.0)})
+    for limits, said in (
+        (Limits(max_array=20_000), "larger than max_array: send it in chunks"),
+        (Limits(max_frames=2), "more than 2 large buffers"),
+        (Limits(max_refs=10), "more than 10 elements"),
+    ):
+        with pytest.raises(PayloadError, match=f"of type pyarrow.lib:Table .*{said}"):
+            families.serialize(table, FAMILIES, limits=limits)
+    header, frames = families.serialize(table, FAMILIES, limits=Limits(max_frames=3))
+    got = families.deserialize(header, frames, GRANT, limits=Limits(max_frames=3))
+    assert got.equals(table)
 
 
 def test_five_thousand_columns():
