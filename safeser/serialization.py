@@ -71,7 +71,12 @@ def serialize(
     tried = [name for name in asked if families.covers(grant.families, name)]
     try:
         header, frames = families.serialize(
-            x, tried, limits=limits, iterate_collection=iterate_collection, context=context
+            x,
+            tried,
+            limits=limits,
+            iterate_collection=iterate_collection,
+            context=context,
+            types=None if policy is None else grant.types,
         )
     except SerializationError as error:
         if on_error == "raise":

@@ -350,6 +350,7 @@ class Link(Recording):
             limits=self.policy.limits,
             iterate_collection=iterate_collection,
             context=context,
+            types=grant.types,
         )
 
     def permit_sending(self, context: Context, payload: Payload) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol, overload
 
 from safeser.errors import ConfigError, PayloadError
@@ -163,8 +163,11 @@ class Functions:
                 raise ConfigError("functions of another are honoured", rule="families.register")
             self._foreign = foreign
 
-    def for_object(self, x: object) -> Typed | None:
-        """Return what takes *x* apart, beyond the listed types themselves."""
+    def for_object(self, x: object, types: Collection[str] | None) -> Typed | None:
+        """Return what takes *x* apart, beyond the listed types themselves.
+
+        :param types: of what was registered elsewhere, the names that may be used; None for all.
+        """
         cls = type(x)
         name = name_of(cls)
         if self._wake(name):
@@ -174,7 +177,8 @@ class Functions:
         pair = self._pairs.get(name)
         if pair is not None:
             return pair.typed() if pair.cls is None else None
-        dumps = None if self._foreign is None else self._foreign.dumps(cls)
+        known = self._foreign is not None and (types is None or name in types)
+        dumps = self._foreign.dumps(cls) if known and self._foreign is not None else None
         if dumps is None or not is_name(name):
             return None
         pair = _Pair(name, cls)
@@ -203,6 +207,10 @@ class Functions:
         """Tell whether the package of *name* is imported, and its types are to be registered."""
         package = name.partition(":")[0].partition(".")[0]
         return package in self._lazy and package in sys.modules
+
+    def writes_elsewhere(self, cls: type) -> bool:
+        """Tell whether what was registered elsewhere could write *cls*, if it were granted."""
+        return self._foreign is not None and self._foreign.dumps(cls) is not None
 
     def reads_elsewhere(self, name: str) -> bool:
         """Tell whether what was registered elsewhere could read *name*, if it were granted."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from safeser.errors import SafeserError, SerializationError
@@ -47,6 +47,7 @@ def serialize(
     limits: Limits = DEFAULTS,
     iterate_collection: bool | None = None,
     context: Context | Mapping[str, Any] | None = None,
+    types: Collection[str] | None = None,
 ) -> Sent:
     """Return the header and frames of *x* in the first of *families* that can carry it.
 
@@ -54,6 +55,8 @@ def serialize(
         serialized one by one; None lets each element's own type decide, and so do elements.
     :param context: handed to registered functions that take it; what is built in is the same for
         every peer.
+    :param types: of what was registered with distributed's decorators, the names that the other
+        side reads; None where that is not known.
     :raises SerializationError: that names the object inside *x* that none of *families* can carry.
     """
     for family in families:
@@ -63,7 +66,7 @@ def serialize(
                 rule="families.serializer",
                 fix="Register it with register_serialization_family, or install what declares it.",
             )
-    sender = _Sender(tuple(families), limits, iterate_collection, context)
+    sender = _Sender(tuple(families), limits, iterate_collection, context, types)
     try:
         return sender.send(x, 0)
     except Unencodable as error:
@@ -112,6 +115,12 @@ def _advice(error: Unencodable, families: Sequence[str], decided: bool) -> str:
         advice = "Flatten it, or break the cycle inside it"
     elif _is_record(type(value)):
         advice = "Register its class with safeser.families.register_class on both sides"
+    elif functions.writes_elsewhere(type(value)):
+        advice = (
+            "Its library registered it with distributed's own decorators: let the other side read"
+            f" it by 'dask: {{types: [\"{_shown(type(value))}\"]}}' in the policy's context, or"
+            " register it with safeser.register_serialization on both sides"
+        )
     elif base is not None:
         advice = (
             f"It is no direct instance of {_shown(base)}, which is registered: convert it to one,"
@@ -142,8 +151,10 @@ class _Sender:
         limits: Limits,
         iterate_collection: bool | None,
         context: Context | Mapping[str, Any] | None,
+        types: Collection[str] | None,
     ) -> None:
         self.families = families
+        self.types = types
         self.context = hosted.words_of(context)
         self.limits = limits
         self.iterate = iterate_collection
@@ -221,8 +232,11 @@ class _Sender:
             return self.plain(x, families)
         return self.typed(x, depth)
 
+    def typed_for(self, x: object) -> Typed | None:
+        return registry.for_object(x) or functions.for_object(x, self.types)
+
     def typed(self, x: Any, depth: int) -> Sent:
-        typed = _typed_for(x)
+        typed = self.typed_for(x)
         if typed is None:
             raise Unencodable(x, registry.advice_for(type(x)))
         if typed.contextual:
@@ -316,7 +330,7 @@ class _Sender:
         """Whether a collection goes element by element rather than whole to a pickle."""
         if depth == 0 and self.iterate is not None:
             return self.iterate
-        return not self.pickles or _holds_typed(x, 5)
+        return not self.pickles or self.holds_typed(x, 5)
 
     def error(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         if not isinstance(x, BaseException):
@@ -335,17 +349,12 @@ class _Sender:
         except SafeserError as error:
             raise Unencodable(x, error.message) from None
 
-
-def _typed_for(x: object) -> Typed | None:
-    return registry.for_object(x) or functions.for_object(x)
-
-
-def _holds_typed(x: Any, room: int) -> bool:
-    """Whether something at most *room* levels down in *x* has a typed serializer."""
-    if type(x) not in _COLLECTIONS:
-        return type(x) not in _PLAIN and _typed_for(x) is not None
-    items = x.values() if type(x) is dict else x
-    return room > 0 and any(_holds_typed(item, room - 1) for item in items)
+    def holds_typed(self, x: Any, room: int) -> bool:
+        """Whether something at most *room* levels down in *x* has a typed serializer."""
+        if type(x) not in _COLLECTIONS:
+            return type(x) not in _PLAIN and self.typed_for(x) is not None
+        items = x.values() if type(x) is dict else x
+        return room > 0 and any(self.holds_typed(item, room - 1) for item in items)
 
 
 _WAYS: dict[str, Callable[[_Sender, Any, int, Sequence[str]], Sent]] = {

@@ -246,7 +246,8 @@ def _bound(rule: Rule, key: tuple[str, str, Kind, bool], policy: str) -> Grant:
     elif UNKNOWN in (sender, recipient):
         families = tuple(family for family in families if family in HARMLESS)
     # What libraries registered with distributed may do anything with bytes, unpickling included.
-    foreign = "dask" in families and not sealing and UNKNOWN not in (sender, recipient)
+    # The side that seals must know what the other reads: it has other families to choose from.
+    foreign = "dask" in families and UNKNOWN not in (sender, recipient)
     if kind is not Kind.ADMIN and "msgpack" in families:
         families = (*families, "error")
     return Grant(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.errors import PayloadError, PolicyDenied
-from safeser.families import dispatch
+from safeser.errors import PayloadError, PolicyDenied, SerializationError
+from safeser.families import Parts, Typed, dispatch
 from safeser.families.own import OwnFamilies, OwnFamily
 from safeser.values import Context
 
@@ -110,9 +110,23 @@ def test_what_nobody_registered_there_is_refused(send, calls, monkeypatch):
     assert caught.value.rule == "families.serializer"
 
 
-def test_types_of_others_are_read_where_the_policy_names_them(send, calls):
+def own_way(x):
+    """What a sender does who does not ask what may be read."""
+    name = "tests.channel.test_registered:Tiles"
+    return Typed(name, (), lambda x, limits: Parts({}, [x.text.encode()]), None, None)
+
+
+def test_types_of_others_are_read_where_the_policy_names_them(send, calls, monkeypatch):
     _, open_ = send({"a": Tiles("x")}, "bea")
     assert open_()["a"].text == "x"
+    # Where it is not named it is not even sent: another family might carry it.
+    with pytest.raises(SerializationError) as caught:
+        send({"a": Tiles("x")}, "cy")
+    assert 'dask: {types: ["tests.channel.test_registered:Tiles"]}' in caught.value.fix
+    monkeypatch.setattr(Elsewhere, "dumps", lambda self, cls: None)
+    monkeypatch.setattr(
+        dispatch.functions, "for_object", lambda x, types: own_way(x) if type(x) is Tiles else None
+    )
     two, open_ = send({"a": Tiles("x")}, "cy")
     with pytest.raises(PolicyDenied) as caught:
         open_()

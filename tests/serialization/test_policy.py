@@ -244,3 +244,6 @@ def test_types_of_others_where_the_policy_names_them(monkeypatch):
         assert 'dask: {types: ["tests.serialization.test_policy:Foreign"]}' in caught.value.fix
     with pytest.raises(PolicyDenied):
         deserialize(*payload)
+    assert serialize(Foreign("x"), context=TYPED, policy=POLICY)[0]["serializer"] == "dask"
+    with pytest.raises(SerializationError, match="types"):
+        serialize(Foreign("x"), None, "raise", PICKLES, policy=POLICY)
