@@ -217,7 +217,14 @@ def _read_codes(reader: Reader, described: Any, length: int | None) -> Any:
 
 
 def _inside(codes: Any, length: int) -> bool:
-    return not len(codes) or bool(codes.min() >= -1 and codes.max() < length)
+    if not len(codes):
+        return True
+    # Where nothing is missing one look is enough: what is below zero is large without its sign.
+    unsigned = codes.view(f"u{codes.dtype.itemsize}")
+    return bool(
+        np.maximum.reduce(unsigned) < length
+        or (np.maximum.reduce(codes) < length and np.minimum.reduce(codes) >= -1)
+    )
 
 
 # -- categories --------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def _read_chunk(reader: Reader, pa: Any, kind: Any, described: Any) -> Any:
     buffers = [pa.py_buffer(offsets), pa.py_buffer(data)]
     # Without the bitmap: Arrow's own functions follow the offsets of what is missing, too.
     bare = pa.Array.from_buffers(kind, count, [None, *buffers])
-    if data.nbytes and np.frombuffer(data, np.uint8).max() > _ASCII:
+    if data.nbytes and np.maximum.reduce(np.frombuffer(data, np.uint8)) > _ASCII:
         try:
             bare.validate(full=True)
         except pa.ArrowInvalid:

@@ -296,6 +296,24 @@ def test_places_of_columns_cover_each_once():
         assert refused(header, wrong) == "families.shape"
 
 
+def test_places_of_many_columns_cover_each_once():
+    numbers = {n: np.full(1, [n, 0.5][n % 3 == 1]) for n in range(90)}
+    frame = pd.DataFrame(numbers)[[*range(0, 90, 2), *range(1, 90, 2)]]
+    frame = frame.copy()
+    header, frames = sent(frame)
+    same_frame(families.deserialize(header, frames, GRANT), frame)
+    blocks = header["sub-header"]["blocks"]
+    turned = pd.DataFrame({n: [n] for n in range(40)}).astype({0: "f8"})
+    for value in (frame, turned):
+        honest, more = sent(value)
+        for at, block in enumerate(honest["sub-header"]["blocks"]):
+            for change in (-1, 1, 90):
+                if block[1] is not None:
+                    path = ("sub-header", "blocks", at, 1)
+                    assert refused(put(honest, path, block[1] + change), more) == "families.shape"
+    assert blocks
+
+
 def test_nothing_is_left_over():
     for value in (FRAME, TEXT, RANGE, pd.Series([1])):
         header, frames = sent(value)
