@@ -20,7 +20,7 @@ PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
 
 def test_python_examples_of_the_readme_run(tmp_path):
     blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / "README.md").read_text(), re.M | re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     subprocess.run(
         [sys.executable, "-W", "error", "-c", "".join(blocks)],
         cwd=tmp_path,
