@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from safeser.channel import Channel
     from safeser.dask.client import Client
     from safeser.dask.security import Security
+    from safeser.families.classes import register_class
     from safeser.families.dispatch import (
         dask_deserialize,
         dask_serialize,
@@ -85,6 +86,7 @@ __all__ = [
     "deserialize",
     "deserialize_bytes",
     "pickles",
+    "register_class",
     "register_generic",
     "register_serialization",
     "register_serialization_family",
@@ -119,6 +121,7 @@ _LAZY = {
     "dask_serialize": "safeser.families.dispatch",
     "deserialize": "safeser.serialization",
     "deserialize_bytes": "safeser.serialization",
+    "register_class": "safeser.families.classes",
     "register_generic": "safeser.families.generic",
     "register_serialization": "safeser.families.dispatch",
     "register_serialization_family": "safeser.families.own",

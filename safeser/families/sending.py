@@ -114,7 +114,7 @@ def _advice(error: Unencodable, families: Sequence[str], decided: bool) -> str:
     if error.final:
         advice = "Flatten it, or break the cycle inside it"
     elif _is_record(type(value)):
-        advice = "Register its class with safeser.families.register_class on both sides"
+        advice = "Register its class with safeser.register_class on both sides"
     elif functions.writes_elsewhere(type(value)):
         advice = (
             "Its library registered it with distributed's own decorators: let the other side read"
