@@ -5,6 +5,7 @@ import json
 import pickle
 import sys
 import traceback
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from safeser import families
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
 from safeser.families import errors, plain
 from safeser.families.errors import ExceptionData, RemoteError
+from safeser.families.failures import shown
 from safeser.values import Grant
 
 GRANT = Grant("test", ("dask", "msgpack"))
@@ -422,3 +424,14 @@ def test_plain_fields_cross_and_names_of_what_is_missing():
     except ImportError as error:
         exc = error
     assert through(exc).name == "no_such_module_at_all"
+
+
+@given(st.text())
+def test_what_is_shown_steers_nothing_and_stays(text):
+    once = shown(text)
+    assert shown(once) == once
+    assert once == text or set(text) - set(once)
+    once.encode()
+    assert not any(
+        unicodedata.category(char) in ("Cc", "Cs") for char in once if char not in "\n\t"
+    )
