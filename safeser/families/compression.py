@@ -133,9 +133,8 @@ def _open_zlib(frame: memoryview, length: int) -> bytes:
     # A length of zero would mean "no bound"; the caller refuses it.
     whole = opener.decompress(frame, length)
     # The end may lie behind the last byte of output; asking for one more finds what is too much.
-    if not opener.eof:
-        whole += opener.decompress(opener.unconsumed_tail, 1)
-    if not opener.eof or opener.unused_data or opener.unconsumed_tail:
+    more = b"" if opener.eof else opener.decompress(opener.unconsumed_tail, 1)
+    if more or not opener.eof or opener.unused_data or opener.unconsumed_tail:
         raise ValueError("no end, or something behind it")
     return whole
 
