@@ -16,6 +16,7 @@ import numpy as np
 
 __all__ = [
     "ARROW_TEXT",
+    "NAMED_MISSING",
     "PYTHON_TEXT",
     "Places",
     "blocks_of",
@@ -55,6 +56,8 @@ def _classes(room: Any, *names: str) -> tuple[type, ...]:
 ARROW_TEXT = _classes(_arrays, "ArrowStringArray", "ArrowStringArrayNumpySemantics")
 PYTHON_TEXT = _classes(_texts, "StringArray", "StringArrayNumpySemantics")
 
+#: pandas 2.2 has a storage of its own for text that misses values as NaN.
+NAMED_MISSING = "na_value" in inspect.signature(pd.StringDtype).parameters
 _TYPED_TEXT = "dtype" in inspect.signature(pd.arrays.ArrowStringArray).parameters
 #: Since pandas 3.1 an index keeps its freq; before, the array behind it did.
 _FREQ_OF_INDEX = hasattr(pd.DatetimeIndex, "_freq")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from safeser.errors import PayloadError
-from safeser.families.pandas_internals import ARROW_TEXT, PYTHON_TEXT, pd, text_of
+from safeser.families.pandas_internals import ARROW_TEXT, NAMED_MISSING, PYTHON_TEXT, pd, text_of
 from safeser.families.pandas_parts import Loaded, Part, Reader, Writer, are_short, are_texts
 from safeser.families.tree import Node
 
@@ -96,7 +96,11 @@ def _short(texts: tuple[str | None, ...], storage: str) -> Any:
 
 @functools.cache
 def _dtype(storage: str, nan: bool) -> Any:
-    return pd.StringDtype(storage, na_value=np.nan if nan else pd.NA)
+    if not nan:
+        return pd.StringDtype(storage)
+    if not NAMED_MISSING:
+        return pd.StringDtype(f"{storage}_numpy")
+    return pd.StringDtype(storage, na_value=np.nan)
 
 
 def _read_python(reader: Reader, content: Any, nan: bool) -> Part:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import gc
 import os
 import subprocess
 import sys
@@ -371,6 +372,24 @@ def test_frames_over_received_bytes_can_be_written_to():
         back = families.deserialize(header, received, GRANT)
         back.iloc[0, 0] = 7
         assert back["a"][0] == 7
+
+
+def test_checking_keeps_no_frames_in_memory():
+    # What is to be built waits in the node: a cycle would keep frames until somebody collects it.
+    for name, frame in LARGE.items():
+        header, frames = families.serialize(
+            frame.set_flags(allows_duplicate_labels=False), FAMILIES
+        )
+        received = [bytearray(part) for part in frames]
+        before = [sys.getrefcount(part) for part in received]
+        gc.disable()
+        try:
+            families.check(header, received)
+            assert [sys.getrefcount(part) for part in received] == before, name
+            families.deserialize(header, received, GRANT)
+            assert [sys.getrefcount(part) for part in received] == before, name
+        finally:
+            gc.enable()
 
 
 def test_columns_that_share_memory_come_back_apart():
