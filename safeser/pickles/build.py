@@ -76,6 +76,8 @@ class Builder(Site):
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
         self.makers: dict[str, _Maker] = {}
         self.references: dict[str, Any] = {}
+        #: Elements charged here and not by reviewed functions: arguments, and the cost of keys.
+        self.visits = 0
         #: The node whose step failed, for whoever wants to show where that is.
         self.failed: Node | None = None
 
@@ -167,7 +169,9 @@ class Builder(Site):
             self.check_growth(target)
         if operation == EXTEND:
             target.extend(added)
-        elif operation == ADD:
+            return
+        before = self.budget.visits
+        if operation == ADD:
             for member in added:
                 self.check_key(target, member)
                 target.add(member)
@@ -178,9 +182,13 @@ class Builder(Site):
             for key, value in zip(added[::2], added[1::2], strict=True):
                 self.check_key(target, key)
                 target[key] = value
+        self.visits += before - self.budget.visits
 
     def make_frozenset(self, node: FrozenSetOf) -> frozenset[Any]:
-        return self.frozen(self.all_of(node.items))
+        before = self.budget.visits
+        made = self.frozen(self.all_of(node.items))
+        self.visits += before - self.budget.visits
+        return made
 
     def make_buffer(self, node: Buffer) -> Any:
         buffer = self.buffers[node.number]
@@ -221,7 +229,9 @@ class Builder(Site):
             for position, argument in enumerate(call.args.items)
         ]
         kwargs = {} if call.kwargs is None else dict(self.value(call.kwargs))
-        self.charge(1 + len(arguments) + len(kwargs))
+        taken = 1 + len(arguments) + len(kwargs)
+        self.charge(taken)
+        self.visits += taken
         try:
             made = make(call, arguments, kwargs)
         except SafeserError:

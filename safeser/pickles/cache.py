@@ -57,6 +57,8 @@ Content = bytes | tuple[int, Blobs, bytes]
 Key = tuple[Content, Scope]
 # Looking for a pickle hashes it once for each.
 _MAX_LAYOUTS = 4
+# A tuple of two numbers.
+_COST_OF_PLACE = 128
 
 
 class Scopes:
@@ -131,7 +133,11 @@ class Verdict:
 
 
 class Verdicts:
-    """Verdicts by what they depended on; those that nobody asked for longest go first."""
+    """Verdicts by what they depended on; those that nobody asked for longest go first.
+
+    Nobody waits for the lock: garbage may be collected at any moment, and a finalizer that loads a
+    pickle would wait for itself. What finds it taken does without; it is a cache.
+    """
 
     def __init__(self, *, entries: int = _MAX_ENTRIES, size: int = _MAX_SIZE) -> None:
         self._entries = entries
@@ -159,10 +165,12 @@ class Verdicts:
 
     def _find(self, key: Key) -> Verdict | None:
         found = self._kept.get(key)
-        if found is not None:
-            with self._lock:
+        if found is not None and self._lock.acquire(blocking=False):
+            try:
                 if key in self._kept:
                     self._kept.move_to_end(key)
+            finally:
+                self._lock.release()
         return found
 
     def note(
@@ -186,8 +194,7 @@ class Verdicts:
         if not self._comes_again(hash((key, made is None))):
             return
         sizes = None if made is None else _sizes(buffers)
-        with self._lock:
-            known = self._kept.get(key)
+        known = self._kept.get(key)
         if known is not None and (made is None or known.sizes == sizes):
             # It is known to have no canonical form, or to need none.
             return
@@ -198,33 +205,42 @@ class Verdicts:
         verdict = Verdict(
             wanted(program), program.refs, program.calls, sizes, canonical, apart=blobs
         )
-        with self._lock:
-            self._keep(key, verdict)
+        self._keep(key, verdict)
 
     def spoil(self, data: bytes, scope: Scope, verdict: Verdict) -> None:
         """Never again use the canonical form of *data* that *verdict* has, which failed."""
         key = _content(data, verdict.apart), scope
-        with self._lock:
-            known = self._kept.get(key)
-            if known is not None:
-                self._keep(key, replace(known, canonical=None))
+        known = self._kept.get(key)
+        if known is not None:
+            self._keep(key, replace(known, canonical=None))
 
     def clear(self) -> None:
+        """Forget all. Not for finalizers: this one waits."""
         with self._lock:
             for key in list(self._kept):
                 self._forget(key)
             self._seen, self._seen_before = set(), set()
 
     def _comes_again(self, mark: int) -> bool:
-        with self._lock:
-            if mark in self._seen or mark in self._seen_before:
-                return True
-            if len(self._seen) >= _MAX_SEEN:
-                self._seen_before, self._seen = self._seen, set()
-            self._seen.add(mark)
-            return False
+        if mark in self._seen or mark in self._seen_before:
+            return True
+        if self._lock.acquire(blocking=False):
+            try:
+                if len(self._seen) >= _MAX_SEEN:
+                    self._seen_before, self._seen = self._seen, set()
+                self._seen.add(mark)
+            finally:
+                self._lock.release()
+        return False
 
     def _keep(self, key: Key, verdict: Verdict) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._replace(key, verdict)
+            finally:
+                self._lock.release()
+
+    def _replace(self, key: Key, verdict: Verdict) -> None:
         self._forget(key)
         content = key[0]
         if not isinstance(content, bytes):
@@ -282,8 +298,9 @@ def _content(data: bytes, blobs: Blobs) -> Content:
 
 
 def _cost(key: Key, verdict: Verdict) -> int:
-    content = len(key[0]) if isinstance(key[0], bytes) else 0
-    return content + 512 + (verdict.canonical.cost if verdict.canonical else 0)
+    content = key[0]
+    held = len(content) if isinstance(content, bytes) else _COST_OF_PLACE * len(content[1])
+    return held + 512 + (verdict.canonical.cost if verdict.canonical else 0)
 
 
 class Programs:
@@ -310,14 +327,18 @@ class Programs:
         # Few elements may be of many bytes; what is refused after this is never asked for again.
         if program.refs > self._room or len(data) > self._size >> 3:
             return
-        with self._lock:
-            self._kept.append((data, limits, program))
-            while (
-                sum(kept.refs for _, _, kept in self._kept) > self._room
-                or sum(len(content) for content, _, _ in self._kept) > self._size
-                or len(self._kept) > _MAX_PROGRAMS
-            ):
-                self._kept.popleft()
+        # As for verdicts, nobody waits.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._kept.append((data, limits, program))
+                while (
+                    sum(kept.refs for _, _, kept in self._kept) > self._room
+                    or sum(len(content) for content, _, _ in self._kept) > self._size
+                    or len(self._kept) > _MAX_PROGRAMS
+                ):
+                    self._kept.popleft()
+            finally:
+                self._lock.release()
 
     def find(self, data: bytes, limits: Limits, *, last: bool) -> Program | None:
         """Return what *data* says, if it was read lately.
@@ -326,9 +347,11 @@ class Programs:
         """
         for kept in tuple(self._kept):
             if kept[0] == data and kept[1] == limits:
-                if last:
-                    with self._lock:
+                if last and self._lock.acquire(blocking=False):
+                    try:
                         if kept in self._kept:
                             self._kept.remove(kept)
+                    finally:
+                        self._lock.release()
                 return kept[2]
         return None

@@ -70,7 +70,7 @@ class Canonical:
     :param size: bytes of the pickle that was judged.
     :param refs: elements that the pickle is charged.
     :param calls: calls that it is charged.
-    :param visits: elements that its calls are charged.
+    :param visits: elements that it is charged beside: arguments, and what hashing its keys costs.
     :param hashable: types that its calls let be keys.
     :param apart: where in the pickle the contents are that each load takes from its own bytes.
     """
@@ -112,6 +112,7 @@ class Canonical:
             table = self._filled(buffers, limits, budget, data)
         elif budget is not None:
             budget.bring(self.size + _held(buffers))
+            budget.charge(self.visits)
         made = load_canonical(self.code, table, proven=self._proven)
         self._proven = True
         return made

@@ -183,9 +183,13 @@ class _Plan:
     def _is_constant(self, node: Node) -> bool:
         if type(node) is not Call or node.index in self._fed or node.items or node.pairs:
             return False
-        value = self.builder.values[node.index]
-        if self.builder.entry_of(node).role == "enum":
+        value, entry = self.builder.values[node.index], self.builder.entry_of(node)
+        if entry.role == "enum":
             return True
+        if not entry.make:
+            # What a program's own function returns may differ each time, and an instance of its own
+            # class, though it be a number, may have fields.
+            return False
         if type(value) not in _UNCHANGING and not _is_plain_numpy(value):
             return False
         return sys.getsizeof(value) <= _MAX_CONSTANT
@@ -298,7 +302,6 @@ class _Writer:
         self.memo: dict[Any, int] = {}
         self.since: dict[int, int] = {}
         self.unfinished: set[int] = set()
-        self.visits = 0
         self.step = 0
 
     def write(self) -> Canonical:
@@ -319,7 +322,7 @@ class _Writer:
             size=program.size,
             refs=program.refs,
             calls=program.calls,
-            visits=self.visits,
+            visits=self.plan.builder.visits,
             hashable=frozenset(self.plan.builder.hashable),
             apart=tuple(self.plan.apart.values()),
         )
@@ -385,7 +388,6 @@ class _Writer:
 
     def _call(self, call: Call) -> None:
         arguments = self.plan.arguments(call)
-        self.visits += 1 + len(arguments)
         guard = self._get(self.plan.maker(call)) + _MARK + self._get("site")
         self._place(
             call, self._gather(arguments, _CALL, head=guard), draft=call.state is not ABSENT
