@@ -59,18 +59,20 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
     """Return what lets all of *uses* pass together; nothing short of code if one needs that."""
     roles: dict[str, str] = {}
     parts: dict[str, None] = {}
-    distinct: dict[tuple[str, str], Use] = {}
-    for use in uses:
-        distinct.setdefault((use.name, use.role), use)
-    for use in distinct.values():
+    listed: list[Use] = []
+    for use in _distinct(uses):
         role = _role(use, profile)
-        if role is None:
+        if _profile_for(use):
+            listed.append(use)
+        elif role is None:
             parts[_fix(use, profile)] = None
         else:
             # A class may also be handed over by name.
             roles[use.name] = "class" if "class" in (role, roles.get(use.name)) else role
     if _ONLY_CODE in parts:
         return _ONLY_CODE
+    if listed:
+        parts = {_adding(_profiles_for(listed)): None, **parts}
     if roles:
         named = dict(islice(roles.items(), _NAMES_SHOWN + 1))
         line = ", ".join(f'"{shown(name)}": {role}' for name, role in named.items())
@@ -81,6 +83,41 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
             f"{_lookalike(*named)}"
         ] = None
     return " ".join(list(parts)[:3])
+
+
+def _distinct(uses: list[Use]) -> list[Use]:
+    """Return one use of each kind: where a name may stand depends on the call that is given it."""
+    kinds: dict[tuple[str, str, str, int], Use] = {}
+    for use in uses:
+        call, position = use.place or (None, -1)
+        callee = "" if call is None else call.callee.name
+        kinds.setdefault((use.name, use.role, callee, position), use)
+    return list(kinds.values())
+
+
+def _profiles_for(uses: list[Use]) -> list[str]:
+    """Return profiles that together allow *uses*, none of which the others make needless."""
+    first = {_profile_for(use) for use in uses}
+    allowed = {
+        name: {at for at, use in enumerate(uses) if not problem_under(use, Profile.named(name))}
+        for name in DATA_PROFILES
+        if name in first
+    }
+    chosen = list(allowed)
+    # The last ones are for Dask and for functions, which whoever expects data should not get.
+    for name in reversed(allowed):
+        others = [allowed[other] for other in chosen if other != name]
+        if len(set().union(*others)) == len(uses):
+            chosen.remove(name)
+    return chosen
+
+
+def _adding(names: list[str]) -> str:
+    what = "profile" if len(names) == 1 else "profiles"
+    return (
+        f"Add the {what} {' and '.join(names)}: 'pickle: {{profile: [..., {', '.join(names)}]}}'."
+        " The risk: its sender can then make this process hold any such values within the limits."
+    )
 
 
 def _role(use: Use, profile: Profile) -> str | None:
@@ -107,10 +144,7 @@ def _fix(use: Use, profile: Profile) -> str:
         return "Pass persistent_load, with the meaning that the writer's persistent_id has."
     listing = _profile_for(use)
     if listing:
-        return (
-            f"Add the profile {listing}: 'pickle: {{profile: [..., {listing}]}}'. The risk: its"
-            " sender can then make this process hold any such values within the limits."
-        )
+        return _adding([listing])
     entry, name = profile.get(use.name), shown(use.name)
     role = _role(use, profile)
     if role is None and entry is not None and entry.role == "class" and not entry.make:

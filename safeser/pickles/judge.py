@@ -44,6 +44,7 @@ class Use:
     :param offset: byte at which the stream names or uses it.
     :param problem: why the profile denies it, or the empty string.
     :param node: where it stands in the tree.
+    :param place: the call among whose arguments a mere name stands, and its position there.
     """
 
     name: str
@@ -51,10 +52,12 @@ class Use:
     offset: int
     problem: str = ""
     node: Node | None = field(default=None, repr=False, compare=False)
+    place: tuple[Call, int] | None = field(default=None, repr=False, compare=False)
 
 
 #: What a :class:`Use` is made of; most of them nobody asks for.
-_Found = tuple[str, str, int, str, Node]
+_Place = tuple[Call, int]
+_Found = tuple[str, str, int, str, Node, _Place | None]
 
 
 def judge(
@@ -88,7 +91,7 @@ def _uses(program: Program, profile: Profile, *, persistent: bool) -> list[_Foun
                     values.difference_update(_judge_arguments(node, profile, uses))
         elif not persistent:
             problem = "nobody stands ready to say what it means"
-            uses.append(("<persistent id>", "persistent", node.offset, problem, node))
+            uses.append(("<persistent id>", "persistent", node.offset, problem, node, None))
     if values or program.calls:
         values -= program.spelt
         values |= _names_as_values(program)
@@ -102,11 +105,11 @@ def _uses(program: Program, profile: Profile, *, persistent: bool) -> list[_Foun
 def problem_under(use: Use, profile: Profile) -> str:
     """Return why *profile* denies *use*, or the empty string; for saying which one would not."""
     if isinstance(use.node, GlobalRef):
-        return _judge_reference(use.node, profile)[3]
+        return _judge_reference(use.node, profile, use.place)[3]
     if isinstance(use.node, Call):
         uses: list[_Found] = []
         _judge_call(use.node, profile, uses)
-        same = [problem for _, role, _, problem, _ in uses if role == use.role]
+        same = [found[3] for found in uses if found[1] == use.role]
         return same[0] if same else use.problem
     return use.problem
 
@@ -123,14 +126,14 @@ def _judge_call(call: Call, profile: Profile, uses: list[_Found]) -> None:
     role = "instantiated" if call.new or (call.old and not call.args.items) else "called"
     if not isinstance(call.callee, GlobalRef):
         problem = "only a direct global may be called, never the result of a call"
-        uses.append(("<result of a call>", role, call.offset, problem, call))
+        uses.append(("<result of a call>", role, call.offset, problem, call, None))
         return
     name, offset = call.callee.name, call.callee.offset
     entry = profile.get(name)
-    uses.append((name, role, offset, _call_problem(call, entry, role), call))
+    uses.append((name, role, offset, _call_problem(call, entry, role), call, None))
     if call.state is not ABSENT:
         problem = "" if entry and entry.buildable else "it may not be given state (BUILD)"
-        uses.append((name, "built", offset, problem, call))
+        uses.append((name, "built", offset, problem, call, None))
 
 
 def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
@@ -155,27 +158,30 @@ def _keywords(kwargs: DictOf) -> set[Any]:
 
 def _judge_arguments(call: Call, profile: Profile, uses: list[_Found]) -> list[int]:
     """Judge the names among the arguments of *call* by position; return the indexes dealt with."""
-    entry = profile.get(call.callee.name)
     dealt: list[int] = []
     for position, argument in enumerate(call.args.items):
         if isinstance(argument, GlobalRef):
-            allowed = entry.args.get(position, frozenset()) if entry else frozenset()
-            if argument.name in allowed:
-                uses.append((argument.name, "referenced", argument.offset, "", argument))
-            else:
-                uses.append(_judge_reference(argument, profile))
+            uses.append(_judge_reference(argument, profile, (call, position)))
             dealt.append(argument.index)
     return dealt
 
 
-def _judge_reference(ref: GlobalRef, profile: Profile) -> _Found:
+def _judge_reference(ref: GlobalRef, profile: Profile, place: _Place | None = None) -> _Found:
+    """Judge a mere name where it stands; an entry may let it stand at one *place* only."""
     entry = profile.get(ref.name)
     problem = ""
-    if entry is None:
+    if place is not None and _may_stand(ref.name, profile, *place):
+        pass
+    elif entry is None:
         problem = "it is not listed"
     elif not entry.referable:
         problem = f"it is listed as {entry.role}, not to be referenced"
-    return ref.name, "referenced", ref.offset, problem, ref
+    return ref.name, "referenced", ref.offset, problem, ref, place
+
+
+def _may_stand(name: str, profile: Profile, call: Call, position: int) -> bool:
+    entry = profile.get(call.callee.name)
+    return entry is not None and name in entry.args.get(position, ())
 
 
 def check_shape(program: Program, limits: Limits) -> None:

@@ -1,0 +1,66 @@
+"""What a refusal advises is enough, in one step, and holds nothing that is needless."""
+
+from __future__ import annotations
+
+import collections
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from safeser.errors import PolicyDenied
+from safeser.pickles import inspect, loads
+
+OBJECTS = {
+    "array": np.arange(3),
+    "array of objects": np.array([1, "x"], dtype=object),
+    "masked array": np.ma.array([1, 2], mask=[False, True]),
+    "random generator": np.random.default_rng(1),
+    "frame": pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}),
+    "sparse matrix": scipy.sparse.eye(3).tocsr(),
+    "dict with a factory": collections.defaultdict(list, a=[1]),
+    "exception": ValueError("x"),
+}
+#: Values need none of these.
+NEEDLESS = ("functions", "dask-internal", "dask-graph")
+
+
+def advised(fix):
+    names = re.search(r"profile: \[\.\.\., ([^]]+)\]", fix)[1]
+    return tuple(names.split(", "))
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+@pytest.mark.parametrize("given", ["data", "pandas", "exceptions"])
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_one_step_and_nothing_needless(kind, given, protocol):
+    data = pickle.dumps(OBJECTS[kind], protocol)
+    if inspect(data, profile=given).permitted:
+        return
+    with pytest.raises(PolicyDenied) as caught:
+        loads(data, profile=given)
+    added = advised(caught.value.fix)
+    assert caught.value.fix.count("Add the profile") == 1
+    assert not set(added) & {*NEEDLESS, given}
+    loads(data, profile=(given, *added))
+    for name in added:
+        fewer = (given, *(other for other in added if other != name))
+        assert not inspect(data, profile=fewer).permitted
+
+
+def test_a_name_that_stands_in_several_places_needs_what_each_of_them_needs(asm):
+    # Once where an array's class may stand, once as a value.
+    made = asm.call(
+        "numpy._core.multiarray:_reconstruct",
+        asm.name("numpy:ndarray") + b"\x94",
+        asm.tuple(b"K\0"),
+        asm.raw(b"b"),
+    )
+    data = asm.pickle(asm.tuple(made, b"h\0"))
+    with pytest.raises(PolicyDenied) as caught:
+        loads(data, profile="numpy")
+    (added,) = advised(caught.value.fix)
+    assert inspect(data, profile=("numpy", added)).permitted
