@@ -87,12 +87,12 @@ def loads(
     given, whole = list(buffers), data if type(data) is bytes else _whole(data, limits)
     scope = _SCOPES.of(listed, limits, policy)
     verdict = None if persistent_load else _VERDICTS.find(whole, scope)
+    spoilt = False
     if verdict is not None:
         try:
             return verdict.load(whole, given, limits, budget)
         except Unknown as unknown:
-            if unknown.spoilt:
-                _VERDICTS.spoil(whole, scope, verdict)
+            spoilt = unknown.spoilt
     budget = Budget(limits) if budget is None else budget
     persistent = persistent_load is not None
     program = _judged(whole, len(given), listed, limits, budget=budget, persistent=persistent)
@@ -110,6 +110,10 @@ def loads(
             persistent_load=persistent_load,
         )
         found = made.build()
+    if spoilt and verdict is not None:
+        # Only now: what is refused as well failed by its arrays, its buffers or its budget, and
+        # whoever sends such a one must not take the short way from all others.
+        _VERDICTS.spoil(whole, scope, verdict)
     if not persistent:
         _VERDICTS.note(whole, scope, program, made=made, buffers=given)
     return found

@@ -164,3 +164,25 @@ def test_bypass_of_memory_places_that_are_left_out_count():
         for _ in range(2):
             kept.note(data, scope, program)
     assert 1 <= len(kept) <= 8
+
+
+def test_bypass_of_time_who_sends_a_bad_buffer_spoils_nobody_s_verdict(verdicts):
+    """One refused buffer, or one message past its budget, made all later loads slow for good."""
+    pd, sent = pytest.importorskip("pandas"), []
+    data = pickle.dumps(pd.Categorical(["a", "b", "a"]), 5, buffer_callback=sent.append)
+    buffers = [bytes(buffer.raw()) for buffer in sent]
+    at = buffers.index(bytes([0, 1, 0]))
+    wrong = [*buffers[:at], bytes([0, 2, 0]), *buffers[at + 1 :]]
+    spent = Budget(LIMITS)
+    spent.visits = 1
+    for _ in range(3):
+        assert list(pickles.loads(data, buffers=buffers, profile=("numpy", "pandas"))) == [
+            "a",
+            "b",
+            "a",
+        ]
+    for given, budget in ((wrong, None), (buffers, spent)):
+        with pytest.raises(PayloadError):
+            pickles.loads(data, buffers=given, profile=("numpy", "pandas"), budget=budget)
+    (verdict,) = verdicts._kept.values()
+    assert verdict.canonical is not None
