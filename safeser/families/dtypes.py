@@ -6,12 +6,12 @@ no text of a peer reaches ``numpy.dtype`` unless it is a letter and a number fro
 
 from __future__ import annotations
 
-import marshal
 import math
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
+import msgpack
 import numpy as np
 
 from safeser.errors import PayloadError
@@ -140,8 +140,8 @@ def _remembered(description: dict[Any, Any]) -> np.dtype[Any]:
     """Return a dtype of its own for *description*, quickly if the same came before."""
     try:
         # Unlike equality, it tells True from 1, and what is nested in what.
-        key = marshal.dumps(description, _NO_REFERENCES)
-    except ValueError:  # it holds what no description holds
+        key = msgpack.packb(description, strict_types=True)
+    except (TypeError, ValueError, OverflowError):  # it holds what no description holds
         return _whole(description)
     known = _records.get(key)
     if known is None:
@@ -168,8 +168,6 @@ _records: dict[bytes, np.dtype[Any]] = {}
 #: Nobody has more at a time; whoever sends others makes it no larger.
 _MAX_RECORDS = 128
 _MAX_KEY = 2048
-#: Before version 3, marshal writes the same for equal values, whoever else refers to them.
-_NO_REFERENCES = 2
 
 
 def _build(description: Any, room: int, fields: list[int]) -> np.dtype[Any]:
