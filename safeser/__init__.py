@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from safeser.channel import Channel
     from safeser.dask.client import Client
     from safeser.dask.security import Security
-    from safeser.families.classes import register_class
-    from safeser.families.dispatch import (
+    from safeser.families.marked import Serialize, Serialized, to_serialize
+    from safeser.families.registered.classes import register_class
+    from safeser.families.registered.dispatch import (
         dask_deserialize,
         dask_serialize,
         register_serialization,
     )
-    from safeser.families.generic import register_generic
-    from safeser.families.marked import Serialize, Serialized, to_serialize
-    from safeser.families.own import register_serialization_family
+    from safeser.families.registered.generic import register_generic
+    from safeser.families.registered.own import register_serialization_family
     from safeser.keys import Identity, Roster
     from safeser.policy import Policy
     from safeser.serialization import (
@@ -117,14 +117,14 @@ _LAZY = {
     "Security": "safeser.dask.security",
     "Serialize": "safeser.families.marked",
     "Serialized": "safeser.families.marked",
-    "dask_deserialize": "safeser.families.dispatch",
-    "dask_serialize": "safeser.families.dispatch",
+    "dask_deserialize": "safeser.families.registered.dispatch",
+    "dask_serialize": "safeser.families.registered.dispatch",
     "deserialize": "safeser.serialization",
     "deserialize_bytes": "safeser.serialization",
-    "register_class": "safeser.families.classes",
-    "register_generic": "safeser.families.generic",
-    "register_serialization": "safeser.families.dispatch",
-    "register_serialization_family": "safeser.families.own",
+    "register_class": "safeser.families.registered.classes",
+    "register_generic": "safeser.families.registered.generic",
+    "register_serialization": "safeser.families.registered.dispatch",
+    "register_serialization_family": "safeser.families.registered.own",
     "serialize": "safeser.serialization",
     "serialize_bytes": "safeser.serialization",
     "to_serialize": "safeser.families.marked",

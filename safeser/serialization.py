@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
-from safeser.families import errors, framing, plain
+from safeser.families import framing, plain
 from safeser.families.compression import resolve
-from safeser.families.own import own_families
+from safeser.families.errors import wire as errors
 from safeser.families.pickled import as_code
 from safeser.families.plain import DEFAULTS, Unencodable
+from safeser.families.registered.own import own_families
 from safeser.values import FAMILIES, Context, Decision, Grant, Limits
 
 if TYPE_CHECKING:

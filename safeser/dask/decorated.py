@@ -12,7 +12,7 @@ from typing import Any
 
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
-from safeser.families.dispatch import functions, name_of
+from safeser.families.registered.dispatch import functions, name_of
 
 __all__ = ["Decorated", "honour_decorators"]
 

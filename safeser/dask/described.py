@@ -15,7 +15,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from safeser.errors import PayloadError
-from safeser.families import Node, Parts, Typed, registry
+from safeser.families import (
+    Node,
+    Parts,
+    Typed,
+    registry,
+)
 from safeser.values import Limits
 
 __all__ = ["Described", "describe", "register"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from safeser.dask.translate import Relayed
 from safeser.errors import SafeserError
-from safeser.families import errors
+from safeser.families.errors import wire as errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 
 __all__ = ["error_reply", "failed_values", "fields_of", "is_ours", "rows_of"]

@@ -12,7 +12,7 @@ from distributed.security import Security as _DaskSecurity
 
 from safeser.dask.settings import ROLES, Settings
 from safeser.errors import ConfigError
-from safeser.families.own import own_families
+from safeser.families.registered.own import own_families
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import FAMILIES
 

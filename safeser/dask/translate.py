@@ -23,7 +23,7 @@ from safeser import pickles
 from safeser.dask import substitutes
 from safeser.dask.fields import transform
 from safeser.errors import PayloadError, SafeserError
-from safeser.families.errors import ExceptionData, encode, from_data, to_data
+from safeser.families.errors.wire import ExceptionData, encode, from_data, to_data
 from safeser.operations import Encoding, Server
 
 __all__ = [

@@ -6,23 +6,13 @@ were checked first; a name or a byte that a peer wrote never chooses what runs.
 
 from __future__ import annotations
 
-from safeser.families import (
-    array_kinds,
-    array_scalars,
-    arrays,
-    arrow,
-    buffers,
-    columns,
-    containers,
-    frames,
-    holders,
-    numpy_names,
-    science,
-    stdlib,
-)
-from safeser.families.classes import register_class, register_kind
-from safeser.families.errors import ExceptionData, RemoteError
-from safeser.families.generic import register_generic
+from safeser.families.arrow import names as arrow
+from safeser.families.errors.wire import ExceptionData, RemoteError
+from safeser.families.numpy import arrays
+from safeser.families.numpy import kinds as array_kinds
+from safeser.families.numpy import names as numpy_names
+from safeser.families.numpy import scalars as array_scalars
+from safeser.families.pandas import names as frames
 from safeser.families.pickled import as_code
 from safeser.families.plain import Unencodable
 from safeser.families.receiving import (
@@ -34,8 +24,13 @@ from safeser.families.receiving import (
     deserialize,
     judge,
 )
+from safeser.families.registered.classes import register_class, register_kind
+from safeser.families.registered.generic import register_generic
 from safeser.families.registry import Parts, Registry, Typed, registry
+from safeser.families.science import names as science
 from safeser.families.sending import serialize
+from safeser.families.stdlib import buffers, columns, containers, holders
+from safeser.families.stdlib import scalars as stdlib
 from safeser.families.tree import Node
 from safeser.pickles import Budget
 

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
-from safeser.families import errors, hosted, pickled, plain
-from safeser.families.dispatch import functions
-from safeser.families.own import own_families
+from safeser.families import pickled, plain
+from safeser.families.errors import wire as errors
 from safeser.families.plain import DEFAULTS
+from safeser.families.registered import hosted
+from safeser.families.registered.dispatch import functions
+from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
 from safeser.families.tree import Node, parse, strongest
 from safeser.pickles import Budget

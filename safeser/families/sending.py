@@ -13,13 +13,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from safeser.errors import SafeserError, SerializationError
-from safeser.families import columns, errors, hosted, pickled, plain
-from safeser.families.dispatch import functions
-from safeser.families.hosted import Failed
+from safeser.families import pickled, plain
+from safeser.families.errors import wire as errors
 from safeser.families.marked import Serialize, Serialized
-from safeser.families.own import own_families
 from safeser.families.plain import DEFAULTS, DEPTH_CEILING, Unencodable, label
+from safeser.families.registered import hosted
+from safeser.families.registered.dispatch import functions
+from safeser.families.registered.hosted import Failed
+from safeser.families.registered.own import own_families
 from safeser.families.registry import Parts, Typed, registry
+from safeser.families.stdlib import columns
 from safeser.families.tree import parse
 from safeser.values import FAMILIES, Context, Limits
 

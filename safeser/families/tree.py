@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from safeser.errors import PayloadError
-from safeser.families.own import own_families
 from safeser.families.plain import DEPTH_CEILING
+from safeser.families.registered.own import own_families
 from safeser.values import FAMILIES, Limits
 
 __all__ = ["Node", "parse", "strongest"]

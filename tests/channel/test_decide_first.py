@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from safeser import families, pickles
 from safeser.channel import Received
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
-from safeser.families import errors, plain, receiving
+from safeser.families import plain, receiving
+from safeser.families.errors import wire as errors
 from safeser.values import Kind
 
 PICKLE = {"serializer": "pickle", "writeable": []}

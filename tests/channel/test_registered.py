@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied, SerializationError
-from safeser.families import Parts, Typed, dispatch
-from safeser.families.own import OwnFamilies, OwnFamily
+from safeser.families import Parts, Typed
+from safeser.families.registered import dispatch
+from safeser.families.registered.own import OwnFamilies, OwnFamily
 from safeser.values import Context
 
 POLICY = """
@@ -66,7 +67,7 @@ def calls(monkeypatch):
 
     known = OwnFamilies(list)
     known.register(OwnFamily("shout", dumps, loads))
-    for module in ("own", "tree", "sending", "receiving"):
+    for module in ("registered.own", "tree", "sending", "receiving"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
     monkeypatch.setattr(Tiles, "__module__", "tests.channel.test_registered")
     monkeypatch.setattr(dispatch.functions, "_foreign", Elsewhere())

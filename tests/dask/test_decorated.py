@@ -5,7 +5,7 @@ import pytest
 from distributed.protocol.serialize import dask_deserialize, dask_serialize, register_generic
 
 from safeser.dask.decorated import Decorated, honour_decorators
-from safeser.families import dispatch
+from safeser.families.registered import dispatch
 
 
 class Tiles:

@@ -16,7 +16,7 @@ from safeser.dask import fields, translate
 from safeser.dask.codec import Reference
 from safeser.dask.translate import Failure, Relayed, outgoing
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.families.errors import from_data
+from safeser.families.errors.wire import from_data
 from safeser.operations import Encoding, Server
 
 # --- outgoing ---------------------------------------------------------------------------------

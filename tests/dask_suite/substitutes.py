@@ -20,7 +20,7 @@ import distributed.protocol.numpy
 import distributed.protocol.scipy
 
 import safeser
-from safeser.families.own import own_families
+from safeser.families.registered.own import own_families
 
 __all__ = ["CALLS", "in_place"]
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from safeser import families
 from safeser.errors import PayloadError
-from safeser.families import dtypes
+from safeser.families.numpy import dtypes
 from safeser.values import Limits
 
 NESTED = np.dtype(

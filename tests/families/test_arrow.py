@@ -299,7 +299,7 @@ families.check(header, [b"x"])
 assert "pyarrow" not in sys.modules
 try:
     families.deserialize(header, [b"x"], Grant("test", ("dask",)))
-except families.errors.PayloadError:
+except families.errors.wire.PayloadError:
     pass
 assert "pyarrow" in sys.modules
 """

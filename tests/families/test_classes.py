@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safeser import families
 from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.families import plain
-from safeser.families.classes import register_class
+from safeser.families.registered.classes import register_class
 from safeser.values import Limits
 
 register_class(own.Color)
@@ -266,7 +266,7 @@ def test_exceptions_whose_class_is_in_the_way_are_told():
 
 def test_a_registered_exception_hides_nothing_of_its_class():
     data = families.ExceptionData(f"{PREFIX}:AppError", "3: x", (3, "x"), fields={"add_note": 5})
-    back = families.errors.from_data(data)
+    back = families.errors.wire.from_data(data)
     assert type(back) is families.RemoteError
 
 

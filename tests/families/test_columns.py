@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError, SafeserError
-from safeser.families import plain, zones
+from safeser.families import plain
+from safeser.families.stdlib import zones
 from safeser.values import Limits
 
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")

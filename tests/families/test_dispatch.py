@@ -8,8 +8,8 @@ import pytest
 
 from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
-from safeser.families import dispatch
-from safeser.families.dispatch import Dispatch, Functions, name_of
+from safeser.families.registered import dispatch
+from safeser.families.registered.dispatch import Dispatch, Functions, name_of
 from safeser.values import Context, Grant, Limits
 
 GRANT = Grant("here", ("dask", "msgpack"))
@@ -44,9 +44,9 @@ def known(monkeypatch):
         _lazy_names=dict(families.registry._lazy_names),
     )
     functions = Functions(types)
-    for module in ("sending", "receiving", "dispatch"):
+    for module in ("sending", "receiving", "registered.dispatch"):
         monkeypatch.setattr(f"safeser.families.{module}.registry", types)
-    for module in ("sending", "receiving", "dispatch"):
+    for module in ("sending", "receiving", "registered.dispatch"):
         monkeypatch.setattr(f"safeser.families.{module}.functions", functions)
     functions.dump = Dispatch("dumps", functions)
     functions.load = Dispatch("loads", functions)

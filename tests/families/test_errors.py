@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
-from safeser.families import errors, plain
-from safeser.families.errors import ExceptionData, RemoteError
-from safeser.families.failures import shown
+from safeser.families import plain
+from safeser.families.errors import wire as errors
+from safeser.families.errors.failures import shown
+from safeser.families.errors.wire import ExceptionData, RemoteError
 from safeser.values import Grant
 
 GRANT = Grant("test", ("dask", "msgpack"))

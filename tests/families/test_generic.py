@@ -12,7 +12,7 @@ from families_attack import FAMILIES, GRANT, mutate_all, through
 from safeser import families
 from safeser.errors import ConfigError, PolicyDenied, SafeserError
 from safeser.families import plain
-from safeser.families.generic import register_generic
+from safeser.families.registered.generic import register_generic
 from safeser.values import Grant
 
 register_generic(own.Bag)

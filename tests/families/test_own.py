@@ -8,8 +8,8 @@ import pytest
 
 from safeser import families
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError, SerializationError
-from safeser.families import own
-from safeser.families.own import OwnFamilies, OwnFamily, register_serialization_family
+from safeser.families.registered import own
+from safeser.families.registered.own import OwnFamilies, OwnFamily, register_serialization_family
 from safeser.values import Context, Grant, Limits
 
 
@@ -38,7 +38,7 @@ def loads(header, frames, context=None):
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     known = OwnFamilies(list)
-    for module in ("own", "tree", "sending", "receiving"):
+    for module in ("registered.own", "tree", "sending", "receiving"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
     known.register(OwnFamily("tagged", dumps, loads))
     CALLS.clear()
@@ -230,7 +230,7 @@ def points(*named):
 
 def installed(monkeypatch, *named):
     known = OwnFamilies(lambda: points(*named))
-    for module in ("own", "tree", "sending", "receiving"):
+    for module in ("registered.own", "tree", "sending", "receiving"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
     return known
 

@@ -20,7 +20,7 @@ from pandas_same import same, same_frame, same_index, same_series
 
 from safeser import families
 from safeser.errors import PayloadError
-from safeser.families import pandas_offsets
+from safeser.families.pandas import offsets as pandas_offsets
 from safeser.families.plain import Unencodable
 
 COLUMNS = {

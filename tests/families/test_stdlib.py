@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 
 from safeser import families
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.families import plain, zones
+from safeser.families import plain
+from safeser.families.stdlib import zones
 from safeser.values import Grant
 
 VALUES = [

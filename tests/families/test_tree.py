@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from safeser import families, pickles
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
-from safeser.families import Parts, Registry, Typed, pickled, plain
-from safeser.families.errors import RemoteError
+from safeser.families import (
+    Parts,
+    Registry,
+    Typed,
+    pickled,
+    plain,
+)
+from safeser.families.errors.wire import RemoteError
 from safeser.values import Grant, Limits
 
 ALL = Grant("all", ("dask", "msgpack", "pickle", "cloudpickle"), profiles=("data", "numpy"))

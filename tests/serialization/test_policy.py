@@ -6,8 +6,8 @@ import pytest
 import safeser
 from safeser import Context, Policy, deserialize, serialize
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SerializationError
-from safeser.families import dispatch
-from safeser.families.own import OwnFamilies, OwnFamily
+from safeser.families.registered import dispatch
+from safeser.families.registered.own import OwnFamilies, OwnFamily
 from safeser.values import UNKNOWN
 
 TEXT = """
@@ -195,7 +195,7 @@ class Foreign:
 @pytest.fixture
 def shout(monkeypatch):
     known = OwnFamilies(list)
-    for module in ("own", "tree", "sending", "receiving"):
+    for module in ("registered.own", "tree", "sending", "receiving"):
         monkeypatch.setattr(f"safeser.families.{module}.own_families", known)
     monkeypatch.setattr("safeser.serialization.own_families", known)
     seen = []

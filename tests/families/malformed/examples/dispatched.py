@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from safeser.families.dispatch import register_serialization
+from safeser.families.registered.dispatch import register_serialization
 
 
 class Tile:

@@ -6,8 +6,8 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
-from safeser.families.classes import register_class
-from safeser.families.generic import register_generic
+from safeser.families.registered.classes import register_class
+from safeser.families.registered.generic import register_generic
 
 
 @register_class

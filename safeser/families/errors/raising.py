@@ -1,0 +1,286 @@
+"""Failures as data to exceptions that can be raised: listed classes as themselves.
+
+The one rule: a class is listed by safeser or registered by its author and is called with plain
+arguments; every other class is only a name inside :class:`RemoteError`. Nothing is imported,
+executed or looked up by a name that a peer wrote.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+from typing import Any
+
+from safeser import errors as safeser_errors
+from safeser.errors import SafeserError
+from safeser.families.errors.failures import MAX_MESSAGE, ExceptionData, RemoteError, shown
+from safeser.families.plain import DEFAULTS
+from safeser.families.registered.naming import refuse_class
+from safeser.pickles.profiles import Profile
+from safeser.pickles.shims.exceptions import SHIMS, check_arguments
+from safeser.pickles.shims.site import Site
+
+__all__ = ["from_data", "is_listed", "name_of", "register_exception"]
+
+_BUILTIN_NAMES = (
+    "ArithmeticError",
+    "AssertionError",
+    "AttributeError",
+    "BlockingIOError",
+    "BrokenPipeError",
+    "BufferError",
+    "BytesWarning",
+    "ChildProcessError",
+    "ConnectionAbortedError",
+    "ConnectionError",
+    "ConnectionRefusedError",
+    "ConnectionResetError",
+    "DeprecationWarning",
+    "EOFError",
+    "EncodingWarning",
+    "Exception",
+    "FileExistsError",
+    "FileNotFoundError",
+    "FloatingPointError",
+    "FutureWarning",
+    "ImportError",
+    "ImportWarning",
+    "IndentationError",
+    "IndexError",
+    "InterruptedError",
+    "IsADirectoryError",
+    "KeyError",
+    "LookupError",
+    "MemoryError",
+    "ModuleNotFoundError",
+    "NameError",
+    "NotADirectoryError",
+    "NotImplementedError",
+    "OSError",
+    "OverflowError",
+    "PendingDeprecationWarning",
+    "PermissionError",
+    "ProcessLookupError",
+    "RecursionError",
+    "ReferenceError",
+    "ResourceWarning",
+    "RuntimeError",
+    "RuntimeWarning",
+    "StopAsyncIteration",
+    "StopIteration",
+    "SyntaxError",
+    "SyntaxWarning",
+    "SystemError",
+    "TabError",
+    "TimeoutError",
+    "TypeError",
+    "UnboundLocalError",
+    "UnicodeDecodeError",
+    "UnicodeEncodeError",
+    "UnicodeError",
+    "UnicodeTranslateError",
+    "UnicodeWarning",
+    "UserWarning",
+    "ValueError",
+    "Warning",
+    "ZeroDivisionError",
+)
+
+
+def _allowed() -> dict[str, type[BaseException]]:
+    """Return classes that are raised as themselves, by name; their constructors only store.
+
+    What some of them store unchecked, and trust when they are printed, is checked before.
+
+    SystemExit, KeyboardInterrupt and GeneratorExit are not among them: leaving a process or a
+    generator is the receiver's own decision.
+    """
+    return {f"builtins:{name}": getattr(builtins, name) for name in _BUILTIN_NAMES}
+
+
+_BUILTIN = _allowed()
+
+_SAFESER: dict[str, type[SafeserError]] = {
+    f"safeser.errors:{name}": getattr(safeser_errors, name) for name in safeser_errors.__all__
+}
+
+#: A group of failures of which some would leave the process comes as a group of what they said.
+_GROUPS = ("builtins:ExceptionGroup", "builtins:BaseExceptionGroup")
+
+_REGISTERED: dict[str, type[Exception]] = {}
+_NAMES: dict[type, str] = {}
+
+#: What the reviewed constructors of pickles may take for one failure.
+_ROOM = 1 << 20
+
+_REMOTE = "The traceback on the process where it was raised:"
+
+
+def register_exception(cls: type[BaseException], name: str) -> None:
+    """Let *cls* be raised as itself where a failure has *name*; see ``register_class``."""
+    if not issubclass(cls, Exception) or issubclass(cls, BaseExceptionGroup):
+        refuse_class(
+            cls,
+            "would leave the process or is a group",
+            fix="Register classes that derive from Exception; groups come as ExceptionGroup.",
+        )
+    if name in _REGISTERED or cls in _NAMES:
+        refuse_class(cls, "or its name is registered already")
+    _REGISTERED[name] = cls
+    _NAMES[cls] = name
+
+
+def name_of(cls: type[BaseException]) -> str:
+    """Return the name of *cls* in failures that leave this process."""
+    return _NAMES.get(cls) or f"{cls.__module__}:{cls.__qualname__}"
+
+
+def is_listed(cls: type[BaseException]) -> bool:
+    """Whether the receiver may raise *cls* as itself, so that its arguments are worth sending."""
+    name = name_of(cls)
+    return (
+        cls in _NAMES
+        or _BUILTIN.get(name) is cls
+        or (name in _foreign_names() and _imported(name) is cls)
+    )
+
+
+@functools.cache
+def _foreign_names() -> frozenset[str]:
+    """Return the classes of profile ``exceptions`` that are data and no more, beside builtins."""
+    listed = Profile.named("exceptions").entries
+    return frozenset(
+        name
+        for name, entry in listed.items()
+        if entry.role == "class" and entry.make == "exceptions.foreign"
+    )
+
+
+def _imported(name: str) -> Any:
+    """Return what *name* means in a module that is here already; nothing is imported for it.
+
+    Who would catch an exception by its class has imported it.
+    """
+    module, _, qualname = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return found
+
+
+def from_data(data: ExceptionData) -> BaseException:
+    """Return the exception that *data* describes, to be raised or kept by the caller.
+
+    Listed classes come as themselves, all others as :class:`RemoteError`. The remote traceback is
+    a note, so that whoever prints the exception sees it.
+    """
+    # By identity: a peer may let one failure be the cause and the context of each of a long chain.
+    built: dict[int, BaseException] = {}
+    todo = [data]
+    while todo:
+        link = todo[-1]
+        waiting = [inner for inner in link.linked() if id(inner) not in built]
+        if waiting:
+            todo.extend(waiting)
+            continue
+        todo.pop()
+        if id(link) not in built:
+            built[id(link)] = _rebuild(link, built)
+    return built[id(data)]
+
+
+def _rebuild(data: ExceptionData, built: dict[int, BaseException]) -> BaseException:
+    exc = _as_itself(data, [built[id(member)] for member in data.members])
+    if exc is None:
+        exc = RemoteError(data.message, remote_type=data.type)
+    for note in data.notes:
+        exc.add_note(note)
+    if data.traceback and not any(note.startswith(_REMOTE) for note in data.notes):
+        exc.add_note(f"{_REMOTE}\n{data.traceback.rstrip()}")
+    if data.context is not None:
+        exc.__context__ = built[id(data.context)]
+    if data.cause is not None:
+        exc.__cause__ = built[id(data.cause)]
+    exc.__suppress_context__ = data.suppress
+    return exc
+
+
+def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseException | None:
+    """Call the listed class with plain arguments; None for whatever does not say the same then."""
+    if data.type in _SAFESER and len(data.state) == 3:
+        rule, where, fix = data.state
+        return _SAFESER[data.type](_first_text(data), rule=rule, where=where, fix=fix)
+    if data.type in _GROUPS and members:
+        # RemoteError stands for what would leave the process, so all members are Exceptions.
+        return ExceptionGroup(_first_text(data), [_as_member(member) for member in members])
+    if data.args is None:
+        return None
+    try:
+        return _told(data, data.args)
+    except Exception:  # a listed constructor that dislikes the arguments: then it is only data
+        return None
+
+
+def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
+    """Return the exception if it says what was sent, with escapes where it would print others."""
+    exc = _called(data.type, args, data.fields)
+    text = "" if exc is None else str(exc)
+    if exc is None or shown(text)[:MAX_MESSAGE] != data.message:
+        return None
+    # A traceback shows the line of code that a SyntaxError is about, which str() does not.
+    if shown(text) == text and not isinstance(exc, SyntaxError):
+        return exc
+    fields = {name: _shown_arg(value) for name, value in data.fields.items()}
+    exc = _called(data.type, _shown_args(type(exc), args), fields)
+    return exc if exc is not None and shown(str(exc)) == str(exc) else None
+
+
+def _as_member(member: BaseException) -> Exception:
+    assert isinstance(member, Exception)  # every class that is listed is one
+    return member
+
+
+def _first_text(data: ExceptionData) -> str:
+    if data.args and type(data.args[0]) is str:
+        return shown(data.args[0])
+    return data.message
+
+
+def _called(name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException | None:
+    """Return what the class that is listed as *name* makes of *args*; None if none is.
+
+    :param fields: attributes that were set on it, none of which may hide a part of the class.
+    """
+    site = Site(DEFAULTS, given=_ROOM)
+    cls: Any = _REGISTERED.get(name) or _BUILTIN.get(name)
+    if cls is not None:
+        check_arguments(cls, args)
+        exc: BaseException = cls(*args)
+    elif name in _foreign_names():
+        cls = _imported(name)
+        if not isinstance(cls, type) or not issubclass(cls, Exception):
+            return None
+        exc = SHIMS["foreign"](site, name, *args)
+    else:
+        return None
+    if type(exc) is not cls:
+        return None
+    if fields:
+        SHIMS["state"](site, exc, fields)
+    return exc
+
+
+def _shown_args(cls: type, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return *args* with their texts as a terminal may see them: ``str()`` prints most as they are.
+
+    What a UnicodeError is about is printed escaped, and positions in it must keep their meaning.
+    """
+    kept = {len(args) - 4} if issubclass(cls, UnicodeError) else set()
+    return tuple(arg if at in kept else _shown_arg(arg) for at, arg in enumerate(args))
+
+
+def _shown_arg(arg: Any) -> Any:
+    if type(arg) is str:
+        return shown(arg)
+    return tuple(map(_shown_arg, arg)) if type(arg) is tuple else arg

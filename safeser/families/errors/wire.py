@@ -1,0 +1,308 @@
+"""Family ``error``: exceptions to bounded data and to one frame of msgpack, and back to data.
+
+The one rule: of a failure only text and plain values cross, each part within its own bound, and
+reading them builds nothing; :mod:`.raising` makes exceptions of them.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, NoReturn
+
+from safeser.errors import PayloadError, SafeserError
+from safeser.families import plain, records
+from safeser.families.errors.failures import MAX_MESSAGE, ExceptionData, RemoteError, shown
+from safeser.families.errors.raising import from_data, is_listed, name_of, register_exception
+from safeser.families.plain import DEFAULTS, Unencodable
+from safeser.values import Limits
+
+__all__ = [
+    "ExceptionData",
+    "RemoteError",
+    "decode",
+    "decode_counted",
+    "encode",
+    "from_data",
+    "register_exception",
+    "to_data",
+    "traceback_text",
+]
+
+#: A traceback keeps its end, where the failure is.
+_MAX_NAME = 200
+_MAX_TRACEBACK = 100_000
+_MAX_NOTES = 20
+_MAX_ARGS_BYTES = 64 * 1024
+#: Failures in one: causes, contexts and members of groups together, and how deep they nest.
+_MAX_LINKS = 64
+_MAX_CAUSES = 20
+_MAX_MEMBERS = 32
+_STATE = ("rule", "where", "fix")
+#: Deeper or longer arguments are no message to anybody.
+_SMALL = Limits(max_depth=10, max_refs=1000)
+
+
+def traceback_text(exc: BaseException) -> str:
+    """Return the formatted traceback of *exc* alone, cut to its last characters."""
+    lines = traceback.format_exception(type(exc), exc, exc.__traceback__, chain=False)
+    return _end(shown("".join(lines)))
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= _MAX_TRACEBACK else "[...]" + text[5 - _MAX_TRACEBACK :]
+
+
+def _said(exc: BaseException) -> str:
+    try:
+        return shown(str(exc))[:MAX_MESSAGE]
+    except Exception as error:  # a class's own __str__ may do anything
+        return f"<its text could not be made: {type(error).__name__}>"
+
+
+# -- exceptions to data ------------------------------------------------------------------------
+
+
+def to_data(exc: BaseException) -> ExceptionData:
+    """Return *exc*, its notes, causes and members as bounded data; never fails for its contents."""
+    data = _Reading().read(exc, 0)
+    assert data is not None  # there is room for the first
+    return data
+
+
+class _Reading:
+    """One run over one exception: each is read once, and cycles of causes end."""
+
+    def __init__(self) -> None:
+        self.room = _MAX_LINKS
+        self.seen: dict[int, ExceptionData | None] = {}
+
+    def read(self, exc: BaseException | None, depth: int) -> ExceptionData | None:
+        if exc is None or id(exc) in self.seen:
+            return self.seen.get(id(exc))  # None as well while it is being read: a cycle
+        if self.room == 0 or depth > _MAX_CAUSES:
+            return None
+        self.room -= 1
+        self.seen[id(exc)] = None
+        cause = self.read(exc.__cause__, depth + 1)
+        context = None
+        if not exc.__suppress_context__ or exc.__context__ is exc.__cause__:
+            context = self.read(exc.__context__, depth + 1)
+        held = exc.exceptions if isinstance(exc, BaseExceptionGroup) else ()
+        read = [self.read(member, depth + 1) for member in held[:_MAX_MEMBERS]]
+        members = tuple(member for member in read if member is not None)
+        data = _alone(exc, cause, context, members, len(held) - len(members))
+        self.seen[id(exc)] = data
+        return data
+
+
+def _alone(
+    exc: BaseException,
+    cause: ExceptionData | None,
+    context: ExceptionData | None,
+    members: tuple[ExceptionData, ...],
+    missing: int,
+) -> ExceptionData:
+    if isinstance(exc, RemoteError):  # keep the first process's words when it is passed on
+        name, message = exc.remote_type, str(exc.args[0]) if exc.args else ""
+    else:
+        name, message = name_of(type(exc)), _said(exc)
+    try:
+        text = traceback_text(exc) if exc.__traceback__ is not None else ""
+    except Exception as error:  # formatting calls the class's own __str__ and __repr__
+        text = f"<its traceback could not be formatted: {type(error).__name__}>"
+    notes = _notes(exc)
+    if missing:
+        notes = (*notes[: _MAX_NOTES - 1], f"{missing} more exceptions of this group are left out.")
+    args, fields = _parts(exc)
+    return ExceptionData(
+        shown(name)[:_MAX_NAME],
+        shown(message)[:MAX_MESSAGE],
+        args,
+        text,
+        notes,
+        cause,
+        context,
+        exc.__suppress_context__,
+        members,
+        fields,
+        _state(exc),
+    )
+
+
+def _notes(exc: BaseException) -> tuple[str, ...]:
+    notes = getattr(exc, "__notes__", ())
+    kept = (notes if isinstance(notes, (list, tuple)) else ())[:_MAX_NOTES]
+    return tuple(shown(note)[:MAX_MESSAGE] for note in kept if type(note) is str)
+
+
+def _state(exc: BaseException) -> tuple[str, ...]:
+    """Return what a safeser error says beside its message."""
+    if isinstance(exc, SafeserError) and type(exc).__module__ == SafeserError.__module__:
+        return tuple(shown(getattr(exc, name))[:MAX_MESSAGE] for name in _STATE)
+    return ()
+
+
+def _parts(exc: BaseException) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:
+    """Return what the class of *exc* is called with, and what is set on it then, where plain."""
+    args: Any = exc.args
+    fields: Any = {}
+    if isinstance(exc, BaseExceptionGroup):
+        return (exc.message,) if _is_small(exc.message) else None, {}
+    if is_listed(type(exc)):
+        try:
+            # An OSError hides its file names from args, a JSONDecodeError its document.
+            reduced: Any = exc.__reduce_ex__(4)
+            if type(reduced) is tuple and reduced[0] is type(exc):
+                args, fields = reduced[1], reduced[2] if len(reduced) > 2 else {}
+        except Exception:  # the class's own code; what everybody has will have to do
+            args = exc.args
+    if type(args) is not tuple or not _is_small(args):
+        args = None
+    if type(fields) is not dict:
+        fields = {}
+    return args, {
+        name: value for name, value in fields.items() if records.is_attribute(name) and _fits(value)
+    }
+
+
+def _fits(value: object) -> bool:
+    return type(value) in _FIELD_TYPES and _is_small(value)
+
+
+_FIELD_TYPES = frozenset({type(None), bool, int, float, str, bytes, tuple, list, dict})
+
+
+def _is_small(value: object) -> bool:
+    try:
+        size = len(plain.encode(value, limits=_SMALL))
+    except Unencodable:
+        return False
+    return size <= _MAX_ARGS_BYTES
+
+
+# -- data to a frame ---------------------------------------------------------------------------
+
+
+def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
+    """Return *data* as one frame of strict msgpack: a list of failures that name each other.
+
+    Whoever made *data*, what goes out is within the bounds that every receiver holds it to.
+    """
+    links = _ordered(data)
+    places = {id(link): place for place, link in enumerate(links)}
+    return plain.encode([_described(link, places) for link in links], limits=limits)
+
+
+def _ordered(data: ExceptionData) -> list[ExceptionData]:
+    """Return *data* and what it refers to, as many as may cross, each before what it refers to."""
+    kept: dict[int, ExceptionData] = {}
+    todo = [data]
+    for link in todo:  # breadth first, so that the nearest are kept
+        if id(link) not in kept and len(kept) < _MAX_LINKS:
+            kept[id(link)] = link
+            todo.extend(link.linked())
+    ordered: list[ExceptionData] = []
+    done: set[int] = set()
+    stack = [data]
+    while stack:
+        waiting = [link for link in stack[-1].linked() if id(link) in kept and id(link) not in done]
+        if waiting:
+            stack.append(waiting[0])
+            continue
+        link = stack.pop()
+        done.add(id(link))
+        ordered.append(link)
+    return ordered[::-1]
+
+
+def _described(link: ExceptionData, places: dict[int, int]) -> list[Any]:
+    fields = link.fields if len(link.fields) <= _MAX_MEMBERS and _is_small(link.fields) else {}
+    return [
+        link.type[:_MAX_NAME],
+        link.message[:MAX_MESSAGE],
+        link.args if link.args is not None and _is_small(link.args) else None,
+        _end(link.traceback),
+        [note[:MAX_MESSAGE] for note in link.notes[:_MAX_NOTES]],
+        None if link.cause is None else places.get(id(link.cause)),
+        None if link.context is None else places.get(id(link.context)),
+        link.suppress,
+        [places[id(inner)] for inner in link.members if id(inner) in places][:_MAX_MEMBERS],
+        fields,
+        [text[:MAX_MESSAGE] for text in link.state[: len(_STATE)]],
+    ]
+
+
+# -- a frame to data ---------------------------------------------------------------------------
+
+
+def decode(frame: bytes | memoryview, *, limits: Limits = DEFAULTS) -> ExceptionData:
+    """Return the failure that *frame* describes, each part within its own bound."""
+    return decode_counted(frame, limits=limits, room=limits.max_refs)[0]
+
+
+def decode_counted(
+    frame: bytes | memoryview, *, limits: Limits, room: int
+) -> tuple[ExceptionData, int]:
+    """Return the failure that *frame* describes and what is left of *room* values."""
+    links, room = plain.decode_counted(frame, limits=limits, room=room)
+    if type(links) is not list or not 1 <= len(links) <= _MAX_LINKS:
+        _malformed()
+    read: dict[int, ExceptionData] = {}
+    referred: set[int] = set()
+    for place in range(len(links) - 1, -1, -1):
+        # Each refers to later ones only, so none can be its own cause.
+        read[place] = _link(links[place], read)
+        referred.update(map(id, read[place].linked()))
+    if not all(id(read[place]) in referred for place in range(1, len(links))):
+        _malformed()  # a failure that belongs to none would be dropped silently
+    return read[0], room
+
+
+def _link(link: Any, read: dict[int, ExceptionData]) -> ExceptionData:
+    if type(link) is not list or len(link) != 11:
+        _malformed()
+    name, message, args, text, notes, cause, context, suppress, members, fields, state = link
+    _check_text(name, _MAX_NAME)
+    _check_text(message, MAX_MESSAGE)
+    _check_text(text, _MAX_TRACEBACK)
+    if args is not None and (type(args) is not tuple or not _is_small(args)):
+        _malformed()
+    for texts, most in ((notes, _MAX_NOTES), (state, len(_STATE))):
+        if type(texts) is not list or len(texts) > most:
+            _malformed()
+        for note in texts:
+            _check_text(note, MAX_MESSAGE)
+    if type(suppress) is not bool or type(members) is not list or len(members) > _MAX_MEMBERS:
+        _malformed()
+    if type(fields) is not dict or len(fields) > _MAX_MEMBERS or not _is_small(fields):
+        _malformed()
+    if not all(map(records.is_attribute, fields)):
+        _malformed()
+    return ExceptionData(
+        name,
+        message,
+        args,
+        text,
+        tuple(notes),
+        None if cause is None else _referred(cause, read),
+        None if context is None else _referred(context, read),
+        suppress,
+        tuple(_referred(member, read) for member in members),
+        fields,
+        tuple(state),
+    )
+
+
+def _referred(place: object, read: dict[int, ExceptionData]) -> ExceptionData:
+    if type(place) is not int or place not in read:
+        _malformed()
+    return read[place]
+
+
+def _check_text(text: object, most: int) -> None:
+    if type(text) is not str or len(text) > most:
+        _malformed()
+
+
+def _malformed() -> NoReturn:
+    raise PayloadError("a failure is not described as safeser does", rule="families.error")

@@ -1,0 +1,231 @@
+"""NumPy arrays of family ``dask``, over the buffers that arrived.
+
+The one rule: an array is built only as a contiguous view of a buffer that it fills exactly, with a
+dtype that holds no pointers; strides never travel, and objects travel one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from safeser.families.numpy import dtypes
+from safeser.families.numpy import elements as array_elements
+from safeser.families.plain import Unencodable
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.tree import Node
+from safeser.pickles.shims.numpy import check_long_doubles
+from safeser.values import Limits
+
+__all__ = ["Owned", "aligned", "array_child", "checked_content", "register"]
+
+Array = np.ndarray[Any, Any]
+
+#: Keys of an array whose elements lie in a frame, all once or some of them repeated.
+_KEYS = {"shape", "order", "writeable", "dtype"}
+_ORDERS = ("C", "F")
+_REPEATED_KEYS = _KEYS | {"base"}
+
+#: Dtypes of code points, by the byte order that NumPy shows of text.
+_POINTS = {order: np.dtype(f"{order}u4") for order in "<>="}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Owned:
+    """An array that its receiver may write to, whatever view of it the sender happened to have."""
+
+    array: Array
+
+
+def _encode_array(x: Array | Owned, limits: Limits) -> Parts:
+    if isinstance(x, Owned):
+        return _array_parts(x.array, True, limits)
+    return _array_parts(x, x.flags.writeable, limits)
+
+
+def _array_parts(x: Array, writeable: bool, limits: Limits) -> Parts:
+    dtype = x.dtype
+    meta: dict[str, Any] = {"shape": list(x.shape), "order": "C", "writeable": writeable}
+    if dtype.char in array_elements.LETTERS and dtype.metadata is None:
+        return array_elements.parts(x, meta)
+    meta["dtype"] = dtypes.describe(dtype)
+    if x.nbytes == 0:
+        meta["order"] = "C" if x.flags.c_contiguous else "F"
+        return Parts(meta, [b""])
+    flags = x.flags
+    if not flags.c_contiguous:
+        x = _turned(x, writeable, meta, limits)
+    return Parts(meta, [x.reshape(-1).view(np.uint8).data])
+
+
+def _turned(x: Array, writeable: bool, meta: dict[str, Any], limits: Limits) -> Array:
+    """Return what of *x* has to travel, contiguous, and say in *meta* how it lies in there."""
+    if 0 in x.strides and not writeable:
+        # Dask's blocks of ones and zeros are one number seen many times: send it once.
+        x = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides)]
+        meta["base"] = list(x.shape)
+    if x.flags.c_contiguous:
+        return x
+    if x.flags.f_contiguous:
+        meta["order"] = "F"
+        return x.T
+    # Axes in another order need no copy either: lay them out from the widest step to the narrowest.
+    axes = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+    turned = x.transpose(axes)
+    if turned.flags.c_contiguous:
+        meta["order"] = axes
+        return turned
+    if x.nbytes > limits.max_array:
+        # What repeats its elements, as a sliding window does, may be far larger than its memory.
+        raise Unencodable(x, "its elements, written one after the other, exceed max_array")
+    return np.ascontiguousarray(x)
+
+
+def _check_array(node: Node, limits: Limits) -> None:
+    meta, frames = node.meta, node.frames
+    described = meta.get("dtype")
+    dtype = dtypes.NUMBERS.get(described) if type(described) is str else None
+    if dtype is None:
+        if array_elements.check(node, limits):
+            return
+        dtype = _special(node, described)
+    if len(frames) != 1 or node.children or len(meta) != len(_KEYS):
+        node.expect(*(_REPEATED_KEYS if "base" in meta else _KEYS), frames=1)
+    # Where as many keys are there, and each of those below has a value that means something, they
+    # are the right ones.
+    order = meta.get("order")
+    base = shape = dtypes.check_shape(meta.get("shape"))
+    if "base" in meta:
+        base = dtypes.check_shape(meta["base"])
+    if type(meta.get("writeable")) is not bool:
+        node.refuse("its flag is unknown", "families.header")
+    frame = frames[0]
+    nbytes = len(frame)
+    if math.prod(base) * dtype.itemsize != nbytes:
+        node.refuse("its shape and dtype do not fit its frame", "families.shape")
+    if base is not shape or not nbytes:
+        _check_extent(node, shape, base, dtype.itemsize, limits)
+    if order in _ORDERS:
+        array: Array = np.ndarray(base, dtype, frame, 0, None, order)
+    else:
+        array = _laid_out(node, base, dtype, frame)
+    if nbytes and dtypes.is_strict(dtype):
+        array = checked_content(node, array)
+    node.value = array
+
+
+def _special(node: Node, described: Any) -> np.dtype[Any]:
+    """Return a dtype of more than one number or time to an element."""
+    dtype = dtypes.build(described)
+    if dtype.subdtype is not None or dtype.hasobject:
+        node.refuse("its dtype cannot be an array's", "families.dtype")
+    return dtype
+
+
+def _laid_out(node: Node, shape: tuple[int, ...], dtype: np.dtype[Any], frame: memoryview) -> Array:
+    """Return the array whose axes lie in memory in the order that *node* lists."""
+    axes = node.meta.get("order")
+    if not isinstance(axes, list) or not all(type(axis) is int for axis in axes):
+        node.refuse("its order is neither C nor F nor its axes", "families.header")
+    if sorted(axes) != [*range(len(shape))]:
+        node.refuse("its order does not name each axis once", "families.header")
+    laid: Array = np.ndarray([shape[axis] for axis in axes], dtype, frame)
+    return laid.transpose(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+def _check_extent(
+    node: Node, shape: tuple[int, ...], base: tuple[int, ...], itemsize: int, limits: Limits
+) -> None:
+    """Bound what users of the array will walk over, which a repeated or empty item hides."""
+    if shape != base:
+        if node.meta["writeable"] or len(shape) != len(base):
+            node.refuse("it repeats data in a way that safeser does not send", "families.shape")
+        if any(inner not in (1, outer) for inner, outer in zip(base, shape, strict=True)):
+            node.refuse("it repeats data in a way that safeser does not send", "families.shape")
+    array_elements.check_size(node, shape, itemsize, limits)
+    if itemsize == 0 and math.prod(shape) > limits.max_refs:
+        node.refuse("it has more items of no bytes than max_refs", "families.too-large")
+
+
+def checked_content(node: Node, array: Array) -> Array:
+    """Return *array* with flags that are 0 or 1; refuse text that is none, and such numbers.
+
+    NumPy counts true flags by adding bytes and then writes that many results, so a flag of 2 makes
+    it read or write past its buffers. Memory that was never set holds such, and they are true. A
+    code point beyond Unicode stops the interpreter's own string constructors.
+    """
+    for part in dtypes.strict_fields(array):
+        if part.size == 0 or part.dtype.itemsize == 0:
+            continue
+        if part.dtype.kind == "b":
+            if np.maximum.reduce(part.view(np.uint8), axis=None) > 1:
+                return _with_flags(array)
+        elif part.dtype.kind == "U":
+            whole = part if part.flags.c_contiguous else np.ascontiguousarray(part)
+            points = whole.reshape(-1).view(_POINTS[part.dtype.byteorder])
+            if np.maximum.reduce(points) > 0x10FFFF:
+                node.refuse("it holds bytes that its dtype does not allow", "families.content")
+        else:
+            check_long_doubles(part)
+    return array
+
+
+def _with_flags(array: Array) -> Array:
+    """Return a copy of *array* in which each flag that is not 0 is 1."""
+    array = array.copy(order="K")
+    for part in dtypes.strict_fields(array):
+        if part.dtype.kind == "b":
+            part[...] = part.view(np.uint8) != 0
+    return array
+
+
+def _decode_array(node: Node, values: list[Any]) -> Array:
+    meta = node.meta
+    array: Array = node.value
+    if array is None:
+        return array_elements.decode(node, values[0])
+    if meta["writeable"]:
+        return array if array.flags.writeable else array.copy(order="K")
+    array.flags.writeable = False
+    if "base" in meta:
+        return np.broadcast_to(array, tuple(meta["shape"]))
+    return array
+
+
+def aligned(value: Any) -> Any:
+    """Return *value*, copied if it is an array at an address that compiled code may not expect.
+
+    A frame starts where the bytes before it ended. NumPy copes; pandas' and Arrow's loops need not.
+    """
+    if type(value) is np.ndarray and not value.flags.aligned:
+        return value.copy(order="K")
+    return value
+
+
+def array_child(
+    node: Node, position: int, *, kinds: str = "", ndim: int | None = None, repeated: bool = False
+) -> Array:
+    """Return the checked array that child *position* will yield, or refuse *node*.
+
+    :param kinds: letters of the kinds of dtype that are allowed; all of them if empty.
+    :param repeated: let it be one that is seen many times; then its shape is in its header.
+    """
+    child = node.children[position]
+    if child.serializer != "dask" or child.type != "numpy:ndarray" or child.value is None:
+        node.refuse(f"its part {position} is not an array of numbers", "families.child-type")
+    array: Array = child.value
+    if kinds and array.dtype.kind not in kinds:
+        node.refuse(f"its part {position} has a wrong dtype", "families.child-type")
+    if ("base" in child.meta and not repeated) or (ndim is not None and array.ndim != ndim):
+        node.refuse(f"its part {position} has a wrong shape", "families.child-type")
+    return array
+
+
+def register() -> None:
+    """List NumPy's arrays; called once, when safeser.families is imported."""
+    registry.register(
+        Typed("numpy:ndarray", (np.ndarray, Owned), _encode_array, _check_array, _decode_array)
+    )

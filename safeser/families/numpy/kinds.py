@@ -1,0 +1,139 @@
+"""NumPy's own subclasses of arrays of family ``dask``: masked ones, matrices, records.
+
+The one rule: each is an array that passed the checks of arrays, seen as the class that its type
+names; a class of somebody else's is refused, and so is one that stands for a file.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from safeser.families.numpy.arrays import array_child
+from safeser.families.plain import Unencodable
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.tree import Node
+from safeser.values import Limits
+
+__all__ = ["register"]
+
+Array = np.ndarray[Any, Any]
+
+_ARRAY = "numpy:ndarray"
+
+
+def _encode_masked(x: np.ma.MaskedArray[Any, Any], limits: Limits) -> Parts:
+    fields = vars(x)
+    if x.dtype.hasobject:
+        raise Unencodable(x, "a masked array of objects is not kept exactly")
+    if x.baseclass is not np.ndarray:
+        raise Unencodable(x, "it masks an array of a class of its own")
+    if fields.get("_basedict") or fields.get("_optinfo"):
+        raise Unencodable(x, "it has attributes of its own")
+    mask = np.ma.getmask(x)
+    # Asking for fill_value sets it, and then it no longer follows the dtype.
+    fill = fields.get("_fill_value")
+    children: list[tuple[str, object]] = [(".data", np.asarray(x.data))]
+    if mask is not np.ma.nomask:
+        children.append((".mask", np.asarray(mask)))
+    if fill is not None:
+        children.append((".fill_value", np.asarray(fill)))
+    meta = {
+        "hardmask": bool(x.hardmask),
+        "sharedmask": bool(x.sharedmask),
+        "mask": mask is not np.ma.nomask,
+        "fill": fill is not None,
+    }
+    return Parts(meta, (), children)
+
+
+def _check_masked(node: Node, limits: Limits) -> None:
+    flags = node.expect("hardmask", "sharedmask", "mask", "fill", children=None)
+    if any(type(flag) is not bool for flag in flags):
+        node.refuse("its flags are wrong", "families.header")
+    _, _, masked, filled = flags
+    if len(node.children) != 1 + masked + filled:
+        node.refuse("its flags do not fit its parts", "families.child-count")
+    data = array_child(node, 0, repeated=True)
+    if masked:
+        mask = array_child(node, 1, repeated=True)
+        shapes = [child.meta["shape"] for child in node.children[:2]]
+        if list(shapes[0]) != list(shapes[1]) or mask.dtype != np.ma.make_mask_descr(data.dtype):
+            node.refuse("its mask does not fit its data", "families.child-type")
+    if filled:
+        fill = array_child(node, 1 + masked, ndim=0)
+        # A default text is longer than the elements may be.
+        texts = fill.dtype.kind == data.dtype.kind and data.dtype.kind in "SU"
+        if fill.dtype != data.dtype and not texts:
+            node.refuse("its fill value has another dtype", "families.child-type")
+
+
+def _decode_masked(node: Node, values: list[Any]) -> Any:
+    data, *rest = values
+    meta = node.meta
+    mask = rest[0] if meta["mask"] else np.ma.nomask
+    masked: Any = np.ma.MaskedArray(data, mask=mask, hard_mask=meta["hardmask"], copy=False)
+    # Private, but what NumPy's own copies hand on: the setter would cut a text to its elements.
+    masked._fill_value = rest[-1] if meta["fill"] else None
+    masked._sharedmask = meta["sharedmask"]
+    return masked
+
+
+def _encode_seen(x: Array, limits: Limits) -> Parts:
+    # A matrix notes there whether it is being indexed.
+    if vars(x).keys() - {"_getitem"}:
+        raise Unencodable(x, "it has attributes of its own")
+    return Parts({}, (), [("", x.view(np.ndarray))])
+
+
+def _check_seen(node: Node, limits: Limits) -> None:
+    node.expect(children=1)
+    child = node.children[0]
+    if child.serializer != "dask" or child.type != _ARRAY:
+        node.refuse("it does not hold an array", "families.child-type")
+    if node.type == "numpy:matrix" and len(child.meta["shape"]) != 2:
+        node.refuse("a matrix has two dimensions", "families.shape")
+
+
+def _decode_matrix(node: Node, values: list[Any]) -> Any:
+    return values[0].view(np.matrix)
+
+
+def _decode_records(node: Node, values: list[Any]) -> Any:
+    return values[0].view(np.recarray)
+
+
+def _refuse_file(x: object, limits: Limits) -> NoReturn:
+    raise Unencodable(
+        x, "it stands for a file; send np.asarray of it, or open the file where it is needed"
+    )
+
+
+def _check_file(node: Node, limits: Limits) -> None:
+    node.refuse("it would stand for a file", "families.type")
+
+
+def _check_nothing(node: Node, limits: Limits) -> None:
+    node.expect()
+
+
+def _decode_nothing(node: Node, values: list[Any]) -> Any:
+    return np.ma.masked
+
+
+def _encode_nothing(x: object, limits: Limits) -> Parts:
+    return Parts({})
+
+
+def register() -> None:
+    """List NumPy's subclasses; called once, when safeser.families is imported."""
+    masked, constant = np.ma.MaskedArray, type(np.ma.masked)
+    for typed in (
+        Typed("numpy.ma:MaskedArray", (masked,), _encode_masked, _check_masked, _decode_masked),
+        Typed("numpy.ma:masked", (constant,), _encode_nothing, _check_nothing, _decode_nothing),
+        Typed("numpy:matrix", (np.matrix,), _encode_seen, _check_seen, _decode_matrix),
+        Typed("numpy:recarray", (np.recarray,), _encode_seen, _check_seen, _decode_records),
+        Typed("numpy:memmap", (np.memmap,), _refuse_file, _check_file, _decode_nothing),
+    ):
+        registry.register(typed)

@@ -1,0 +1,90 @@
+"""NumPy's scalars and dtypes of family ``dask``.
+
+The one rule: a scalar is one element of an array that passed the checks of arrays, and a dtype is
+built from its description alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safeser.families.numpy import arrays, dtypes
+from safeser.families.plain import Unencodable
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.tree import Node
+from safeser.values import Limits
+
+__all__ = ["register"]
+
+
+def _encode_scalar(x: Any, limits: Limits) -> Parts:
+    if isinstance(x, (np.str_, np.bytes_)):
+        raise Unencodable(x, "it is a subclass that safeser does not list")
+    if type(x) is not x.dtype.type:
+        raise Unencodable(x, "it is a subclass that safeser does not list")
+    return Parts({"dtype": dtypes.describe(x.dtype), "data": x.tobytes()})
+
+
+def _check_scalar(node: Node, limits: Limits) -> None:
+    description, data = node.expect("dtype", "data")
+    dtype = dtypes.build(description)
+    fits = type(data) is bytes and len(data) == dtype.itemsize
+    if not fits or dtype.subdtype is not None or dtype.hasobject:
+        node.refuse("its data does not fit its dtype", "families.shape")
+    array: np.ndarray[Any, Any] = np.ndarray((1,), dtype, buffer=bytearray(data))
+    node.value = arrays.checked_content(node, array)
+
+
+def _decode_scalar(node: Node, values: list[Any]) -> Any:
+    return node.value[0]
+
+
+def _encode_text(x: Any, limits: Limits) -> Parts:
+    return Parts({}, (), [("", _exact_text(x))])
+
+
+def _exact_text(x: Any) -> str | bytes:
+    # NumPy's own conversions drop trailing NULs, which the scalar itself keeps.
+    return str.__str__(x) if type(x) is np.str_ else bytes.__getitem__(x, slice(None))
+
+
+def _check_text(node: Node, limits: Limits) -> None:
+    node.expect(children=1)
+    kind = "str" if node.type == "numpy:str_" else "bytes"
+    if node.children[0].yields != f"builtins:{kind}":
+        node.refuse(f"it does not hold {kind}", "families.child-type")
+
+
+def _encode_dtype(x: np.dtype[Any], limits: Limits) -> Parts:
+    return Parts({"dtype": "objects" if x == np.dtype("O") else dtypes.describe(x)})
+
+
+def _check_dtype(node: Node, limits: Limits) -> None:
+    (description,) = node.expect("dtype")
+    # The dtype of objects is harmless as a value; it is buffers of that dtype that never pass.
+    node.value = np.dtype("O") if description == "objects" else dtypes.build(description)
+
+
+def register() -> None:
+    """List NumPy's scalars and dtypes; called once, when safeser.families is imported."""
+    for name, cls, encode, check, decode, subclasses in (
+        ("numpy:generic", np.generic, _encode_scalar, _check_scalar, _decode_scalar, True),
+        ("numpy:str_", np.str_, _encode_text, _check_text, _decode_str, False),
+        ("numpy:bytes_", np.bytes_, _encode_text, _check_text, _decode_bytes, False),
+        ("numpy:dtype", np.dtype, _encode_dtype, _check_dtype, _decode_dtype, True),
+    ):
+        registry.register(Typed(name, (cls,), encode, check, decode, subclasses))
+
+
+def _decode_str(node: Node, values: list[Any]) -> np.str_:
+    return np.str_(values[0])
+
+
+def _decode_bytes(node: Node, values: list[Any]) -> np.bytes_:
+    return np.bytes_(values[0])
+
+
+def _decode_dtype(node: Node, values: list[Any]) -> np.dtype[Any]:
+    return node.value  # type: ignore[no-any-return]  # the check built it

@@ -1,0 +1,315 @@
+"""pandas indexes of family ``dask``, categories among them.
+
+The one rule: codes lie within what they stand for, labels that must be there once are, a freq fits
+every value, and a range is charged as if it were written out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safeser.families.pandas import arrays as pandas_arrays
+from safeser.families.pandas.arrays import read_array, write_array
+from safeser.families.pandas.internals import (
+    categorical,
+    dated,
+    index_of,
+    mark_unique,
+    pd,
+    range_of,
+    texts_of,
+    values_of,
+)
+from safeser.families.pandas.offsets import read_freq, required, with_freq, write_freq
+from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, settled
+from safeser.families.plain import Unencodable
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.reviewed import reviewed, site
+from safeser.families.tree import Node
+from safeser.pickles.shims import pandas_arrays as shims
+from safeser.values import Limits
+
+__all__ = ["apart", "read_index", "register", "write_index"]
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        pd.Index,
+        pd.CategoricalIndex,
+        pd.DatetimeIndex,
+        pd.IntervalIndex,
+        pd.PeriodIndex,
+        pd.TimedeltaIndex,
+    )
+}
+_MOMENTS = (pd.DatetimeIndex, pd.TimedeltaIndex)
+#: Index classes by the kind of array behind them; moments without a zone are numbers.
+_OF_ARRAY = {
+    "categories": "CategoricalIndex",
+    "dates": "DatetimeIndex",
+    "intervals": "IntervalIndex",
+    "periods": "PeriodIndex",
+}
+_OF_NUMBERS = {"M": "DatetimeIndex", "m": "TimedeltaIndex"}
+#: pandas has no engine that looks such labels up.
+_UNKNOWN = frozenset("egG")
+_MAX_LEVELS = 1000
+_SIGNED = frozenset(np.dtype(f"i{size}") for size in (1, 2, 4, 8))
+
+
+def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
+    """Return the description of the index *x*, or raise Unencodable with *where* it is."""
+    kind = type(x)
+    if kind is pd.RangeIndex:
+        numbers = x._range
+        name = writer.name(x.name, where=f"{where}.name")
+        return ["range", name, numbers.start, numbers.stop, numbers.step]
+    if kind is pd.MultiIndex:
+        return _write_multi(writer, x, where)
+    if _KINDS.get(kind.__name__) is not kind:
+        writer.refuse(x, "an index of a class that is not pandas' own is not kept", where)
+    name = writer.name(x.name, where=f"{where}.name")
+    freq = _write_freq(writer, x) if kind in _MOMENTS else None
+    return [kind.__name__, name, freq, write_array(writer, values_of(x), where)]
+
+
+def _write_freq(writer: Writer, x: Any) -> list[Any] | None:
+    return write_freq(writer, x.freq, len(x), zoned=getattr(x, "tz", None) is not None)
+
+
+def read_index(reader: Reader, described: Any) -> Part:
+    """Return the checked index that *described* is."""
+    if not isinstance(described, list | tuple) or not described:
+        reader.refuse("an index of it is not described by a list")
+    kind = described[0]
+    if kind == "range":
+        return _read_range(reader, described)
+    if kind == "multi":
+        return reader.within(_read_multi, described)
+    if type(kind) is not str or kind not in _KINDS:
+        reader.refuse("the kind of an index is not listed")
+    return reader.within(_read_plain, described)
+
+
+def _read_range(reader: Reader, described: Any) -> Part:
+    _, name, start, stop, step = reader.split(described, 5)
+    for number in (start, stop, step):
+        if type(number) is not int or abs(number) >= 1 << 62:
+            reader.refuse("its bounds are not integers in range")
+    if step == 0:
+        reader.refuse("its step is zero")
+    numbers = range(start, stop, step)
+    # A range costs nothing to say; whoever uses its values takes eight bytes for each.
+    if len(numbers) * 8 > reader.limits.max_array:
+        reader.refuse("it is larger than max_array", "families.too-large")
+    named = reader.name(name)
+    return Part("range", len(numbers), lambda values: range_of(numbers, named(values)))
+
+
+def _read_plain(reader: Reader, described: Any) -> Part:
+    kind, name, freq, content = reader.split(described, 4)
+    named = reader.name(name)
+    if freq is not None and _KINDS[kind] not in _MOMENTS:
+        reader.refuse("its kind has no freq")
+    made = read_freq(reader, freq)
+    part = read_array(reader, content)
+    if _class_of(reader, part) != kind:
+        reader.refuse("its values are not those of its kind", "families.child-type")
+    limits = reader.limits
+
+    def built(values: Loaded) -> Any:
+        array = part.build(values)
+        if part.kind == "numbers" and array.dtype.kind in "mM":
+            array = dated(array)
+        index = index_of(_KINDS[kind], array, named(values))
+        return index if freq is None else with_freq(index, made(values), limits)
+
+    return Part(kind, part.length, built)
+
+
+def _class_of(reader: Reader, part: Part) -> str:
+    if part.kind == "wrapped":
+        reader.refuse("its values are not those of its kind", "families.child-type")
+    if part.kind != "numbers":
+        return _OF_ARRAY.get(part.kind, "Index")
+    assert part.dtype is not None
+    if part.dtype.char in _UNKNOWN:
+        reader.refuse("its dtype is none that an index may have", "families.dtype")
+    return _OF_NUMBERS.get(part.dtype.kind, "Index")
+
+
+# -- several levels ----------------------------------------------------------------------------
+
+
+def _write_multi(writer: Writer, x: Any, where: str) -> list[Any]:
+    order = None if x.sortorder is None else int(x.sortorder)
+    names = [writer.name(name, where=f"{where}.names") for name in x.names]
+    levels, codes = [], []
+    for at, (level, code) in enumerate(zip(x.levels, x.codes, strict=True)):
+        within = f"{where}.levels[{at}]"
+        plain = _unranged(level.rename(None), most=writer.limits.max_refs)
+        levels.append(write_index(writer, plain, within))
+        codes.append(writer.numbers(np.asarray(code), where=f"{where}.codes[{at}]"))
+    return ["multi", names, order, levels, codes]
+
+
+def _unranged(index: Any, *, most: int) -> Any:
+    """Return *index*, or one of its values where it is a range of more than *most*."""
+    ranged = isinstance(index, pd.RangeIndex) and len(index) > most
+    return pd.Index(index.to_numpy()) if ranged else index
+
+
+def _read_multi(reader: Reader, described: Any) -> Part:
+    _, names, order, levels, codes = reader.split(described, 5)
+    if order is not None and type(order) is not int:
+        reader.refuse("its sortorder is not a number")
+    if type(levels) not in (list, tuple) or not 0 < len(levels) <= _MAX_LEVELS:
+        reader.refuse("it has no levels, or too many", "families.child-count")
+    named = [reader.name(name) for name in reader.split(names, len(levels))]
+    parts, numbers = [], []
+    for level, code in zip(levels, reader.split(codes, len(levels)), strict=True):
+        parts.append(_read_level(reader, level))
+        numbers.append(_read_codes(reader, code, parts[-1].length))
+    length = len(numbers[0])
+    if any(len(code) != length for code in numbers):
+        reader.refuse("its codes are of several lengths", "families.shape")
+    limits = reader.limits
+
+    def built(values: Loaded) -> Any:
+        made = [apart(part.build(values), values.node, limits) for part in parts]
+        for part, level, code in zip(parts, made, numbers, strict=True):
+            required(part.length is not None or _inside(code, len(level)))
+        index = pd.MultiIndex(
+            made,
+            [settled(code, 1) for code in numbers],
+            names=[name(values) for name in named],
+            sortorder=order,
+            verify_integrity=order is not None,
+        )
+        required(
+            all(code.dtype == sent.dtype for code, sent in zip(index.codes, numbers, strict=True))
+        )
+        return index
+
+    return Part("multi", length, built)
+
+
+def _read_level(reader: Reader, described: Any) -> Part:
+    part = read_index(reader, described)
+    if part.kind == "multi":
+        reader.refuse("a level of it has levels", "families.child-type")
+    # pandas writes a range out where it compares or counts its values.
+    if part.kind == "range" and (part.length or 0) > reader.limits.max_refs:
+        reader.refuse("a level of it is a range that it would write out", "families.range")
+    return part
+
+
+def _read_codes(reader: Reader, described: Any, length: int | None) -> Any:
+    key, flags = reader.split(described, 2)
+    codes, _ = reader.numbers(key), reader.flags(flags)
+    if codes.dtype not in _SIGNED:
+        reader.refuse("its codes are not native signed integers", "families.child-type")
+    if length is not None and not _inside(codes, length):
+        reader.refuse("its codes are beyond what they stand for", "families.codes")
+    return codes
+
+
+def _inside(codes: Any, length: int) -> bool:
+    if not len(codes):
+        return True
+    # Where nothing is missing one look is enough: what is below zero is large without its sign.
+    unsigned = codes.view(f"u{codes.dtype.itemsize}")
+    return bool(
+        np.maximum.reduce(unsigned) < length
+        or (np.maximum.reduce(codes) < length and np.minimum.reduce(codes) >= -1)
+    )
+
+
+# -- categories --------------------------------------------------------------------------------
+
+
+def _write_categories(writer: Writer, x: Any, where: str) -> list[Any]:
+    inner = write_index(writer, x.categories, where)
+    return ["categories", inner, bool(x.ordered), *writer.numbers(x._ndarray, where=where)]
+
+
+def _read_categories(reader: Reader, described: Any, columns: int | None) -> Part:
+    _, inner, ordered, *numbers = reader.split(described, 5)
+    if type(ordered) is not bool or columns not in (None, 1):
+        reader.refuse("its flag is not a flag")
+    part = read_index(reader, inner)
+    codes = _read_codes(reader, numbers, part.length)
+    flags: int = numbers[1]
+    if part.kind == "multi":
+        reader.refuse("its categories have levels", "families.child-type")
+    limits = reader.limits
+
+    def built(values: Loaded) -> Any:
+        categories = apart(part.build(values), values.node, limits)
+        required(part.length is not None or _inside(codes, len(categories)))
+        return categorical(settled(codes, flags), pd.CategoricalDtype(categories, ordered))
+
+    return Part("categories", len(codes), built)
+
+
+def apart(index: Any, node: Node, limits: Limits) -> Any:
+    """Return *index*, of which no label is there twice, and let pandas know.
+
+    pandas would put the labels into a table whose hash anybody can make collide. Texts are put into
+    Python's own, whose hash has a secret; for others there is the check of restricted pickle.
+    """
+    if len(index) > limits.max_refs:
+        required(isinstance(index.dtype, np.dtype))
+    if type(index) is pd.RangeIndex:
+        return mark_unique(index)
+    dtype = index.dtype
+    if isinstance(dtype, pd.StringDtype) or dtype.kind == "O":
+        labels = texts_of(index)
+        if set(map(type, labels)) <= {str}:
+            required(len(set(labels)) == len(labels))
+            return mark_unique(index)
+    with reviewed(node):
+        return shims.unique(site(node, limits), index)
+
+
+# -- indexes that stand alone ------------------------------------------------------------------
+
+
+def _encode(x: Any, limits: Limits) -> Parts:
+    writer = Writer(limits)
+    try:
+        return writer.parts({"index": write_index(writer, x, "")})
+    except Unencodable as error:
+        error.path = [part for part in error.path if part]
+        raise
+
+
+def _check(node: Node, limits: Limits) -> None:
+    reader = Reader(node, limits)
+    (described,) = node.expect("index", frames=len(node.frames), children=None)
+    part = read_index(reader, described)
+    reader.finish()
+    if _NAMES.get(part.kind, "pandas:Index") != node.type:
+        node.refuse("its kind is not that of its type", "families.header")
+    node.value = part
+
+
+def _decode(node: Node, values: list[Any]) -> Any:
+    return node.value.build(Loaded.of(node, values))
+
+
+#: Kinds with a name of their own, on which those may rely that hold an index.
+_NAMES = {"range": "pandas:RangeIndex", "multi": "pandas:MultiIndex"}
+
+
+def register() -> None:
+    """List pandas' indexes; called once, by safeser.families.pandas.names."""
+    pandas_arrays.add("categories", (pd.Categorical,), _write_categories, _read_categories)
+    for name, classes in (
+        ("pandas:Index", tuple(_KINDS.values())),
+        ("pandas:RangeIndex", (pd.RangeIndex,)),
+        ("pandas:MultiIndex", (pd.MultiIndex,)),
+    ):
+        registry.register(Typed(name, classes, _encode, _check, _decode))

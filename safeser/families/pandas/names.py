@@ -1,0 +1,37 @@
+"""pandas types of family ``dask``: the names, listed without importing pandas.
+
+The one rule: pandas is imported when an object of a type that is listed here is sent or loaded, and
+for nothing else: a header that names one imports nothing before it is admitted.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NAMES", "load"]
+
+NAMES = (
+    "pandas:DataFrame",
+    "pandas:Series",
+    "pandas:Index",
+    "pandas:RangeIndex",
+    "pandas:MultiIndex",
+    "pandas:array",
+    "pandas:Timestamp",
+    "pandas:Timedelta",
+    "pandas:Period",
+    "pandas:Interval",
+    "pandas:NA",
+    "pandas:NaT",
+    "pandas:offset",
+    "pandas:GroupBy",
+)
+
+
+def load() -> None:
+    """Import pandas and register its types; ModuleNotFoundError if it is not installed."""
+    from safeser.families.pandas import arrays as pandas_arrays
+    from safeser.families.pandas import frames as pandas_frames
+    from safeser.families.pandas import indexes as pandas_indexes
+    from safeser.families.pandas import scalars as pandas_scalars
+
+    for module in (pandas_scalars, pandas_indexes, pandas_arrays, pandas_frames):
+        module.register()

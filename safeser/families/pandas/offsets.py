@@ -1,0 +1,303 @@
+"""Date offsets and time zones of pandas in family ``dask``.
+
+The one rule: an offset is one of pandas' own classes with bounded numbers, and a freq is believed
+of an index only after its values were seen to follow it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import functools
+import importlib
+from typing import Any
+
+import numpy as np
+
+from safeser.errors import PayloadError
+from safeser.families.pandas.internals import pin_freq
+from safeser.families.pandas.parts import Built, Loaded, Reader, Writer
+from safeser.families.plain import Unencodable
+from safeser.families.registry import Parts
+from safeser.families.stdlib import zones
+from safeser.families.tree import Node
+from safeser.pickles.shims.pandas_times import SHIMS
+from safeser.pickles.shims.site import Site
+from safeser.values import Limits
+
+__all__ = [
+    "OFFSETS",
+    "build_zone",
+    "check_offset",
+    "check_zone",
+    "decode_offset",
+    "describe_zone",
+    "encode_offset",
+    "read_freq",
+    "read_offset",
+    "read_period_freq",
+    "required",
+    "with_freq",
+    "write_freq",
+    "write_offset",
+]
+
+_room: Any = importlib.import_module("pandas._libs.tslibs.offsets")
+# pandas imports it when the first calendar is made, which is after a payload was decided.
+importlib.import_module("pandas.tseries.holiday")
+
+_NAMES = (
+    "BHalfYearBegin BHalfYearEnd BQuarterBegin BQuarterEnd BYearBegin BYearEnd BusinessDay"
+    " BusinessHour BusinessMonthBegin BusinessMonthEnd CustomBusinessDay CustomBusinessHour"
+    " CustomBusinessMonthBegin CustomBusinessMonthEnd DateOffset Day Easter FY5253 FY5253Quarter"
+    " HalfYearBegin HalfYearEnd Hour LastWeekOfMonth Micro Milli Minute MonthBegin MonthEnd Nano"
+    " QuarterBegin QuarterEnd Second SemiMonthBegin SemiMonthEnd Week WeekOfMonth YearBegin YearEnd"
+)
+#: pandas' own classes; some are there since pandas 3 only.
+OFFSETS: dict[str, Any] = {
+    name: getattr(_room, name) for name in _NAMES.split() if hasattr(_room, name)
+}
+_NAME_OF = {kind: name for name, kind in OFFSETS.items()}
+_SPANS: frozenset[str] = frozenset(_room._relativedelta_kwds)
+
+_PLAIN = frozenset({type(None), bool, int, str})
+_MAX_PARTS = 1 << 10  # a calendar of holidays is made of them each time
+_MAX_SPAN = 1 << 31
+#: pandas keeps a table of every period that it was ever asked for.
+_MAX_PERIODS = 999
+_DAY = 86_400_000_000_000
+_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_NAT = -(1 << 63)
+
+#: pandas walks an index in Python, element by element, to see whether such a freq fits.
+_WALKED = 6
+
+
+def required(right: object) -> None:
+    """Raise what receiving turns into a refusal if pandas read something else than was said."""
+    if not right:
+        raise ValueError
+
+
+# -- offsets -----------------------------------------------------------------------------------
+
+
+def write_offset(writer: Writer, x: Any, *, where: str = ".freq") -> list[Any]:
+    """Return the description of the offset *x*, or raise Unencodable."""
+    name = _NAME_OF.get(type(x))
+    if name is None:
+        writer.refuse(x, "it is a date offset of a class that is not pandas' own", where)
+    if name == "DateOffset":
+        parts: Any = dict(x.kwds)
+        fits, count, normalize = set(map(type, parts.values())) <= {int}, x.n, x.normalize
+    else:
+        _, (count, normalize, *parts) = x.__reduce__()[:2]
+        fits = True
+    described = [name, count, normalize, parts]
+    if not fits or not _rebuilds(x, described):
+        writer.refuse(x, "its freq cannot be rebuilt from its parts", where)
+    if type(parts) is list and not set(map(type, parts)) <= _PLAIN:
+        writer.children.append((where, tuple(parts)))
+        described[3] = None
+    return described
+
+
+def _rebuilds(x: Any, described: list[Any]) -> bool:
+    with contextlib.suppress(PayloadError, ValueError, TypeError, OverflowError):
+        made = _made(described, described[3])
+        return type(made) is type(x) and bool(made == x)
+    return False
+
+
+def read_offset(reader: Reader, described: Any) -> Built:
+    """Return what builds the described offset; bounds what it says."""
+    name, count, normalize, parts = reader.split(described, 4)
+    if type(name) is not str or name not in OFFSETS:
+        reader.refuse("its freq is none of pandas' offsets", "families.freq")
+    if type(count) is not int or abs(count) >= 1 << 63 or type(normalize) is not bool:
+        reader.refuse("its freq is not described", "families.freq")
+    if name == "DateOffset":
+        _check_spans(reader, parts)
+    elif parts is None:
+        at = reader.child("builtins:tuple")
+        return lambda values: _made([name, count, normalize], values[at])
+    elif type(parts) not in (list, tuple) or not set(map(type, parts)) <= _PLAIN:
+        reader.refuse("its freq is not described", "families.freq")
+    return lambda values: _made([name, count, normalize], parts)
+
+
+def read_period_freq(reader: Reader, described: Any) -> Built:
+    """Return what builds the freq of periods, of which there are not endlessly many."""
+    _, count, normalize, parts = reader.split(described, 4)
+    if type(count) is not int or not 1 <= count <= _MAX_PERIODS or normalize is not False:
+        reader.refuse("its freq is none that periods have", "families.freq")
+    if type(parts) not in (list, tuple) or any(
+        part is not None and (type(part) is not int or not 0 <= part <= 12) for part in parts
+    ):
+        reader.refuse("its freq is none that periods have", "families.freq")
+    return read_offset(reader, described)
+
+
+def _check_spans(reader: Reader, spans: Any) -> None:
+    if type(spans) is not dict or not _SPANS.issuperset(spans):
+        reader.refuse("its freq is not described", "families.freq")
+    if any(type(span) is not int or abs(span) >= _MAX_SPAN for span in spans.values()):
+        reader.refuse("its freq is not described", "families.freq")
+
+
+def _made(described: list[Any], parts: Any) -> Any:
+    name, count, normalize = described[:3]
+    if name == "DateOffset":
+        return OFFSETS[name](count, normalize, **parts)
+    parts = [_part(part) for part in parts]
+    required(len(parts) <= 16)
+    return _offset(name, count, normalize, *parts)
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _offset(name: str, count: int, normalize: bool, *parts: Any) -> Any:
+    # The function that restricted pickle uses: it bounds numbers, texts and holidays.
+    site = Site(_HOLIDAYS, given=0, shared=False)
+    return SHIMS["offset"](site, f"offsets:{name}", count, normalize, *parts)
+
+
+_HOLIDAYS = Limits(max_refs=_MAX_PARTS << _WALKED)
+
+
+def _part(part: Any) -> Any:
+    if type(part) is list or type(part) is tuple:
+        required(len(part) <= _MAX_PARTS)
+        return tuple(part)
+    return part
+
+
+def encode_offset(x: Any, limits: Limits) -> Parts:
+    writer = Writer(limits)
+    return writer.parts({"offset": write_offset(writer, x, where="")})
+
+
+def check_offset(node: Node, limits: Limits) -> None:
+    reader = Reader(node, limits)
+    if node.meta.keys() != {"offset"}:
+        node.refuse("its keys must be exactly offset", "families.header")
+    node.value = read_offset(reader, node.meta["offset"])
+    reader.finish()
+
+
+def decode_offset(node: Node, values: list[Any]) -> Any:
+    return node.value(Loaded.of(node, values))
+
+
+# -- the freq of an index ----------------------------------------------------------------------
+
+
+def write_freq(writer: Writer, freq: Any, length: int, *, zoned: bool) -> list[Any] | None:
+    """Return the description of an index's *freq*, or None if it has none."""
+    if freq is None:
+        return None
+    if not (_is_even(freq, zoned=zoned) or _walk_is_short(length, writer.limits)):
+        writer.refuse(
+            freq,
+            "whether its freq fits takes too long to find out for so many values;"
+            " index.freq = None drops it",
+            ".freq",
+        )
+    return write_offset(writer, freq)
+
+
+def _walk_is_short(length: int, limits: Limits) -> bool:
+    return length << _WALKED <= limits.max_refs
+
+
+def _is_even(freq: Any, *, zoned: bool) -> bool:
+    """Whether all steps of *freq* take equally long: a day in a zone is not always 24 hours."""
+    if isinstance(freq, _room.Day):
+        return not zoned
+    return isinstance(freq, _room.Tick)
+
+
+def read_freq(reader: Reader, described: Any) -> Built:
+    """Return what builds the freq that :func:`write_freq` described."""
+    if described is None:
+        return lambda values: None
+    return read_offset(reader, described)
+
+
+def with_freq(index: Any, freq: Any, limits: Limits) -> Any:
+    """Return *index* with *freq*, which its values must follow."""
+    if freq is None:
+        return index
+    step = _step(index, freq)
+    if step is None:
+        required(_walk_is_short(len(index), limits))
+        index.freq = freq  # pandas compares it with the values
+        return index
+    numbers = index.asi8
+    if len(numbers):
+        # In Python's integers: the difference of two of NumPy's may wrap around.
+        first, last = int(numbers[0]), int(numbers[0]) + step * (len(numbers) - 1)
+        required(first != _NAT and abs(last) < 1 << 63 and int(numbers[-1]) == last)
+        required((np.diff(numbers) == step).all())
+    return pin_freq(index, freq)
+
+
+def _step(index: Any, freq: Any) -> int | None:
+    """Return what lies between neighbours of *index* in its own unit, if always the same."""
+    if not _is_even(freq, zoned=getattr(index, "tz", None) is not None):
+        return None
+    nanos = freq.n * _DAY if isinstance(freq, _room.Day) else freq.nanos
+    step, odd = divmod(nanos, _NANOS[index.unit])
+    required(not odd and not freq.normalize)
+    return int(step)
+
+
+# -- time zones --------------------------------------------------------------------------------
+
+
+def describe_zone(zone: Any) -> Any:
+    """Return the description of a zone as it may stand in a header: a list, or None."""
+    if type(zone).__module__.partition(".")[0] == "pytz":
+        # What pandas 2 makes of a name.
+        pytz = _pytz()
+        if pytz is not None and zone.zone in pytz.all_timezones_set:
+            return ["pytz", zone.zone]
+        raise Unencodable(zone, "its time zone is none that pytz lists")
+    described = zones.describe(zone)
+    return None if described is None else list(described)
+
+
+def _pytz() -> Any:
+    try:
+        import pytz  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - may be missing
+    except ModuleNotFoundError:
+        return None
+    return pytz
+
+
+def check_zone(node: Node, described: Any) -> None:
+    """Refuse *node* unless a header describes a zone or none; looks nothing up."""
+    if not isinstance(described, list | tuple | None):
+        node.refuse("its time zone is not described", "families.time-zone")
+    if described is not None and len(described) == 2:
+        if described[0] != "pytz" or type(described[1]) is not str:
+            node.refuse("its time zone is not described", "families.time-zone")
+        return
+    try:
+        zones.check(None if described is None else tuple(described))
+    except (ValueError, TypeError, OverflowError):
+        node.refuse("its time zone is not described", "families.time-zone")
+
+
+def build_zone(described: Any) -> dt.tzinfo | None:
+    """Return the zone that a checked header describes, or None."""
+    if described is None or len(described) != 2:
+        return zones.build(None if described is None else tuple(described))
+    pytz = _pytz()
+    if pytz is None or described[1] not in pytz.all_timezones_set:
+        raise PayloadError(
+            "a time zone of pytz is not known here",
+            rule="families.time-zone",
+            fix="Install pytz on both sides, or use zoneinfo.ZoneInfo.",
+        )
+    zone: dt.tzinfo = pytz.timezone(described[1])
+    return zone

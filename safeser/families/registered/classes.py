@@ -1,0 +1,165 @@
+"""Classes that their authors let travel: enums, dataclasses, named tuples, exceptions.
+
+The one rule: a class is registered by whoever has it, never found by a name that a peer wrote, and
+its instances come back through its own constructor or are refused: see :mod:`.constructed`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, overload
+
+from safeser.errors import ConfigError, PayloadError
+from safeser.families import plain
+from safeser.families.errors import wire as errors
+from safeser.families.plain import Unencodable
+from safeser.families.registered import constructed
+from safeser.families.registered.naming import refuse_class, wire_name
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.tree import Node
+from safeser.pickles.members import Members
+from safeser.pickles.profiles import Entry
+from safeser.values import Limits
+
+__all__ = ["Kind", "register_class", "register_kind"]
+
+T = TypeVar("T", bound=type)
+
+#: Values of enum members that are compared; all others are known by the member's name alone.
+_SCALARS = (int, float, str, bytes, bool, type(None))
+
+
+class Kind(NamedTuple):
+    """One kind of classes that may be registered.
+
+    :param word: what such a class is called, as ``"dataclass"``.
+    :param applies: whether a class is of that kind; imports nothing.
+    :param plan: class, wire name and names of assigned fields to its serializer.
+    """
+
+    word: str
+    applies: Callable[[type], bool]
+    plan: Callable[[type, str, Sequence[str]], Typed]
+
+
+#: As in restricted pickle: 2**12 composites take a megabyte.
+_MAX_FLAGS = 12
+
+_KINDS: list[Kind] = []
+
+
+def register_kind(
+    word: str,
+    applies: Callable[[type], bool],
+    plan: Callable[[type, str, Sequence[str]], Typed],
+) -> None:
+    """Let :func:`register_class` take one more kind of classes, after those that it has."""
+    _KINDS.append(Kind(word, applies, plan))
+
+
+@overload
+def register_class(cls: T, *, name: str | None = None, assigned: Sequence[str] = ()) -> T: ...
+
+
+@overload
+def register_class(
+    cls: None = None, *, name: str | None = None, assigned: Sequence[str] = ()
+) -> Callable[[T], T]: ...
+
+
+def register_class(
+    cls: Any = None, *, name: str | None = None, assigned: Sequence[str] = ()
+) -> Any:
+    """Let direct instances of *cls* travel in family ``dask``; both sides must register it.
+
+    An enum's members are known by name and value. A dataclass or named tuple is made by calling the
+    class with its fields, and must then hold exactly what was sent. An exception is raised as
+    itself if calling the class with its arguments says the same again. So a peer can call that
+    constructor with any values that may travel: register classes whose constructors only check and
+    keep. Works as a decorator; it returns *cls*.
+
+    :param name: ``module:qualname`` on the wire; the class's own, if it can be imported by that.
+    :param assigned: fields with ``init=False`` that are set after the class was called. All other
+        such fields are computed by it, and must come out as they were sent.
+    :raises ConfigError: for a class that cannot travel exactly, or that is registered already.
+    """
+    if cls is None:
+        return lambda decorated: register_class(decorated, name=name, assigned=assigned)
+    if not isinstance(cls, type):
+        raise ConfigError("only classes can be registered", rule="families.register")
+    wire = wire_name(cls, name)
+    if issubclass(cls, BaseException):
+        errors.register_exception(cls, wire)
+        return cls
+    for kind in _KINDS:
+        if kind.applies(cls):
+            registry.register(kind.plan(cls, wire, assigned))
+            return cls
+    words = ", ".join(kind.word for kind in _KINDS)
+    refuse_class(
+        cls,
+        f"is none of {words} or exception",
+        fix="Register it with register_generic, or with functions of its own.",
+    )
+
+
+# -- enums -------------------------------------------------------------------------------------
+
+
+def _enum(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
+    """Members travel by name and value, both at once; flags of several members by their number."""
+    members = Members(Entry(name, "enum"), cls)
+    words = {key: _word(member) for key, member in cls._member_map_.items() if key == member._name_}
+    by_word = {word: cls._member_map_[key] for key, word in words.items()}
+    composes = _composes(cls)
+
+    def composite(flags: object) -> Any:
+        try:
+            return members.of(flags) if composes and type(flags) is int else None
+        except PayloadError:
+            return None
+
+    def encode(x: Any, limits: Limits) -> Parts:
+        word = words.get(x._name_)
+        if word is not None and by_word[word] is x:
+            return Parts({"member": word})
+        if composite(x._value_) is not x:
+            raise Unencodable(x, "it is not composed of the members of its enum")
+        return Parts({"flags": x._value_})
+
+    def check(node: Node, limits: Limits) -> None:
+        if "flags" in node.meta:
+            (flags,) = node.expect("flags")
+            node.value = composite(flags)
+        else:
+            (word,) = node.expect("member")
+            node.value = by_word.get(word) if type(word) is bytes else None
+        if node.value is None:
+            node.refuse("this enum has no such member with such a value", "families.member")
+
+    return Typed(name, (cls,), encode, check, lambda node, _: node.value)
+
+
+def _composes(cls: Any) -> bool:
+    """Whether flags of several members travel: a class keeps for good each that is ever made.
+
+    Of larger ones those would that the receiver happened to have made already.
+    """
+    numbers = [member._value_ for member in cls._member_map_.values()]
+    single = {value for value in numbers if type(value) is int and value.bit_count() == 1}
+    return issubclass(cls, enum.Flag) and len(single) <= _MAX_FLAGS
+
+
+def _word(member: Any) -> bytes:
+    """Return what stands for *member*: its value too, lest another version's be taken for it."""
+    value = member._value_
+    parts = value if type(value) is tuple else (value,)
+    compared = all(type(part) in _SCALARS for part in parts)
+    return plain.encode((member._name_, value) if compared else (member._name_,))
+
+
+register_kind("enum", lambda cls: isinstance(cls, enum.EnumMeta), _enum)
+register_kind("dataclass", dataclasses.is_dataclass, constructed.plan_dataclass)
+register_kind("named tuple", constructed.is_named_tuple, constructed.plan_named_tuple)

@@ -1,0 +1,216 @@
+"""Instances that are made by their class: dataclasses and named tuples.
+
+The one rule: the class is called with what was sent, as its author would call it, and what it made
+must then hold exactly what was sent; nothing is set behind the constructor's back, but for fields
+of which the author said so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from safeser.errors import PayloadError, SafeserError
+from safeser.families import records
+from safeser.families.plain import Unencodable
+from safeser.families.registered.naming import refuse_class
+from safeser.families.registry import Parts, Typed
+from safeser.families.sending import serialize
+from safeser.families.tree import Node
+from safeser.pickles.layout import HEAP_TYPE, layout
+from safeser.values import Limits
+
+__all__ = [
+    "Altered",
+    "cached_names",
+    "is_named_tuple",
+    "is_same",
+    "other_bases",
+    "plan_dataclass",
+    "plan_named_tuple",
+    "record",
+]
+
+
+def other_bases(cls: type) -> list[type]:
+    """Return the bases of *cls* written in C, which may keep what no attribute shows."""
+    return [base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE and base is not object]
+
+
+def cached_names(cls: type) -> frozenset[str]:
+    """Return the cached properties of *cls*: computed again when asked for, so never sent."""
+    return frozenset(
+        name
+        for base in cls.__mro__
+        for name, found in vars(base).items()
+        if isinstance(found, functools.cached_property)
+    )
+
+
+def record(
+    name: str,
+    cls: type,
+    fields: Iterable[str],
+    read: Callable[[Any], dict[str, Any]],
+    build: Callable[[dict[str, Any]], Any],
+) -> Typed:
+    """Return the serializer of records that have exactly *fields*."""
+    expected = frozenset(fields)
+
+    def encode(x: Any, limits: Limits) -> Parts:
+        return records.encode(read(x), limits)
+
+    def check(node: Node, limits: Limits) -> None:
+        names = records.check(node, limits)
+        if len(names) != len(expected) or not expected.issuperset(names):
+            node.refuse(
+                "its fields are not those that this side registered; both need the same version",
+                "families.fields",
+            )
+
+    def decode(node: Node, values: list[Any]) -> Any:
+        sent = records.values(node, values)
+        try:
+            return build(sent)
+        except Altered as altered:
+            raise PayloadError(
+                f"a value of type {name} is refused: its class made another {altered}",
+                rule="families.constructor",
+                where=node.where,
+                fix="A field that is set after construction is registered with assigned=.",
+            ) from None
+
+    return Typed(name, (cls,), encode, check, decode)
+
+
+class Altered(Exception):
+    """The constructor made something else of a field than what was sent."""
+
+
+def is_same(made: object, sent: object) -> bool:
+    """Whether *made* is what was sent, to the last type in it."""
+    if made is sent:
+        return True
+    if type(made) is not type(sent):
+        return False
+    if isinstance(made, (set, frozenset)) and isinstance(sent, (set, frozenset)):
+        # Equal sets may be walked in different orders.
+        return {(type(m), m) for m in made} == {(type(s), s) for s in sent}
+    try:
+        return _bytes_of(made) == _bytes_of(sent)
+    except SafeserError:
+        return False
+
+
+def _bytes_of(value: object) -> tuple[object, list[bytes]]:
+    header, frames = serialize(value, ("dask", "msgpack"))
+    return header, [bytes(frame) for frame in frames]
+
+
+# -- dataclasses -------------------------------------------------------------------------------
+
+
+def plan_dataclass(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
+    """Return the serializer of the dataclass *cls*; see ``register_class``."""
+    fields = dataclasses.fields(cls)
+    names = [field.name for field in fields]
+    given = [field.name for field in fields if field.init]
+    later = frozenset(assigned)
+    _check_dataclass(cls, names, given, later)
+    has_dict = hasattr(cls, "__dictoffset__") and cls.__dictoffset__ != 0
+    known = frozenset(names) | cached_names(cls)
+
+    def read(x: Any) -> dict[str, Any]:
+        if has_dict and not known.issuperset(vars(x)):
+            raise Unencodable(x, "it has attributes that are not fields of its class")
+        try:
+            return {field: getattr(x, field) for field in names}
+        except AttributeError:
+            raise Unencodable(x, "one of its fields has no value") from None
+
+    def build(sent: dict[str, Any]) -> Any:
+        made = cls(**{field: sent[field] for field in given})
+        if type(made) is not cls:
+            raise Altered("class")
+        for field in names:
+            if field in later:
+                object.__setattr__(made, field, sent[field])
+            elif not is_same(getattr(made, field), sent[field]):
+                raise Altered(f"field {field}")
+        return made
+
+    return record(name, cls, names, read, build)
+
+
+def _check_dataclass(
+    cls: type, names: Sequence[str], given: Sequence[str], later: frozenset[str]
+) -> None:
+    if "__dataclass_fields__" not in vars(cls):
+        refuse_class(cls, "inherits from a dataclass, but is none itself")
+    if other_bases(cls):
+        refuse_class(cls, "derives from a built-in class, whose content is in no field")
+    if not later.isdisjoint(given) or not later.issubset(names):
+        refuse_class(cls, "has no such field with init=False as one that is said to be assigned")
+    if not layout(cls).slots.keys() <= {*names, *_mangled(cls, names)}:
+        refuse_class(cls, "keeps values in slots that are no fields")
+    if inspect.isabstract(cls):
+        refuse_class(cls, "is abstract")
+    try:
+        inspect.signature(cls).bind(**dict.fromkeys(given))
+    except (TypeError, ValueError):
+        refuse_class(
+            cls,
+            "cannot be called with exactly its fields",
+            fix="Give each InitVar a default, and let __init__ take the fields by their names.",
+        )
+
+
+def _mangled(cls: type, names: Iterable[str]) -> set[str]:
+    return {
+        f"_{base.__name__.lstrip('_')}{name}"
+        for base in cls.__mro__
+        for name in names
+        if name.startswith("__")
+    }
+
+
+# -- named tuples ------------------------------------------------------------------------------
+
+
+def is_named_tuple(cls: type) -> bool:
+    """Whether *cls* is what ``typing.NamedTuple`` or ``collections.namedtuple`` makes."""
+    names = getattr(cls, "_fields", None)
+    return (
+        issubclass(cls, tuple)
+        and type(names) is tuple
+        and all(type(name) is str and name.isidentifier() for name in names)
+    )
+
+
+def plan_named_tuple(cls: Any, name: str, assigned: Sequence[str]) -> Typed:
+    """Return the serializer of the named tuple *cls*; a subclass's own attributes do not travel."""
+    names: tuple[str, ...] = cls._fields
+    if assigned:
+        refuse_class(cls, "is a named tuple, whose fields are never assigned")
+    cached = cached_names(cls)
+
+    def read(x: Any) -> dict[str, Any]:
+        if tuple.__len__(x) != len(names):
+            raise Unencodable(x, "it has another number of elements than of fields")
+        if not cached.issuperset(getattr(x, "__dict__", ())):
+            raise Unencodable(x, "it has attributes beside its fields")
+        return dict(zip(names, tuple.__iter__(x), strict=True))
+
+    def build(sent: dict[str, Any]) -> Any:
+        made = cls(*(sent[field] for field in names))
+        if type(made) is not cls or tuple.__len__(made) != len(names):
+            raise Altered("class")
+        for field, value in zip(names, tuple.__iter__(made), strict=True):
+            if not is_same(value, sent[field]):
+                raise Altered(f"field {field}")
+        return made
+
+    return record(name, cls, names, read, build)

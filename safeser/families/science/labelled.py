@@ -1,0 +1,314 @@
+"""xarray's variables, indexes, arrays and datasets of family ``dask``.
+
+The one rule: what is in memory travels as the arrays and pandas indexes that it consists of, and is
+put together by xarray's own constructors, which compare sizes; what would have to be computed or
+read first is refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from safeser.families.numpy.arrays import aligned
+from safeser.families.plain import Unencodable, label
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.tree import Node
+from safeser.values import Limits
+
+__all__ = ["register"]
+
+#: Untyped on purpose: xarray is an extra.
+xr: Any = importlib.import_module("xarray")
+pd: Any = importlib.import_module("pandas")
+_indexes: Any = importlib.import_module("xarray.core.indexes")
+_indexing: Any = importlib.import_module("xarray.core.indexing")
+_extension: Any = importlib.import_module("xarray.core.extension_array")
+
+#: xarray slices such an array into items that crash the process when they are printed.
+_EXTENSION = (
+    "it holds a pandas extension array; convert it with .astype(object), or make it a Series"
+)
+_VARIABLES = {kind.__name__: kind for kind in (xr.Variable, xr.IndexVariable)}
+_INDEXES = ("pandas:Index", "pandas:RangeIndex", "pandas:MultiIndex")
+_LAZY = (
+    "its data are not NumPy's or pandas' in memory; call .load() or .compute() first,"
+    " or .as_numpy() for other arrays"
+)
+
+
+def _expect(node: Node, position: int, *types: str) -> None:
+    # What a pickle holds, which may stand here where it is granted, shows when it is built.
+    if node.children[position].yields not in ("", *types):
+        node.refuse(f"its part {position} is of a wrong type", "families.child-type")
+
+
+def _right(right: object) -> None:
+    """Raise what receiving turns into a refusal that names the type."""
+    if not right:
+        raise ValueError
+
+
+# -- variables -----------------------------------------------------------------------------------
+
+
+def _encode_variable(x: Any, limits: Limits) -> Parts:
+    held, data = _held(x._data)
+    children: list[tuple[str, object]] = [
+        (".dims", tuple(x.dims)),
+        (".attrs", dict(x.attrs)),
+        (".encoding", dict(x.encoding)),
+        *((f".data{name}", part) for name, part in data),
+    ]
+    return Parts({"kind": type(x).__name__, "data": held}, (), children)
+
+
+def _held(data: Any) -> tuple[str, list[tuple[str, object]]]:
+    """Return what kind of data a variable holds, and what that consists of."""
+    if type(data) is np.ndarray:
+        return "array", [("", data)]
+    if type(data) is _indexing.PandasIndexingAdapter:
+        return "index", [("", data.array), (".dtype", _unusual(data))]
+    if type(data) is _indexing.PandasMultiIndexingAdapter:
+        level = (".level", data.level)
+        return "levels", [("", data.array), (".dtype", _unusual(data)), level]
+    if type(data) is _extension.PandasExtensionArray:
+        raise Unencodable(data, _EXTENSION)
+    raise Unencodable(data, _LAZY)
+
+
+def _unusual(data: Any) -> Any:
+    """Return the dtype of *data* if it is another than xarray gives to such an index, else None."""
+    plain = type(data)(data.array)
+    return None if plain.dtype == data.dtype else data.dtype
+
+
+_PARTS = {"array": 1, "index": 2, "levels": 3}
+_TYPES = {"array": np.ndarray, "index": pd.Index, "levels": pd.MultiIndex}
+_HELD = {
+    "array": ("numpy:ndarray",),
+    "index": _INDEXES,
+    "levels": ("pandas:MultiIndex",),
+}
+
+
+def _check_variable(node: Node, limits: Limits) -> None:
+    kind, held = node.expect("kind", "data", children=None)
+    if type(kind) is not str or type(held) is not str:
+        node.refuse("its kind is not a name", "families.header")
+    if kind not in _VARIABLES or held not in _PARTS:
+        node.refuse("its kind is not listed", "families.header")
+    if len(node.children) != 3 + _PARTS[held]:
+        node.refuse("it has another number of parts than its kind", "families.child-count")
+    _expect(node, 0, "builtins:tuple")
+    _expect(node, 1, "builtins:dict")
+    _expect(node, 2, "builtins:dict")
+    _expect(node, 3, *_HELD[held])
+    if kind == "IndexVariable" and held == "array":
+        node.refuse("its kind holds an index", "families.child-type")
+    node.value = limits
+
+
+def _decode_variable(node: Node, values: list[Any]) -> Any:
+    dims, attrs, encoding, data, *rest = map(aligned, values)
+    _right(type(dims) is tuple and type(attrs) is dict and type(encoding) is dict)
+    if rest and rest[0] is not None:
+        _check_values(data, rest[0], node.value)
+    made = _VARIABLES[node.meta["kind"]](
+        dims, _hold(node.meta["data"], data, *rest), attrs, encoding, fastpath=True
+    )
+    _right(made.dims == dims and len(set(dims)) == len(dims))
+    return made
+
+
+def _check_values(index: Any, dtype: Any, limits: Limits) -> None:
+    # Whoever asks for the values of an index gets an array of that dtype, however wide it is.
+    _right(getattr(dtype, "itemsize", 0) * len(index) <= limits.max_array)
+
+
+def _hold(held: str, data: Any, dtype: Any = None, level: Any = None) -> Any:
+    _right(dtype is None or isinstance(dtype, np.dtype))
+    _right(isinstance(data, _TYPES[held]))
+    if held == "index":
+        return _indexing.PandasIndexingAdapter(data, dtype=dtype)
+    if held == "levels":
+        _right(level is None or level in data.names)
+        return _indexing.PandasMultiIndexingAdapter(data, dtype=dtype, level=level)
+    return data
+
+
+# -- indexes -------------------------------------------------------------------------------------
+
+
+def _encode_index(x: Any, limits: Limits) -> Parts:
+    multi = type(x) is _indexes.PandasMultiIndex
+    plain = type(x)(x.index, x.dim)
+    dtype = None if plain.coord_dtype == x.coord_dtype else x.coord_dtype
+    levels = dict(x.level_coords_dtype) if multi else None
+    if multi and plain.level_coords_dtype == levels:
+        levels = None
+    children = [(".index", x.index), (".dim", x.dim), (".dtype", dtype), (".levels", levels)]
+    return Parts({"multi": multi}, (), children)
+
+
+def _check_index(node: Node, limits: Limits) -> None:
+    (multi,) = node.expect("multi", children=4)
+    if type(multi) is not bool:
+        node.refuse("its flag is not a flag", "families.header")
+    node.value = limits
+    _expect(node, 0, *(("pandas:MultiIndex",) if multi else _INDEXES))
+    _expect(node, 2, "builtins:NoneType", "numpy:dtype")
+    _expect(node, 3, "builtins:NoneType", "builtins:dict")
+
+
+def _decode_index(node: Node, values: list[Any]) -> Any:
+    index, dim, dtype, levels = values
+    hash(dim)
+    _right(isinstance(index, pd.MultiIndex if node.meta["multi"] else pd.Index))
+    _right(levels is None or (type(levels) is dict and node.meta["multi"]))
+    _right(dtype is None or isinstance(dtype, (np.dtype, pd.api.extensions.ExtensionDtype)))
+    for kind in (dtype, *(levels or {}).values()):
+        _check_values(index, kind, node.value)
+    if not node.meta["multi"]:
+        return _indexes.PandasIndex(index, dim, dtype)
+    made = _indexes.PandasMultiIndex(index, dim, levels)
+    _right(levels is None or levels.keys() == set(index.names))
+    _right(all(isinstance(kind, np.dtype) for kind in made.level_coords_dtype.values()))
+    if dtype is not None:
+        made.coord_dtype = dtype
+    return made
+
+
+def _coordinates(x: Any) -> tuple[list[tuple[Any, Any]], set[Any]]:
+    """Return each index of *x* once, with the attributes of its variables, and their names."""
+    listed: list[tuple[Any, Any]] = []
+    covered: set[Any] = set()
+    for index, variables in x.xindexes.group_by_index():
+        if type(index) not in (_indexes.PandasIndex, _indexes.PandasMultiIndex):
+            raise Unencodable(index, "only indexes that pandas holds are kept")
+        made = index.create_variables()
+        if made.keys() != variables.keys():
+            raise Unencodable(x, f"the index of {label(index.dim)} has other names than its own")
+        about = {name: (dict(v.attrs), dict(v.encoding)) for name, v in variables.items()}
+        listed.append((index, about))
+        covered |= variables.keys()
+    return listed, covered
+
+
+# -- arrays and datasets -------------------------------------------------------------------------
+
+
+def _encode_array(x: Any, limits: Limits) -> Parts:
+    indexes, covered = _coordinates(x)
+    coords = {name: v.variable for name, v in x.coords.items() if name not in covered}
+    children: list[tuple[str, object]] = [
+        (".variable", x.variable),
+        (".coords", coords),
+        (".indexes", indexes),
+        (".name", x.name),
+        (" (order)", [*x.coords]),
+    ]
+    return Parts({}, (), children)
+
+
+def _encode_dataset(x: Any, limits: Limits) -> Parts:
+    indexes, covered = _coordinates(x)
+    inner = {name: v for name, v in x.variables.items() if name not in covered}
+    children: list[tuple[str, object]] = [
+        (".data_vars", {name: v for name, v in inner.items() if name not in x.coords}),
+        (".coords", {name: v for name, v in inner.items() if name in x.coords}),
+        (".indexes", indexes),
+        (" (order)", [*x.coords]),
+        (".attrs", dict(x.attrs)),
+        (".encoding", dict(x.encoding)),
+    ]
+    return Parts({}, (), children)
+
+
+def _check_array(node: Node, limits: Limits) -> None:
+    node.expect(children=5)
+    _expect(node, 0, "xarray:Variable")
+    _expect(node, 1, "builtins:dict")
+    _expect(node, 2, "builtins:list")
+    _expect(node, 4, "builtins:list")
+
+
+def _check_dataset(node: Node, limits: Limits) -> None:
+    node.expect(children=6)
+    for position, kind in enumerate(("dict", "dict", "list", "list", "dict", "dict")):
+        _expect(node, position, f"builtins:{kind}")
+
+
+def _built(plain: dict[Any, Any], indexes: list[Any], order: list[Any]) -> Any:
+    """Return the coordinates that *plain* variables and *indexes* are, in *order*."""
+    _right(type(plain) is dict and type(indexes) is list and type(order) is list)
+    variables, owners = dict(plain), {}
+    for entry in indexes:
+        _right(type(entry) is tuple and len(entry) == 2)
+        index, about = entry
+        _right(type(index) in (_indexes.PandasIndex, _indexes.PandasMultiIndex))
+        made = index.create_variables()
+        _right(type(about) is dict and about.keys() == made.keys())
+        for name, variable in made.items():
+            attrs, encoding = about[name]
+            _right(type(attrs) is dict and type(encoding) is dict and name not in variables)
+            variable.attrs, variable.encoding = attrs, encoding
+            variables[name], owners[name] = variable, index
+    _right(all(isinstance(v, xr.Variable) for v in variables.values()))
+    _right(len(order) == len(variables))
+    coords = xr.Coordinates({name: variables[name] for name in order}, indexes=owners)
+    _right(len(coords) == len(variables))
+    return coords
+
+
+def _decode_array(node: Node, values: list[Any]) -> Any:
+    variable, plain, indexes, name, order = values
+    coords = _built(plain, indexes, order)
+    hash(name)
+    _right(isinstance(variable, xr.Variable))
+    sizes = variable.sizes
+    for coord in coords.variables.values():
+        _right(all(sizes.get(dim) == size for dim, size in coord.sizes.items()))
+    return xr.DataArray(
+        variable,
+        coords=dict(coords.variables),
+        name=name,
+        indexes=dict(coords.xindexes),
+        fastpath=True,
+    )
+
+
+def _decode_dataset(node: Node, values: list[Any]) -> Any:
+    held, plain, indexes, order, attrs, encoding = values
+    _right(type(held) is dict and type(attrs) is dict and type(encoding) is dict)
+    _right(all(isinstance(v, xr.Variable) for v in held.values()))
+    coords = _built(plain, indexes, order)
+    made = xr.Dataset(held, coords, attrs)
+    made.encoding = encoding
+    _right(made.data_vars.keys() == held.keys() and made.coords.keys() == coords.keys())
+    return made
+
+
+def register() -> None:
+    """List xarray's types; called once, by safeser.families.science.names."""
+    for typed in (
+        Typed(
+            "xarray:Variable",
+            (xr.Variable, xr.IndexVariable),
+            _encode_variable,
+            _check_variable,
+            _decode_variable,
+        ),
+        Typed(
+            "xarray:Index",
+            (_indexes.PandasIndex, _indexes.PandasMultiIndex),
+            _encode_index,
+            _check_index,
+            _decode_index,
+        ),
+        Typed("xarray:DataArray", (xr.DataArray,), _encode_array, _check_array, _decode_array),
+        Typed("xarray:Dataset", (xr.Dataset,), _encode_dataset, _check_dataset, _decode_dataset),
+    ):
+        registry.register(typed)
