@@ -114,7 +114,7 @@ def loads(
         # Only now: what is refused as well failed by its arrays, its buffers or its budget, and
         # whoever sends such a one must not take the short way from all others.
         _VERDICTS.spoil(whole, scope, verdict)
-    if not persistent:
+    if not persistent and _fits(budget, limits):
         _VERDICTS.note(whole, scope, program, made=made, buffers=given)
     return found
 
@@ -143,8 +143,18 @@ def check(
         if budget is not None:
             budget.spend(refs=verdict.refs, calls=verdict.calls)
         return
-    program = _judged(whole, buffers, listed, limits, budget=budget, again=True)
-    _VERDICTS.note(whole, scope, program)
+    again = _fits(budget, limits)
+    program = _judged(whole, buffers, listed, limits, budget=budget, again=again)
+    if again:
+        _VERDICTS.note(whole, scope, program)
+
+
+def _fits(budget: Budget | None, limits: Limits) -> bool:
+    """Whether what *budget* lets pass is within *limits*, as what is remembered must be.
+
+    Not where a policy's limits have changed while its message was on the way.
+    """
+    return budget is None or budget.limits is limits or budget.limits == limits
 
 
 def _judged(
@@ -228,8 +238,9 @@ def family_of(
             denials.append(deny(*uses[:MAX_READ], profile=listed))
         return "cloudpickle"
     check_shape(program, limits)
-    _PROGRAMS.keep(whole, limits, program)
-    _VERDICTS.note(whole, scope, program)
+    if _fits(budget, limits):
+        _PROGRAMS.keep(whole, limits, program)
+        _VERDICTS.note(whole, scope, program)
     return "pickle"
 
 

@@ -187,8 +187,7 @@ class _Plan:
         if entry.role == "enum":
             return True
         if not entry.make:
-            # What a program's own function returns may differ each time, and an instance of its own
-            # class, though it be a number, may have fields.
+            # A program's own function may return something new, and its own numbers have fields.
             return False
         if type(value) not in _UNCHANGING and not _is_plain_numpy(value):
             return False

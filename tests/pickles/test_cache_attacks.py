@@ -186,3 +186,17 @@ def test_bypass_of_time_who_sends_a_bad_buffer_spoils_nobody_s_verdict(verdicts)
             pickles.loads(data, buffers=given, profile=("numpy", "pandas"), budget=budget)
     (verdict,) = verdicts._kept.values()
     assert verdict.canonical is not None
+
+
+def test_what_a_budget_of_other_limits_lets_pass_is_no_verdict(verdicts):
+    """A policy's limits may change while a message is on its way, and with it its budget."""
+    data, narrow = pickle.dumps(list(range(50))), Limits(max_refs=10)
+    for _ in range(3):
+        budget = Budget(LIMITS)
+        assert pickles.family_of(data, limits=narrow, budget=budget) == "pickle"
+        pickles.check(data, limits=narrow, budget=budget)
+        assert pickles.loads(data, limits=narrow, budget=budget) == list(range(50))
+    for refused in (pickles.family_of, pickles.check, pickles.loads):
+        with pytest.raises(PayloadError) as refusal:
+            refused(data, limits=narrow)
+        assert refusal.value.rule in ("pickle.max-refs", "pickle.opcodes")
