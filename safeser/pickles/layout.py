@@ -12,10 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["HEAP_TYPE", "Layout", "held_by", "layout"]
+__all__ = ["HEAP_TYPE", "IMMUTABLE_TYPE", "Layout", "held_by", "layout"]
 
 #: Set in the flags of classes that code can change, and that Python code may have made.
 HEAP_TYPE = 1 << 9
+#: Set in the flags of classes whose attributes nothing can write to.
+IMMUTABLE_TYPE = 1 << 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import functools
 import importlib
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.pickles.layout import HEAP_TYPE
+from safeser.pickles.layout import HEAP_TYPE, IMMUTABLE_TYPE
 
 __all__ = ["Live", "Witness", "witness"]
 
@@ -38,23 +38,38 @@ _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 _Reader = Callable[[Any], Any]
 
 
+class _Kept:
+    """One object, and what of it has to stay as it is.
+
+    :ivar marked: whether there is anything; C's own classes cannot be written to.
+    """
+
+    __slots__ = ("_absent", "_marks", "_names", "_reader", "found", "marked")
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+        self._absent, self._reader = _marks_of(found)
+        # Views of the names that its classes have by then; a failing look at a class is slow.
+        bases = found.__mro__ if self._absent else ()
+        self._names = [vars(base).keys() for base in bases if base.__flags__ & HEAP_TYPE]
+        self._marks = self._reader(found) if self._reader else None
+        self.marked = bool(self._reader) and not (
+            isinstance(found, type) and found.__flags__ & IMMUTABLE_TYPE
+        )
+
+    def is_changed(self) -> bool:
+        if self._reader and self._reader(self.found) != self._marks:
+            return True
+        return any(not names.isdisjoint(self._absent) for names in self._names)
+
+
 class Live:
     """One listed global.
 
     :param name: exact ``module:qualname``; importing its module is the only import of a load.
     """
 
-    __slots__ = (
-        "_absent",
-        "_marks",
-        "_names",
-        "_parts",
-        "_reader",
-        "_stable",
-        "found",
-        "module",
-        "name",
-    )
+    __slots__ = ("_kept", "_parts", "_stable", "found", "module", "name")
 
     def __init__(self, name: str) -> None:
         module, _, qualname = name.partition(":")
@@ -72,11 +87,7 @@ class Live:
             ) from None
         # A module may make a new object at each look (PEP 562); then there is nothing to compare.
         self._stable = _same(self._walk(), self.found)
-        self._absent, self._reader = _marks_of(self.found)
-        # Views of the names that its classes have by then; a failing look at a class is slow.
-        bases = self.found.__mro__ if self._absent else ()
-        self._names = [vars(base).keys() for base in bases if base.__flags__ & HEAP_TYPE]
-        self._marks = self._reader(self.found) if self._reader else None
+        self._kept = _Kept(self.found)
 
     def _walk(self) -> Any:
         found: Any = sys.modules[self.module]
@@ -89,41 +100,63 @@ class Live:
 
         :raises PolicyDenied: naming it.
         """
-        found = self.found
         try:
-            if self._stable and not _same(self._walk(), found):
+            if self._stable and not _same(self._walk(), self.found):
                 raise _changed(self.name)
-            if self._reader and self._reader(found) != self._marks:
+            if self._kept.marked and self._kept.is_changed():
                 raise _changed(self.name)
         except (AttributeError, KeyError):
             raise _changed(self.name) from None
-        for names in self._names:
-            if not names.isdisjoint(self._absent):
-                raise _changed(self.name)
 
 
 class Witness:
-    """What an entry's reviewed function relies on: its own code, and the name it stands for.
+    """What an entry's reviewed function relies on: its own code, and what stands under its name.
 
-    The name is looked at only where something has imported it already, and nothing is imported.
+    That is looked at only once something has imported it, and nothing is imported.
     """
 
-    __slots__ = ("_code", "_function", "_leaf", "_names", "_seen", "name")
+    __slots__ = ("_code", "_function", "_kept", "_leaf", "_module", "_names", "_parts", "name")
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        module, _, self._leaf = name.partition(":")
+        self._module, _, qualname = name.partition(":")
+        self._leaf, *self._parts = qualname.split(".")
         self.name = name
-        imported = sys.modules.get(module)
-        self._names = vars(imported) if imported else {}
-        self._seen = self._names.get(self._leaf)
+        self._names: Mapping[str, Any] = {}
+        self._kept: _Kept | None = None
         self._function = function
         self._code = getattr(function, "__code__", None)
+        self.look()
+
+    def look(self) -> None:
+        """Take what stands under the name for what is meant, if anything does."""
+        module = sys.modules.get(self._module)
+        self._names = {} if module is None else vars(module)
+        found = self._found()
+        # A class method of C's is another object at each look.
+        if found is not None and _same(self._found(), found):
+            self._kept = _Kept(found)
+
+    def _found(self) -> Any:
+        found = self._names.get(self._leaf)
+        for part in self._parts:
+            found = getattr(found, part, None)
+        return found
 
     def check(self) -> None:
-        """Refuse if either is not what it was when the entry was first used."""
-        if (self._seen is not None and self._names.get(self._leaf) is not self._seen) or (
-            self._code is not None and self._function.__code__ is not self._code
-        ):
+        """Refuse if either is not what it was when the entry was first used.
+
+        :raises PolicyDenied: naming it.
+        """
+        kept = self._kept
+        if kept is None:
+            # The reviewed function may have imported it since.
+            self.look()
+        else:
+            found = self._found() if self._parts else self._names.get(self._leaf)
+            same = found is kept.found or _same(found, kept.found)
+            if not same or (kept.marked and kept.is_changed()):
+                raise _changed(self.name)
+        if self._code is not None and self._function.__code__ is not self._code:
             raise _changed(self.name)
 
 

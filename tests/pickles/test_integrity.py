@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
+import fractions
+import ipaddress
 import pickle
 import sys
 import types
+import uuid
 
 import pytest
 
@@ -184,6 +188,50 @@ def test_reviewed_functions_and_what_they_stand_for(monkeypatch):
     with pytest.raises(PolicyDenied) as caught:
         loads(data, profile=profile)
     assert caught.value.rule == "pickle.integrity"
+
+
+@pytest.mark.parametrize("loads_before", [1, 4], ids=["judged", "remembered"])
+@pytest.mark.parametrize(
+    ("value", "method"),
+    [
+        (fractions.Fraction(1, 2), "__new__"),
+        ({fractions.Fraction(1, 2): 1}, "__hash__"),
+        (uuid.UUID(int=5), "__init__"),
+        (uuid.UUID(int=5), "__setstate__"),
+        (ipaddress.ip_address("192.0.2.1"), "__init__"),
+        (collections.Counter("ab"), "__init__"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_a_shipped_class_that_is_rewritten(monkeypatch, value, method, loads_before):
+    # BUILD on the class does that in a stock unpickler, for the whole process.
+    kind = type(next(iter(value)) if type(value) is dict else value)
+    data = pickle.dumps(value)
+    for _ in range(loads_before):
+        loads(data)
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, method, lambda *args, **kwargs: pytest.fail("it ran"), raising=False)
+        with pytest.raises(PolicyDenied) as caught:
+            loads(data)
+    assert caught.value.rule == "pickle.integrity"
+    assert loads(data) == value
+
+
+def test_nested_names_and_what_is_imported_later_are_looked_at_too(shop):
+    def shim(site, name): ...
+
+    nested = Witness("safeser_live:Outer.make", shim)
+    late = sys.modules.pop("safeser_live")
+    unseen = Witness("safeser_live:Order", shim)
+    unseen.check()
+    sys.modules["safeser_live"] = late
+    unseen.check()
+    nested.check()
+    shop.Outer.make = classmethod(lambda cls: None)
+    shop.Order.__init__ = lambda self: None
+    for witness in (nested, unseen):
+        with pytest.raises(PolicyDenied):
+            witness.check()
 
 
 def test_a_reviewed_function_whose_code_is_replaced():
