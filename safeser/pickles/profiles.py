@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 from safeser.errors import ConfigError, PayloadError
@@ -133,20 +134,29 @@ def _with_classes(entries: dict[str, Entry]) -> dict[str, Entry]:
                 at: names | classes if _ANY_CLASS in names else names
                 for at, names in entry.args.items()
             }
-            entries[name] = replace(entry, args=args)
+            entries[name] = replace(entry, args=MappingProxyType(args))
     return entries
 
 
 class Profile:
     """A named, immutable set of entries. Make one with :meth:`named` and :meth:`allowing`."""
 
-    __slots__ = ("_resolved", "_returned", "entries", "name")
+    __slots__ = ("_entries", "_name", "_resolved", "_returned")
 
     def __init__(self, name: str, entries: Iterable[Entry]) -> None:
-        self.name = name
-        self.entries: Mapping[str, Entry] = _with_classes({e.name: e for e in entries})
+        self._name = name
+        self._entries = _with_classes({e.name: e for e in entries})
         self._resolved: dict[str, Live] = {}
         self._returned: dict[str, tuple[type, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """What it lists, by name. Profiles are shared by the whole process: read it only."""
+        return MappingProxyType(self._entries)
 
     def __repr__(self) -> str:
         return f"Profile({self.name!r}, {len(self.entries)} globals)"
@@ -190,7 +200,7 @@ class Profile:
         return Profile(f"{self.name}+{count} of policy", entries.values())
 
     def get(self, name: str) -> Entry | None:
-        return self.entries.get(name)
+        return self._entries.get(name)
 
     def live(self, entry: Entry) -> Live:
         """Return the global of *entry*, looked up once and then kept."""
@@ -286,7 +296,9 @@ def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
             state=fields.get("state", ""),
             via=tuple(fields.get("via", ("called",))),
             grows=fields.get("grows", ""),
-            args={int(at): frozenset(names) for at, names in fields.get("args", {}).items()},
+            args=MappingProxyType(
+                {int(at): frozenset(names) for at, names in fields.get("args", {}).items()}
+            ),
             hashable=fields.get("hashable", False),
             referable=fields.get("referable", False),
             fields=frozenset(fields.get("fields", ())),

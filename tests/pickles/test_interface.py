@@ -296,6 +296,18 @@ class TestProfiles:
         with pytest.raises(ConfigError):
             list(profiles._entries({"entry": {"a:b": {"role": "class", "typo": 1}}}))
 
+    def test_what_all_share_cannot_be_widened(self):
+        shared = Profile.named("data")
+        with pytest.raises(TypeError):
+            shared.entries["os:system"] = Entry("os:system", "reference")
+        with pytest.raises(TypeError):
+            shared.entries["collections:defaultdict"].args[0] = frozenset({"builtins:eval"})
+        for field in ("entries", "name"):
+            with pytest.raises(AttributeError):
+                setattr(shared, field, {})
+        with pytest.raises(AttributeError):
+            shared.get("collections:defaultdict").role = "reference"
+
     def test_a_profile_of_ones_own(self):
         profile = Profile("mine", [Entry("builtins:len", "reference")])
         assert loads(pickle.dumps(len), profile=profile) is len
