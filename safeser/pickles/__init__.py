@@ -2,8 +2,9 @@
 
 The one rule: what is judged is exactly what is loaded. :func:`loads` reads the whole stream into
 inert nodes, judges every use of every global against a profile, and only then builds the object
-itself; no other unpickler reads a peer's bytes, but for granted code, in
-:func:`safeser.pickles.stock.load_code`.
+itself. No other unpickler reads a peer's opcodes, but for granted code
+(:func:`safeser.pickles.stock.load_code`), and for those that can do no more than make plain values
+(:func:`safeser.pickles.canonical.as_written`).
 
 Restricted pickle reduces what bytes can reach. It is not a sandbox.
 """

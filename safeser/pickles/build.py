@@ -191,12 +191,7 @@ class Builder(Site):
         return made
 
     def make_buffer(self, node: Buffer) -> Any:
-        buffer = self.buffers[node.number]
-        if type(buffer) not in (bytes, bytearray, memoryview):
-            buffer = memoryview(buffer)
-        if node.readonly and not memoryview(buffer).readonly:
-            return memoryview(buffer).toreadonly()
-        return buffer
+        return self.opened(node, self.buffers)
 
     def make_persistent(self, node: Persistent) -> Any:
         if self.persistent_load is None:

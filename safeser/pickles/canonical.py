@@ -1,10 +1,10 @@
 """Canonical bytes of a judged program: what a cached verdict keeps, and all that C then reads.
 
-The one rule: nothing of a peer's stream is in here. The opcodes were written anew from a program
-that was judged and built once (``emitting``): no FRAME, GLOBAL, EXT, PERSID or BUILD. What they
-call is a reviewed function that they know by its place in a table alone, so not even a mistake of
-ours can make these bytes name something. Whatever goes wrong here is no verdict: the pickle is
-read, judged and built again.
+The one rule: no opcode in here can name anything: no FRAME, GLOBAL, EXT, PERSID or BUILD. They were
+written anew from a program that was judged and built once (``emitting``), or are a peer's own where
+each is one that makes plain values (:func:`as_written`). What they call is a reviewed function that
+they know by its place in a table alone, so not even a mistake of ours can make them name something.
+Whatever goes wrong here is no verdict: the pickle is read, judged and built again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ __all__ = [
     "finishing_own",
     "making",
     "making_own",
-    "opened",
 ]
 
 #: Where in a pickle something begins and ends, in order.
@@ -183,7 +182,7 @@ class Part:
         if self.place is not None:
             start, end = self.place
             return bytearray(memoryview(data)[start:end])
-        return site if self.buffer is None else opened(self.buffer, buffers)
+        return site if self.buffer is None else site.opened(self.buffer, buffers)
 
 
 def apart(program: Program) -> dict[int, tuple[int, int]]:
@@ -200,16 +199,6 @@ def apart(program: Program) -> dict[int, tuple[int, int]]:
         for node in program.nodes
         if type(node) is ByteArray and len(node.data) >= LARGE
     }
-
-
-def opened(node: Buffer, buffers: Sequence[Any]) -> Any:
-    """Return the buffer that *node* stands for, as writable as the stream lets it be."""
-    buffer = buffers[node.number]
-    if type(buffer) not in (bytes, bytearray, memoryview):
-        buffer = memoryview(buffer)
-    if node.readonly and not memoryview(buffer).readonly:
-        return memoryview(buffer).toreadonly()
-    return buffer
 
 
 def making(function: Callable[..., Any], name: str, expected: type | None) -> Callable[..., Any]:

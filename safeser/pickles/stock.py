@@ -1,7 +1,8 @@
 """The only file that imports pickle and cloudpickle: writing, and what a real unpickler may read.
 
-The one rule: bytes of a peer meet a real unpickler in :func:`load_code` alone, and only those of a
-sender who is granted code. :func:`load_canonical` takes what safeser has written itself.
+The one rule: what a peer's bytes name meets a real unpickler in :func:`load_code` alone, and only
+from a sender who is granted code. :func:`load_canonical` takes opcodes that name nothing: those
+that safeser has written itself, and a peer's where all were judged to make plain values only.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def load_canonical(code: bytes, table: Sequence[Any], *, proven: bool) -> Any:
         opcodes are reached does not depend on the table, so once is enough.
     """
     if proven and table:
-        return pickle.loads(code, buffers=table)  # noqa: S301 - our bytes, and proven
+        return pickle.loads(code, buffers=table)  # noqa: S301 - canonical, and proven
     if proven:
         return pickle.loads(code)  # noqa: S301 - as above; a keyword costs a tenth of a small load
     file: Any = io.BytesIO(code)

@@ -6,10 +6,11 @@ import pickle
 import struct
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.pickles import Budget, Profile, check, family_of, forget, inspect, loads
+from safeser.pickles import DATA_PROFILES, Budget, Profile, check, family_of, forget, inspect, loads
 from safeser.values import Limits
 
 SIZED = {b"T": "<I", b"X": "<I", b"B": "<I", b"\x8d": "<Q", b"\x8e": "<Q", b"\x96": "<Q"}
@@ -268,3 +269,26 @@ def test_a_denial_says_the_byte_of_the_use(before):
     with pytest.raises(PolicyDenied) as caught:
         loads(b"\x80\x04" + before + b"cos\nsystem\n.")
     assert caught.value.where == f"byte {2 + len(before)}"
+
+
+NUMBERS = np.arange(1000.0)
+INDEX = pd.RangeIndex(1 << 40)
+SPARSE = pd.arrays.SparseArray([0] * 999 + [1])
+
+
+@pytest.mark.parametrize("value", [NUMBERS, INDEX, SPARSE], ids=["array", "index", "sparse"])
+def test_what_is_over_the_limit_of_arrays_says_which_limit(value):
+    with pytest.raises(SafeserError) as caught:
+        loads(pickle.dumps(value), profile=DATA_PROFILES, limits=Limits(max_array=500))
+    assert caught.value.rule == "pickle.max-array"
+    assert "limits.max_array" in caught.value.fix
+
+
+def test_each_buffer_is_held_to_the_limit_of_arrays():
+    data = pickle.dumps([pickle.PickleBuffer(b"")], 5, buffer_callback=lambda _: None)
+    for _ in range(3):
+        assert loads(data, buffers=[bytearray(500)], limits=Limits(max_array=500))
+        with pytest.raises(SafeserError) as caught:
+            loads(data, buffers=[bytearray(501)], limits=Limits(max_array=500))
+        assert caught.value.rule == "pickle.max-array"
+        assert "limits.max_array" in caught.value.fix

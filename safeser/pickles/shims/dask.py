@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.pickles.budget import over
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.dask_values import (
@@ -168,7 +169,7 @@ def _blockwise(site: Site, draft: Any, state: Any) -> Any:
         sizes[plain(axis, str)] = len(size) if type(size) is tuple else 1
     # A few bytes stand for as many tasks as there are blocks; the scheduler writes them all out.
     if math.prod(sizes.values()) > site.limits.max_refs:
-        raise bad("max-refs", "a layer stands for more tasks than allowed")
+        raise over("max-refs", "a layer stands for more tasks than allowed")
     if any(axis not in sizes for axis in plain(fields["output_indices"], tuple)):
         raise bad("values", "a layer has an axis of no size")
     return made

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.pickles.budget import over
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain, settled
 
@@ -64,7 +65,7 @@ def _dtype_state(site: Site, draft: Any, state: Any) -> np.dtype[Any]:
     metadata, state = _metadata(site, code, state)
     made = _dtype_from(site, code, state)
     if made.itemsize > site.limits.max_array:
-        raise bad("max-array", "an element is larger than allowed")
+        raise over("max-array", "an element is larger than allowed")
     _check_leaves(site, made)
     # Byte order, sizes, alignment, flags, offsets: all of it is either ours or not accepted.
     if not _same(made.__reduce__()[2], state):
@@ -218,7 +219,7 @@ def _count(site: Site, shape: tuple[int, ...], itemsize: int) -> int:
     for size in shape:
         bound *= size or 1
     if bound > site.limits.max_array:
-        raise bad("max-array", "an array is larger than allowed")
+        raise over("max-array", "an array is larger than allowed")
     return math.prod(shape)
 
 

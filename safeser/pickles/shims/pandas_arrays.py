@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.pickles.budget import over
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.pandas_times import UNITS, pd, walked, zone
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
@@ -356,8 +357,10 @@ def _bounds(site: Site, values: Any) -> Any:
 def _sparse_index(site: Site, name: str, length: Any, *parts: Any) -> Any:
     """Return the positions of a sparse array: sorted, apart, and inside."""
     kind = getattr(_SPARSE, name.rpartition(":")[2])
-    if not 0 <= plain(length, int) < min(_INT32, site.limits.max_array):
-        raise bad("max-array", "a sparse array is larger than allowed")
+    if not 0 <= plain(length, int) < _INT32:
+        raise bad("shape", "a sparse array has an impossible size")
+    if length > site.limits.max_array:
+        raise over("max-array", "a sparse array is larger than allowed")
     numbers = [owned(site, part, "i") for part in parts]
     if any(part.dtype != np.int32 for part in numbers):
         raise bad("arguments", "the positions of a sparse array are 32 bit integers")
@@ -381,7 +384,7 @@ def _sparse(site: Site, draft: Any, state: Any) -> Any:
     if _numpy(values.dtype) != plain(dtype, pd.SparseDtype).subtype:
         raise bad("dtype", "an array of pandas' is of another type than it says")
     if places.length * max(values.dtype.itemsize, 1) > site.limits.max_array:
-        raise bad("max-array", "a sparse array is larger than allowed")
+        raise over("max-array", "a sparse array is larger than allowed")
     return _kept(_same(_spread(values, places, dtype.fill_value), dtype), fields)
 
 

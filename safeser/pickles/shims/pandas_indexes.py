@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.pickles.budget import over
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.pandas_arrays import owned, unique
 from safeser.pickles.shims.pandas_times import pd, walked
@@ -57,8 +58,10 @@ def kept(dtype: np.dtype[Any]) -> bool:
 def _index(site: Site, _: str, kind: Any, fields: Any) -> Any:
     given = dict(plain(fields, dict))
     made = _MAKERS[plain(kind, GlobalRef).qualname](site, given)
-    if given or len(made) > site.limits.max_array:
+    if given:
         raise bad("state", "an index has no such field")
+    if len(made) > site.limits.max_array:
+        raise over("max-array", "an index is longer than allowed")
     return made
 
 

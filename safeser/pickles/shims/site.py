@@ -14,6 +14,7 @@ from typing import Any
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.layout import HEAP_TYPE, held_by
+from safeser.pickles.nodes import Buffer
 from safeser.pickles.slots import WALK_FREE, Slots, spread_out
 from safeser.pickles.stock import PickleError
 from safeser.values import LEAST_COLLISIONS, Limits
@@ -93,6 +94,16 @@ class Site:
 
     def charge_bytes(self, count: int) -> None:
         self.budget.charge_bytes(count)
+
+    def opened(self, node: Buffer, buffers: Sequence[Any]) -> Any:
+        """Return the buffer that *node* stands for, as writable as the stream lets it be."""
+        buffer = buffers[node.number]
+        view = memoryview(buffer)
+        if view.nbytes > self.limits.max_array:
+            raise over("max-array", "a buffer is larger than allowed")
+        if node.readonly and not view.readonly:
+            return view.toreadonly()
+        return buffer if type(buffer) in (bytes, bytearray, memoryview) else view
 
     def frozen(self, members: Iterable[Any]) -> frozenset[Any]:
         checked: set[Any] = set()

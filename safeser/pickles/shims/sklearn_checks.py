@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from safeser.pickles.budget import over
 from safeser.pickles.shims.scipy import indexes, numbers
-from safeser.pickles.shims.site import Site, bad, plain
+from safeser.pickles.shims.site import Site, plain
 from safeser.pickles.shims.sklearn_trees import check_nodes, refuse, size
 
 __all__ = ["check_estimator"]
@@ -60,7 +61,7 @@ def _check_widths(site: Site, fields: dict[str, Any]) -> None:
     if any(width > 2 * site.limits.max_refs for width in widths) or (
         sum(map(int, widths)) > 4 * site.limits.max_refs
     ):
-        raise bad("max-refs", "an estimator states more features or parts than allowed")
+        raise over("max-refs", "an estimator states more features or parts than allowed")
 
 
 #: Fields by which arrays are made for each row, whatever else the estimator holds.
