@@ -128,7 +128,7 @@ def _special(node: Node, described: Any) -> np.dtype[Any]:
 def _laid_out(node: Node, shape: tuple[int, ...], dtype: np.dtype[Any], frame: memoryview) -> Array:
     """Return the array whose axes lie in memory in the order that *node* lists."""
     axes = node.meta.get("order")
-    if not isinstance(axes, list) or not all(type(axis) is int for axis in axes):
+    if not isinstance(axes, (list, tuple)) or not all(type(axis) is int for axis in axes):
         node.refuse("its order is neither C nor F nor its axes", "families.header")
     if sorted(axes) != [*range(len(shape))]:
         node.refuse("its order does not name each axis once", "families.header")

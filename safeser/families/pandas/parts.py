@@ -9,7 +9,7 @@ blocks at once; objects travel as typed values beside the header.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "Reader",
     "Writer",
     "are_texts",
+    "is_listed",
     "label_of",
     "numbers_key",
     "settled",
@@ -124,7 +125,12 @@ def are_texts(items: Any) -> bool:
     return type(items) is list and set(map(type, items)) <= {str, type(None)}
 
 
-def are_short(items: list[Any]) -> bool:
+def is_listed(described: Any) -> bool:
+    """Whether *described* is a list in a header, as which Dask's messages bring tuples."""
+    return type(described) is list or type(described) is tuple
+
+
+def are_short(items: Sequence[Any]) -> bool:
     """Whether *items* are few short texts, or None, that may stand in a header."""
     if len(items) > _INLINE_TEXTS or not set(map(type, items)) <= {str, type(None)}:
         return False
@@ -240,7 +246,7 @@ class Reader:
 
     def split(self, described: Any, count: int) -> Any:
         """Return *described* if it is a list of *count* items, or refuse."""
-        if type(described) is not list and type(described) is not tuple:
+        if not is_listed(described):
             self.refuse("a part of it is not described by a list")
         if len(described) != count:
             self.refuse("a part of it is described by too few or too many items")
@@ -257,7 +263,7 @@ class Reader:
 
     def name(self, described: Any) -> Built:
         """Return what builds a name; whoever is given it must be able to hash it."""
-        if type(described) is list or type(described) is tuple:
+        if is_listed(described):
             self.split(described, 0)
             at = self.child()
             return lambda values: _hashed(values[at])
@@ -299,9 +305,9 @@ class Reader:
     def objects(self, described: Any) -> tuple[int, Built]:
         """Return the number of the described objects, and what builds the list of them."""
         if described is not None:
-            if type(described) is not list or not set(map(type, described)) <= {str, type(None)}:
+            if not is_listed(described) or not set(map(type, described)) <= {str, type(None)}:
                 self.refuse("its objects are not a list of texts")
-            return len(described), lambda values: described
+            return len(described), lambda values: list(described)
         at = self.child("builtins:list")
         child = self.node.children[at]
         held = child.children if child.serializer == "collection" else child.value

@@ -13,7 +13,15 @@ import numpy as np
 
 from safeser.errors import PayloadError
 from safeser.families.pandas.internals import ARROW_TEXT, NAMED_MISSING, PYTHON_TEXT, pd, text_of
-from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, are_short, are_texts
+from safeser.families.pandas.parts import (
+    Loaded,
+    Part,
+    Reader,
+    Writer,
+    are_short,
+    are_texts,
+    is_listed,
+)
 from safeser.families.tree import Node
 
 __all__ = ["CLASSES", "read", "write"]
@@ -68,10 +76,10 @@ def read(reader: Reader, described: Any) -> Part:
         reader.refuse("the kind of its text is unknown")
     if storage == "python":
         return _read_python(reader, content, nan)
-    if storage not in _OFFSETS or type(content) is not list:
+    if storage not in _OFFSETS or not is_listed(content):
         reader.refuse("the kind of its text is unknown")
     pa = _arrow(reader.node)
-    if content and type(content[0]) is not list:
+    if content and not is_listed(content[0]):
         if not are_short(content):
             reader.refuse("it holds something else than text", "families.child-type")
         short = tuple(content)
