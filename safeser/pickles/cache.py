@@ -57,8 +57,8 @@ Content = bytes | tuple[int, Blobs, bytes]
 Key = tuple[Content, Scope]
 # Looking for a pickle hashes it once for each.
 _MAX_LAYOUTS = 4
-# A tuple of two numbers.
-_COST_OF_PLACE = 128
+# A tuple of two numbers, and a number.
+_COST_OF_PLACE, _COST_OF_SIZE = 128, 40
 
 
 class Scopes:
@@ -242,6 +242,10 @@ class Verdicts:
 
     def _replace(self, key: Key, verdict: Verdict) -> None:
         self._forget(key)
+        cost = _cost(key, verdict)
+        if cost > self._size >> 3:
+            # Thousands of buffers of no size would push out everybody else's.
+            return
         content = key[0]
         if not isinstance(content, bytes):
             layouts = self._layouts.setdefault(content[0], Counter())
@@ -249,7 +253,7 @@ class Verdicts:
                 return
             layouts[content[1]] += 1
         self._kept[key] = verdict
-        self._room -= _cost(key, verdict)
+        self._room -= cost
         while self._room < 0 or len(self._kept) > self._entries:
             self._forget(next(iter(self._kept)))
 
@@ -300,6 +304,7 @@ def _content(data: bytes, blobs: Blobs) -> Content:
 def _cost(key: Key, verdict: Verdict) -> int:
     content = key[0]
     held = len(content) if isinstance(content, bytes) else _COST_OF_PLACE * len(content[1])
+    held += _COST_OF_SIZE * len(verdict.sizes or ())
     return held + 512 + (verdict.canonical.cost if verdict.canonical else 0)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from sys import getsizeof
 from typing import Any
 
 from safeser.pickles.budget import Budget
@@ -87,8 +88,9 @@ class Canonical:
 
     @property
     def cost(self) -> int:
-        """Bytes that keeping this takes, roughly; the constants in the table are small values."""
-        return len(self.code) + 256 * (len(self.table) + len(self.checks)) + 512
+        """Bytes that keeping this takes, roughly."""
+        held = sum(map(getsizeof, self.table))
+        return len(self.code) + held + 256 * (len(self.table) + len(self.checks)) + 512
 
     def load(
         self,

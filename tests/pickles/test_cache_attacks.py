@@ -200,3 +200,18 @@ def test_what_a_budget_of_other_limits_lets_pass_is_no_verdict(verdicts):
         with pytest.raises(PayloadError) as refusal:
             refused(data, limits=narrow)
         assert refusal.value.rule in ("pickle.max-refs", "pickle.opcodes")
+
+
+def test_bypass_of_memory_buffers_of_no_size_count():
+    """A hundred thousand empty buffers took 800 KB that nobody counted, for each of 4,096."""
+    profile, kept = Profile.named("data"), Verdicts(size=1 << 20)
+    scope = Scopes().of(profile, LIMITS, "")
+    for number, count in enumerate([1000] * 40 + [100_000] * 3):
+        data = pickle.dumps([number, (None, "x")], 5)
+        program = read(data, buffers=count, limits=LIMITS)
+        builder = pickles.Builder(program, profile, buffers=[b""] * count, limits=LIMITS)
+        builder.build()
+        for _ in range(2):
+            kept.note(data, scope, program, made=builder, buffers=[b""] * count)
+    assert 20 < len(kept) < 30
+    assert kept._room >= 0
