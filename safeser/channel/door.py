@@ -16,6 +16,7 @@ from safeser.channel.link import Link
 from safeser.channel.records import AuditSink, event
 from safeser.envelope import Handshake
 from safeser.errors import AuthenticationError, ConfigError, PolicyDenied
+from safeser.families.registered.own import own_families
 from safeser.keys import Identity, Roster
 from safeser.policy import Policy
 from safeser.values import Context
@@ -46,6 +47,7 @@ class Channel:
         self.roster = policy.roster if roster is None else policy.roster.merged(roster)
         self._links: dict[str, Link] = {}
         self._lock = threading.Lock()
+        own_families.look_for(policy.families)
         listed = self.roster.principal_of(identity.public)
         if listed != identity.principal:
             raise ConfigError(

@@ -13,12 +13,13 @@ from __future__ import annotations
 import io
 import itertools
 import struct
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import msgpack
 
 from safeser.errors import PayloadError
+from safeser.families.keys import check_keys
 from safeser.values import Limits
 
 __all__ = [
@@ -35,10 +36,6 @@ __all__ = [
 #: Whatever a policy's max_depth says, deeper nesting would meet CPython's own recursion limit when
 #: the object is used: compared, copied, printed or freed.
 DEPTH_CEILING = 200
-
-#: Keys that share one hash. Tuples and large integers hash without a secret, so a peer can make a
-#: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
-_MAX_SAME_HASH = 64
 
 #: Steps of a path that an error shows.
 _MAX_STEPS = 24
@@ -469,35 +466,5 @@ class _Reader:
             keys = items[0::2]
             check_keys(keys, where=where)
             return dict(zip(keys, items[1::2], strict=True))
-        check_keys(items, where=where)
+        check_keys(items, where=where, members=True)
         return kind(items)
-
-
-#: Keys whose hash has a secret or too few colliding values to matter.
-_QUICK: frozenset[type] = frozenset({str, bytes, bool, type(None)})
-
-
-def check_keys(keys: Sequence[Hashable], *, where: str = "") -> None:
-    """Refuse *keys* that are unhashable, NaN, equal to each other, or made to collide."""
-    try:
-        if not set(map(type, keys)) <= _QUICK:
-            _check_hashes(keys, where)
-        distinct = len(set(keys))
-    except TypeError:
-        raise PayloadError("a key cannot be hashed", rule="families.key", where=where) from None
-    if distinct != len(keys):
-        raise PayloadError("a key occurs twice", rule="families.duplicate-key", where=where)
-
-
-def _check_hashes(keys: Iterable[Hashable], where: str) -> None:
-    seen: dict[int, int] = {}
-    for key in keys:
-        if isinstance(key, float) and key != key:  # noqa: PLR0124 - only NaN differs from itself
-            raise PayloadError("NaN cannot be a key", rule="families.nan-key", where=where)
-        # -1 hashes to -2, so the hash itself is a fair key of a dict: it is a 61-bit integer.
-        number = hash(key)
-        seen[number] = seen.get(number, 0) + 1
-        if seen[number] > _MAX_SAME_HASH:
-            raise PayloadError(
-                "too many keys were made to share one hash", rule="families.hash-flood", where=where
-            )

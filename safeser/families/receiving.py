@@ -140,6 +140,7 @@ def deserialize(
     :raises PolicyDenied: for a family, anywhere inside, that *grant* does not list.
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
+    own_families.look_for(grant.families)
     nodes = parse(header, frames, limits=limits)
     if len(nodes) == 1 and nodes[0].serializer == "dask":
         return _alone(nodes[0], grant, limits, budget, context)
@@ -422,5 +423,5 @@ def _collect(node: Node, values: list[Any]) -> Any:
         keys = values[0]
         plain.check_keys(keys, where=node.where)
         return dict(zip(keys, values[1:], strict=True))
-    plain.check_keys(values, where=node.where)
+    plain.check_keys(values, where=node.where, members=True)
     return set(values) if node.type == "set" else frozenset(values)

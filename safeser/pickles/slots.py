@@ -44,18 +44,25 @@ class Slots:
         self._walked = 0
         self._taken = bytearray()
         self._grow()
-        for value in hashes:
-            self.add(value)
+        self.extend(list(hashes))
 
     def add(self, value: int) -> bool:
         """Insert a hash that no key had before; tell whether all together walk too far."""
-        if not self._room and not self._members:
-            self._grow()
-        self._hashes.append(value)
-        self._insert(value)
-        if not self._room and self._members:
-            # A dict grows when there is no room for another, a set when it has taken the last.
-            self._grow()
+        return self.extend((value,))
+
+    def extend(self, values: Sequence[int]) -> bool:
+        """Insert *values* in their order; tell whether all together walk too far."""
+        done = 0
+        while done < len(values) and not self.too_far:
+            if not self._room and not self._members:
+                self._grow()
+            part = values[done : done + self._room]
+            self._hashes.extend(part)
+            self._insert(part)
+            done += len(part)
+            if not self._room and self._members:
+                # A dict grows when there is no room for another, a set when it has taken the last.
+                self._grow()
         return self.too_far
 
     @property
@@ -70,28 +77,29 @@ class Slots:
             size <<= 1
         self._taken = bytearray(size)
         self._room = -(-(size - 1) * 3 // 5) if self._members else size * 2 // 3
-        for value in self._hashes:
-            if self.too_far:
-                return
-            self._insert(value)
+        self._insert(self._hashes)
 
-    def _insert(self, value: int) -> None:
-        taken, mask = self._taken, len(self._taken) - 1
-        perturb = value & _FULL_64
-        place = perturb & mask
-        walked = 0
-        while taken[place]:
-            walked += 1
-            if self._members and place + _NEIGHBOURS <= mask:
-                free = taken.find(0, place, place + _NEIGHBOURS + 1)
-                if free >= 0:
-                    place = free
-                    break
-            perturb >>= _SHIFT
-            place = (place * 5 + perturb + 1) & mask
-        taken[place] = 1
-        self._room -= 1
-        self._walked += walked
+    def _insert(self, values: Sequence[int]) -> None:
+        """Find a place for each of *values*, for which there is room, until they walk too far."""
+        taken, mask, members = self._taken, len(self._taken) - 1, self._members
+        walked, most = self._walked, self._walk * (len(self._hashes) + WALK_FREE)
+        for value in values:
+            perturb = value & _FULL_64
+            place = perturb & mask
+            while taken[place]:
+                walked += 1
+                if members and place + _NEIGHBOURS <= mask:
+                    free = taken.find(0, place, place + _NEIGHBOURS + 1)
+                    if free >= 0:
+                        place = free
+                        break
+                perturb >>= _SHIFT
+                place = (place * 5 + perturb + 1) & mask
+            taken[place] = 1
+            if walked > most:
+                break
+        self._walked = walked
+        self._room -= len(values)
 
 
 def spread_out(keys: Sequence[int]) -> bool:

@@ -52,6 +52,7 @@ class Table:
         own: frozenset[str] = frozenset(),
     ) -> None:
         self.policy = policy
+        self.own = own
         self._families = _FAMILIES | own
         self.rules = tuple(rules)
         self.principals = frozenset(principals)

@@ -93,6 +93,11 @@ class Policy:
         """The contexts, top to bottom, with groups and operations spelled out."""
         return self._table.rules
 
+    @property
+    def families(self) -> frozenset[str]:
+        """The families that the policy declares beyond the built-in ones."""
+        return self._table.own
+
     def decide(
         self,
         context: Context,

@@ -237,8 +237,12 @@ def installed(monkeypatch, *named):
 
 def test_an_entry_point_is_imported_when_it_is_asked_for_and_not_when_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tagging", None)  # an import of it fails
-    installed(monkeypatch, ("away", "tagging:family"), ("dask", "tagging:family"))
+    known = installed(monkeypatch, ("away", "tagging:family"), ("dask", "tagging:family"))
     header = {"serializer": "away", "sub-header": {}}
+    with pytest.raises(PayloadError) as refused:
+        families.derive(header, [])
+    assert refused.value.rule == "families.serializer"
+    known.look_for(["away"])
     assert families.derive(header, []) == "away"
     families.check(header, [])
     with pytest.raises(PolicyDenied):
@@ -275,9 +279,14 @@ def test_forms_of_entry_points(monkeypatch):
         known.register(OwnFamily("whole", dumps, loads))
 
 
-def test_this_process_looks_for_entry_points_once(monkeypatch):
+def test_this_process_looks_for_entry_points_once_and_never_for_a_name_that_a_peer_wrote():
     asked = []
     known = OwnFamilies(lambda: asked.append(1) or [])
     assert not any(known.known(name) for name in ("a", "b", "c"))
+    known.look_for(["dask", "pickle"])
+    assert asked == []
+    known.look_for(["dask", "a"])
+    known.look_for(["b"])
+    assert known.find("c") is None
     assert asked == [1]
     assert all(point.group == own.GROUP for point in own._installed())

@@ -1,13 +1,13 @@
 """Serialization families beyond the built-in ones: registered by the host, or by an entry point.
 
 The one rule: a family is registered once and never replaced, takes no name of a built-in one, and
-nothing of it is imported because a peer named it.
+nothing is looked for, read or imported because a peer named it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -84,8 +84,20 @@ class OwnFamilies:
             self._families[family.name] = family
 
     def known(self, name: str) -> bool:
-        """Tell whether *name* is a family; imports nothing, whoever asks."""
-        return name in self._families or name in self._entry_points()
+        """Tell whether *name* is a family that was registered or looked for; reads no file.
+
+        Any name that a peer writes is asked for here. What nobody of this process asked for is not
+        granted either, so it makes no difference that it might be installed.
+        """
+        return name in self._families or name in (self._declared or ())
+
+    def look_for(self, names: Iterable[str]) -> None:
+        """Read what installed distributions declare, if *names* need it.
+
+        :param names: those that a policy, a grant or a caller holds.
+        """
+        if self._declared is None and not all(name in FAMILIES for name in names):
+            self._entry_points()
 
     def find(self, name: str) -> OwnFamily | None:
         """Return the family *name*, importing what its entry point names; None if there is none.

@@ -15,7 +15,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.layout import HEAP_TYPE, held_by
 from safeser.pickles.nodes import Buffer
-from safeser.pickles.slots import WALK_FREE, Slots, spread_out
+from safeser.pickles.slots import WALK_FREE, Slots, holds_large, spread_out
 from safeser.pickles.stock import PickleError
 from safeser.values import LEAST_COLLISIONS, Limits
 
@@ -62,6 +62,7 @@ class Site:
         self.budget.bring(given)
         self._hashes: dict[int, Counter[int]] = {}
         self._slots: dict[int, list[Slots]] = {}
+        self._large: dict[int, set[int]] = {}  # by container, hashes of its large keys
         self.hashable: set[type] = set()
         #: Instances whose fields are still to come, by identity; the builder keeps them alive.
         self.unfinished: dict[int, Any] = {}
@@ -112,6 +113,7 @@ class Site:
             checked.add(member)
         self._hashes.pop(id(checked), None)
         self._slots.pop(id(checked), None)
+        self._large.pop(id(checked), None)
         return frozenset(checked)
 
     def check_key(self, container: object, key: Any) -> None:
@@ -127,7 +129,11 @@ class Site:
             value = hash(key)
         except TypeError:
             raise bad("unhashable", "a key or set member is not hashable") from None
+        if cost > 1 + (len(key) if kind is tuple else 1) and holds_large(key):
+            self._large.setdefault(id(container), set()).add(value)
         if seen[value]:
+            if value in self._large.get(id(container), ()):
+                raise bad("collisions", "a large number shares its hash with another key")
             # It is compared with each of those that differ from each other.
             self.charge(cost * min(seen[value], self.limits.max_collisions))
         elif len(seen) >= WALK_FREE and self._walks_far(container, value):

@@ -1,0 +1,76 @@
+"""Keys of dicts and members of sets, looked at before a table is made of them.
+
+The one rule: a table takes about the same time for each of its keys. Whoever wrote them chose the
+hashes of all that are no text or bytes, so each is counted before it meets the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from operator import eq
+from typing import Any, NoReturn
+
+from safeser.errors import PayloadError
+from safeser.pickles.slots import WALK_FREE, Slots, holds_large
+from safeser.values import Limits
+
+__all__ = ["check_keys"]
+
+#: Keys that share one hash. Tuples and large integers hash without a secret, so a peer can make a
+#: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
+_MAX_SAME_HASH = 64
+
+#: As restricted pickle has it.
+_MAX_WALK = Limits().max_walk
+
+#: Keys whose hash has a secret or too few colliding values to matter.
+_QUICK: frozenset[type] = frozenset({str, bytes, bool, type(None)})
+
+
+def check_keys(keys: Sequence[Hashable], *, where: str = "", members: bool = False) -> None:
+    """Refuse *keys* that are unhashable, NaN, equal to each other, or made to collide.
+
+    :param members: they are those of a set.
+    """
+    try:
+        if not set(map(type, keys)) <= _QUICK:
+            _check_hashes(keys, members, where)
+        distinct = len(set(keys) if members else dict.fromkeys(keys))
+    except TypeError:
+        raise PayloadError("a key cannot be hashed", rule="families.key", where=where) from None
+    if distinct != len(keys):
+        raise PayloadError("a key occurs twice", rule="families.duplicate-key", where=where)
+
+
+def _check_hashes(keys: Sequence[Hashable], members: bool, where: str) -> None:
+    for key in keys:
+        if isinstance(key, float) and key != key:  # noqa: PLR0124 - only NaN differs from itself
+            raise PayloadError("NaN cannot be a key", rule="families.nan-key", where=where)
+    numbers = list(map(hash, keys))
+    # Sorted, since a table of the hashes would be as slow as that of the keys.
+    order = sorted(range(len(keys)), key=numbers.__getitem__)
+    shared = 1
+    for place, other in pairwise(order):
+        if numbers[place] != numbers[other]:
+            shared = 1
+            continue
+        shared += 1
+        large = holds_large(keys[place]) or holds_large(keys[other])
+        if large or shared > _MAX_SAME_HASH:
+            _flooded("too many or too large keys were made to share one hash", where)
+    if len(keys) > WALK_FREE and not _is_row(keys):
+        if Slots((), members=members, walk=_MAX_WALK).extend(numbers):
+            _flooded("keys were made to meet many others in a table", where)
+
+
+def _is_row(keys: Sequence[Hashable]) -> bool:
+    """Whether *keys* are integers that follow each other: those have a place each in any table."""
+    if set(map(type, keys)) != {int}:
+        return False
+    first: Any = keys[0]
+    return all(map(eq, keys, range(first, first + len(keys))))
+
+
+def _flooded(message: str, where: str) -> NoReturn:
+    raise PayloadError(message, rule="families.hash-flood", where=where)

@@ -1,0 +1,105 @@
+"""Keys that a peer chose to make tables slow: refused before any table is made of them."""
+
+import decimal
+import fractions
+import time
+
+import pytest
+
+from safeser import families, pickles
+from safeser.errors import PayloadError
+from safeser.families import plain
+from safeser.families.keys import check_keys
+from safeser.pickles.slots import holds_large
+from safeser.values import Grant
+from tests.pickles.test_slots import ATTACK, HONEST
+
+GRANT = Grant("test", ("dask", "msgpack", "pickle"))
+PRIME = (1 << 61) - 1
+SHARED = 12345
+#: Each is equal to none of the others, and all share one hash; a Decimal converts each integer.
+LARGE = [((1 << 8 * 2_000) // PRIME + step) * PRIME + SHARED for step in range(3)]
+DECIMALS = [decimal.Decimal(SHARED + PRIME * step) for step in range(3)]
+
+
+def refused(keys, *, members=False):
+    with pytest.raises(PayloadError) as caught:
+        check_keys(keys, members=members)
+    return caught.value.rule
+
+
+def test_bypass_of_cpu_keys_that_walk_past_each_other():
+    """674 KB of such keys took 81 seconds."""
+    assert refused(ATTACK) == refused(list(map(float, ATTACK))) == "families.hash-flood"
+    with pytest.raises(PayloadError) as caught:
+        plain.decode(plain.encode(dict.fromkeys(ATTACK)))
+    assert caught.value.rule == "families.hash-flood"
+    check_keys(ATTACK, members=True)  # these are of a dict: a set looks at neighbours first
+
+
+@pytest.mark.parametrize("keys", HONEST)
+def test_honest_numbers_pass(keys):
+    check_keys(keys)
+    check_keys(keys, members=True)
+    check_keys(list(map(float, dict.fromkeys(map(float, keys)))))
+
+
+def test_mixed_numbers_are_no_row():
+    check_keys([*range(2000), 0.5])
+    check_keys([True, *range(2, 2000)])
+    assert refused([0, *range(2000)]) == "families.duplicate-key"
+
+
+def test_bypass_of_cpu_decimals_that_share_the_hash_of_large_integers():
+    """32 of either, each integer of 64 KiB, took twenty minutes in 2 MB."""
+    assert {hash(key) for key in [*LARGE, *DECIMALS]} == {SHARED}
+    start = time.process_time()
+    for keys in (
+        [*LARGE, *DECIMALS],
+        [*DECIMALS, *LARGE],
+        [(1, LARGE[0]), (1, DECIMALS[0])],
+        [frozenset(LARGE[:1]), frozenset(DECIMALS[:1])],
+        [fractions.Fraction(LARGE[0] * 7 + 1, 7), fractions.Fraction(LARGE[0] * 7 + 1, 7)],
+    ):
+        assert refused(keys) == "families.hash-flood"
+        mixed = dict.fromkeys(range(100)) | {"text": None}
+        header, frames = families.serialize({2j: [*mixed, *DECIMALS]}, ("dask", "msgpack"))
+        families.deserialize(header, frames, GRANT)
+    assert time.process_time() - start < 5
+    # One that shares its hash with nothing is a key as others are, and small ones may share it.
+    check_keys([LARGE[0], DECIMALS[0] + 1, "x"])
+    check_keys([*DECIMALS, *(SHARED + PRIME * step for step in range(7, 9))])
+
+
+def test_bypass_of_cpu_large_integers_as_keys_of_a_collection():
+    header = {"serializer": "collection", "type": "set", "sub-headers": [], "frame-lengths": []}
+    frames = []
+    for key in (LARGE[0], DECIMALS[0]):
+        inner, made = families.serialize(key, ("dask", "msgpack"))
+        header["sub-headers"].append(inner)
+        header["frame-lengths"].append(len(made))
+        frames.extend(made)
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(header, frames, GRANT)
+    assert caught.value.rule == "families.hash-flood"
+
+
+@pytest.mark.parametrize("keys", [[*LARGE, *DECIMALS], [*DECIMALS, *LARGE], [(LARGE[0],), (5,)]])
+@pytest.mark.parametrize("kind", [dict.fromkeys, list])
+def test_restricted_pickle_refuses_them_too(keys, kind):
+    data = pickles.dumps(kind(keys))
+    if kind is list or type(keys[0]) is tuple:
+        assert pickles.loads(data) == kind(keys)
+        return
+    with pytest.raises(PayloadError) as caught:
+        pickles.loads(data)
+    assert caught.value.rule == "pickle.collisions"
+
+
+def test_what_is_large_is_found_inside_and_once():
+    inner = (1, 2)
+    for _ in range(40):
+        inner = (inner, inner)  # 2**40 if each were looked at
+    assert not holds_large(inner)
+    assert holds_large((inner, LARGE[0]))
+    assert not holds_large(int)
