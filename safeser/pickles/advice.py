@@ -1,7 +1,7 @@
 """What would let a refused pickle pass: the smallest addition, and what it would risk.
 
-The one rule: advice comes from the same judgment as the refusal, and where an addition would let
-the sender run code, it says so instead of spelling it.
+The one rule: advice comes from the same judgment as the refusal; where only code would do, it says
+so, and an addition that may come down to code says that too.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
         rest = ", ..." if len(named) < len(roles) else ""
         risks = " ".join(f"Of a {role}, {_RISKS[role]}" for role in dict.fromkeys(roles.values()))
         parts[
-            f"Allow them: 'pickle: {{allow: {{{line}{rest}}}}}'. The risk: {risks}"
-            f"{_lookalike(*named)}"
+            f"Allow them: 'pickle: {{allow: {{{line}{rest}}}}}'. The risk: {risks}{_beware(*named)}"
         ] = None
     return " ".join(list(parts)[:3])
 
@@ -130,8 +129,11 @@ def _role(use: Use, profile: Profile) -> str | None:
 
 
 def _is_code(use: Use) -> bool:
-    top = use.name.partition(":")[0].partition(".")[0]
-    return use.name.startswith("<") or top in sys.stdlib_module_names
+    return use.name.startswith("<") or _is_of_python(use.name)
+
+
+def _is_of_python(name: str) -> bool:
+    return name.partition(":")[0].partition(".")[0] in sys.stdlib_module_names
 
 
 def _profile_for(use: Use) -> str:
@@ -154,14 +156,18 @@ def _fix(use: Use, profile: Profile) -> str:
     condition = "If it is a class, allow it" if role == "class" else "Allow it"
     return (
         f"{condition}: 'pickle: {{allow: {{\"{name}\": {role}}}}}'. The risk: {_RISKS[role]}"
-        f"{_lookalike(use.name)}"
+        f"{_beware(use.name)}"
     )
 
 
-def _lookalike(*names: str) -> str:
-    if all(map(str.isascii, names)):
-        return ""
-    return " A name holds letters beyond ASCII, which can look like those of another."
+def _beware(*names: str) -> str:
+    """Return what else there is to know of *names* before one allows them."""
+    said = ""
+    if any(map(_is_of_python, names)):
+        said += " Much of the standard library runs whatever it is called with."
+    if not all(map(str.isascii, names)):
+        said += " A name holds letters beyond ASCII, which can look like those of another."
+    return said
 
 
 def _more(use: Use, name: str) -> str:

@@ -51,6 +51,14 @@ def test_one_step_and_nothing_needless(kind, given, protocol):
         assert not inspect(data, profile=fewer).permitted
 
 
+def test_a_reference_to_what_may_run_code_says_so(asm):
+    for name, runs in (("os:system", True), ("mylib:train", False)):
+        with pytest.raises(PolicyDenied) as caught:
+            loads(asm.pickle(asm.name(name)))
+        assert f'"{name}": reference' in caught.value.fix
+        assert ("standard library" in caught.value.fix) is runs
+
+
 def test_a_name_that_stands_in_several_places_needs_what_each_of_them_needs(asm):
     # Once where an array's class may stand, once as a value.
     made = asm.call(

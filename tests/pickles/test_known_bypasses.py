@@ -70,6 +70,10 @@ VECTORS = {
         "pickle.global",
         lambda a: a.call("sglang.srt.utils.patch_torch:dynamic_import", a.text("os.system")),
     ),
+    "sglang: a pickle in a wrapper": (
+        "pickle.global",
+        lambda a: a.call("sglang.srt.managers.io_struct:PickleWrapper", a.raw(b"N.")),
+    ),
     "TensorRT-LLM: torch's storage loader": (
         "pickle.global",
         lambda a: a.call("torch.storage:_load_from_bytes", a.raw(b"N.")),
@@ -118,6 +122,24 @@ VECTORS = {
     "GHSA-vvpj-8cmc-gx39: resolve_name": (
         "pickle.global",
         lambda a: a.call("pkgutil:resolve_name", a.text("os:system")),
+    ),
+    # Names of functions and methods, which an object carries and whoever loads it looks up.
+    "skops CVE-2025-54412: a function of operator by its name": (
+        "pickle.arguments",
+        lambda a: a.call("operator:methodcaller", a.text("tofile"), a.text("x")),
+    ),
+    "skops CVE-2025-54413: a method of an object that is built": (
+        "pickle.arguments",
+        lambda a: a.call(
+            "builtins:getattr", a.call("collections:deque"), a.text("__init_subclass__")
+        ),
+    ),
+    "skops 506: a function in the place of a loss": (
+        "pickle.global",
+        lambda a: a.build(
+            a.new("sklearn.linear_model._stochastic_gradient:SGDClassifier"),
+            a.dict(a.text("loss_function_"), a.name(FIRE)),
+        ),
     ),
     # What is called, but left out of what is judged.
     "GHSA-mxhj-88fx-4pcv: the result is thrown away": (
@@ -236,6 +258,7 @@ NOT_BLOCKED = (
     "_osx_support:_read_output",
     "platform:_syscmd_ver",
     "linecache:getlines",
+    "difflib:context_diff",
     "gc:get_objects",
     "_posixsubprocess:fork_exec",
     "site:execsitecustomize",
