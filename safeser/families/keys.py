@@ -59,9 +59,10 @@ def _check_hashes(keys: Sequence[Hashable], members: bool, where: str) -> None:
         large = holds_large(keys[place]) or holds_large(keys[other])
         if large or shared > _MAX_SAME_HASH:
             _flooded("too many or too large keys were made to share one hash", where)
-    if len(keys) > WALK_FREE and not _is_row(keys):
-        if Slots((), members=members, walk=_MAX_WALK).extend(numbers):
-            _flooded("keys were made to meet many others in a table", where)
+    if len(keys) <= WALK_FREE or _is_row(keys):
+        return
+    if Slots((), members=members, walk=_MAX_WALK).extend(numbers):
+        _flooded("keys were made to meet many others in a table", where)
 
 
 def _is_row(keys: Sequence[Hashable]) -> bool:

@@ -436,3 +436,34 @@ def test_what_is_shown_steers_nothing_and_stays(text):
     assert not any(
         unicodedata.category(char) in ("Cc", "Cs") for char in once if char not in "\n\t"
     )
+
+
+def test_bypass_of_time_groups_that_hold_one_member_many_times():
+    """381 bytes were a traceback of 223 MB, which took a minute, and 490 would have taken days."""
+    inner = plain.decode(errors.encode(errors.to_data(ValueError("x"))))
+    group = plain.decode(errors.encode(errors.to_data(ExceptionGroup("g", [ValueError("x")]))))[0]
+    for places in ([[1, 1]], [[1, 2], [2]], [[1], [2, 3], [3]]):
+        links = [[*group[:8], members, *group[9:]] for members in places]
+        with pytest.raises(PayloadError) as caught:
+            errors.decode(plain.encode([*links, *inner]))
+        assert caught.value.rule == "families.error"
+
+
+def test_a_member_of_two_groups_is_told_once():
+    same = ValueError("same")
+    inner = ExceptionGroup("inner", [same, KeyError("other")])
+    outer = ExceptionGroup("outer", [inner, same, same])
+    data = errors.to_data(outer)
+    back = errors.from_data(errors.decode(errors.encode(data)))
+    assert [str(member) for member in back.exceptions] == [str(inner)]
+    assert back.__notes__ == ["2 more exceptions of this group are left out."]
+    assert [repr(member) for member in back.exceptions[0].exceptions] == list(
+        map(repr, inner.exceptions)
+    )
+    # Whoever described it; the one that stands first keeps it.
+    told = errors.to_data(same)
+    held = errors.ExceptionData("builtins:ExceptionGroup", "g", ("g",), members=(told, told))
+    twice = errors.ExceptionData("builtins:ExceptionGroup", "h", ("h",), members=(held, told))
+    back = errors.from_data(errors.decode(errors.encode(twice)))
+    count = [len(member.exceptions) for member in back.exceptions if hasattr(member, "exceptions")]
+    assert len(back.exceptions) + sum(count) == 2

@@ -75,6 +75,7 @@ class _Reading:
     def __init__(self) -> None:
         self.room = _MAX_LINKS
         self.seen: dict[int, ExceptionData | None] = {}
+        self.members: set[int] = set()
 
     def read(self, exc: BaseException | None, depth: int) -> ExceptionData | None:
         if exc is None or id(exc) in self.seen:
@@ -88,11 +89,21 @@ class _Reading:
         if not exc.__suppress_context__ or exc.__context__ is exc.__cause__:
             context = self.read(exc.__context__, depth + 1)
         held = exc.exceptions if isinstance(exc, BaseExceptionGroup) else ()
-        read = [self.read(member, depth + 1) for member in held[:_MAX_MEMBERS]]
+        read = [self.member(member, depth + 1) for member in held[:_MAX_MEMBERS]]
         members = tuple(member for member in read if member is not None)
         data = _alone(exc, cause, context, members, len(held) - len(members))
         self.seen[id(exc)] = data
         return data
+
+    def member(self, exc: BaseException, depth: int) -> ExceptionData | None:
+        """Read what a group holds, once: whoever prints groups prints each as often as it occurs.
+
+        Five groups of eight, each the same one, are 283 bytes and a traceback of three megabytes.
+        """
+        if id(exc) in self.members:
+            return None
+        self.members.add(id(exc))
+        return self.read(exc, depth)
 
 
 def _alone(
@@ -190,7 +201,8 @@ def encode(data: ExceptionData, *, limits: Limits = DEFAULTS) -> bytes:
     """
     links = _ordered(data)
     places = {id(link): place for place, link in enumerate(links)}
-    return plain.encode([_described(link, places) for link in links], limits=limits)
+    free = set(range(1, len(links)))  # each is a member of one group, and the first of none
+    return plain.encode([_described(link, places, free) for link in links], limits=limits)
 
 
 def _ordered(data: ExceptionData) -> list[ExceptionData]:
@@ -215,7 +227,10 @@ def _ordered(data: ExceptionData) -> list[ExceptionData]:
     return ordered[::-1]
 
 
-def _described(link: ExceptionData, places: dict[int, int]) -> list[Any]:
+def _described(link: ExceptionData, places: dict[int, int], free: set[int]) -> list[Any]:
+    held = [places[id(inner)] for inner in link.members if id(inner) in places]
+    members = [place for place in dict.fromkeys(held) if place in free]
+    free.difference_update(members[:_MAX_MEMBERS])
     fields = link.fields if len(link.fields) <= _MAX_MEMBERS and _is_small(link.fields) else {}
     return [
         link.type[:_MAX_NAME],
@@ -226,7 +241,7 @@ def _described(link: ExceptionData, places: dict[int, int]) -> list[Any]:
         None if link.cause is None else places.get(id(link.cause)),
         None if link.context is None else places.get(id(link.context)),
         link.suppress,
-        [places[id(inner)] for inner in link.members if id(inner) in places][:_MAX_MEMBERS],
+        members[:_MAX_MEMBERS],
         fields,
         [text[:MAX_MESSAGE] for text in link.state[: len(_STATE)]],
     ]
@@ -249,10 +264,15 @@ def decode_counted(
         _malformed()
     read: dict[int, ExceptionData] = {}
     referred: set[int] = set()
+    held: set[int] = set()
     for place in range(len(links) - 1, -1, -1):
         # Each refers to later ones only, so none can be its own cause.
         read[place] = _link(links[place], read)
         referred.update(map(id, read[place].linked()))
+        members = list(map(id, read[place].members))
+        if len(set(members)) != len(members) or not held.isdisjoint(members):
+            _malformed()  # what is shared by groups takes exponential time to print
+        held.update(members)
     if not all(id(read[place]) in referred for place in range(1, len(links))):
         _malformed()  # a failure that belongs to none would be dropped silently
     return read[0], room
