@@ -27,6 +27,7 @@ _ONLY_CODE = (
     "Only family cloudpickle, for a sender who is granted code, lets a pickle do this;"
     " such a sender can run anything."
 )
+_AN_ENUM = " Of an enum, the role is enum: nothing of it runs."
 _RISKS = {
     "reference": "loading never calls it, but what receives the object might.",
     "class": "its constructor runs with arguments, and its fields hold values, of the sender's"
@@ -78,8 +79,10 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
         line = ", ".join(f'"{shown(name)}": {role}' for name, role in named.items())
         rest = ", ..." if len(named) < len(roles) else ""
         risks = " ".join(f"Of a {role}, {_RISKS[role]}" for role in dict.fromkeys(roles.values()))
+        enum = _AN_ENUM if any(use.name in roles and _may_be_enum(use) for use in uses) else ""
         parts[
-            f"Allow them: 'pickle: {{allow: {{{line}{rest}}}}}'. The risk: {risks}{_beware(*named)}"
+            f"Allow them: 'pickle: {{allow: {{{line}{rest}}}}}'. The risk: {risks}{enum}"
+            f"{_beware(*named)}"
         ] = None
     return " ".join(list(parts)[:3])
 
@@ -121,11 +124,21 @@ def _adding(names: list[str]) -> str:
 
 def _role(use: Use, profile: Profile) -> str | None:
     """Return the role in which allowing *use*'s global is all that it lacks."""
-    if use.role == "persistent" or _profile_for(use):
+    if use.role == "persistent" or _profile_for(use) or _second_role(use, profile):
         return None
     if use.role == "referenced":
         return "reference"
     return None if profile.get(use.name) is not None or _is_code(use) else "class"
+
+
+def _second_role(use: Use, profile: Profile) -> str:
+    """Return the role that an operator's own entry lacks for *use*, if it has the other of two."""
+    entry = profile.get(use.name)
+    if entry is None or entry.make or entry.why:
+        return ""
+    if use.role == "referenced":
+        return "reference" if entry.role == "class" else ""
+    return "class" if entry.role == "reference" and not _is_code(use) else ""
 
 
 def _is_code(use: Use) -> bool:
@@ -149,6 +162,12 @@ def _fix(use: Use, profile: Profile) -> str:
         return _adding([listing])
     entry, name = profile.get(use.name), shown(use.name)
     role = _role(use, profile)
+    second = _second_role(use, profile)
+    if second and entry is not None:
+        return (
+            f"It is allowed as {entry.role}, and one line of a policy gives one role. In Python,"
+            f' both: profile.allowing({{"{name}": "{second}"}}). The risk: {_RISKS[second]}'
+        )
     if role is None and entry is not None and entry.role == "class" and not entry.make:
         return _more(use, name)
     if role is None:
@@ -156,8 +175,14 @@ def _fix(use: Use, profile: Profile) -> str:
     condition = "If it is a class, allow it" if role == "class" else "Allow it"
     return (
         f"{condition}: 'pickle: {{allow: {{\"{name}\": {role}}}}}'. The risk: {_RISKS[role]}"
-        f"{_beware(use.name)}"
+        f"{_AN_ENUM if _may_be_enum(use) else ''}{_beware(use.name)}"
     )
+
+
+def _may_be_enum(use: Use) -> bool:
+    """Whether this is how pickle writes a member: a call with its value alone."""
+    call = use.node
+    return use.role == "called" and isinstance(call, Call) and len(call.args.items) == 1
 
 
 def _beware(*names: str) -> str:

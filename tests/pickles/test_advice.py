@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 
 from safeser.errors import PolicyDenied
-from safeser.pickles import inspect, loads
+from safeser.pickles import Profile, inspect, loads
 
 OBJECTS = {
     "array": np.arange(3),
@@ -57,6 +57,28 @@ def test_a_reference_to_what_may_run_code_says_so(asm):
             loads(asm.pickle(asm.name(name)))
         assert f'"{name}": reference' in caught.value.fix
         assert ("standard library" in caught.value.fix) is runs
+
+
+def test_a_member_of_an_enum_may_be_one(asm):
+    member = asm.call("mylib:Color", b"K\1")
+    for data in (member, asm.tuple(member, asm.new("mylib:Point"))):
+        with pytest.raises(PolicyDenied) as caught:
+            loads(asm.pickle(data))
+        assert "the role is enum" in caught.value.fix
+    with pytest.raises(PolicyDenied) as caught:
+        loads(asm.pickle(asm.new("mylib:Point")))
+    assert "enum" not in caught.value.fix
+
+
+@pytest.mark.parametrize(("role", "other"), [("class", "reference"), ("reference", "class")])
+def test_a_class_that_is_both_made_and_handed_over(asm, role, other):
+    name = "test_advice:Made"
+    profile = Profile.named("data").allowing({name: role})
+    data = asm.pickle(asm.tuple(asm.new(name), asm.name(name)))
+    with pytest.raises(PolicyDenied) as caught:
+        loads(data, profile=profile)
+    assert f'allowing({{"{name}": "{other}"}})' in caught.value.fix
+    assert inspect(data, profile=profile.allowing({name: other})).permitted
 
 
 def test_a_name_that_stands_in_several_places_needs_what_each_of_them_needs(asm):
