@@ -23,8 +23,8 @@ __all__ = ["PickleError", "dumps", "load_canonical", "load_code"]
 PickleError = pickle.PickleError
 
 _PROTOCOL = 5
-# With fewer bytes a buffer takes longer to make than it saves.
-_FEW_READS = 64
+# With fewer bytes a buffer takes longer to make than it saves; with more, it saves no more.
+_FEW_READS, _MANY_READS = 64, 1 << 18
 
 
 def dumps(
@@ -127,7 +127,7 @@ def load_canonical(code: bytes, table: Sequence[Any], *, proven: bool) -> Any:
     file: Any = io.BytesIO(code)
     if len(code) > _FEW_READS:
         # It is asked for each opcode, unless it lets C look ahead.
-        file = io.BufferedReader(file, len(code))
+        file = io.BufferedReader(file, min(len(code), _MANY_READS))
     return _Nameless(file, buffers=table).load()
 
 

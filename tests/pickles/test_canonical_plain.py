@@ -10,6 +10,7 @@ import pytest
 
 from safeser import pickles
 from safeser.errors import PayloadError, SafeserError
+from safeser.pickles import stock
 from safeser.pickles.build import Builder
 from safeser.pickles.canonical import as_written
 from safeser.pickles.judge import check_shape
@@ -72,6 +73,15 @@ def test_every_frame_is_cut_out(size):
     assert canonical is not None
     assert "FRAME" not in names(canonical.code)
     assert len(canonical.code) == len(data) - 9 * len(program.frames)
+    assert canonical.load((), LIMITS) == value
+
+
+@pytest.mark.parametrize("size", [stock._MANY_READS - 1, stock._MANY_READS, 1 << 19])
+def test_values_may_end_anywhere_in_what_c_reads_at_a_time(size):
+    value = ["x" * size, ["y"] * 6000, bytearray(size), b"z" * size, [*range(300)]]
+    data = pickle.dumps(value, 5)
+    canonical = written(data)[1]
+    assert canonical is not None
     assert canonical.load((), LIMITS) == value
 
 
