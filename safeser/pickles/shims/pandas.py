@@ -139,7 +139,11 @@ def _exactly(fields: Any, *names: str) -> dict[str, Any]:
 def _frame(site: Site, draft: Any, state: Any) -> Any:
     kind, fields = draft_of(draft), dict(plain(state, dict))
     parts = plain(fields.pop("_mgr"), _Blocks)
-    name = label(site, fields.pop("_name", fields.pop("name", None)))
+    named = [field for field in ("_name", "name") if field in fields]
+    if len(named) > (kind == "Series"):
+        # pandas would set both, one after the other.
+        raise bad("state", "a frame has a name, or a series two")
+    name = label(site, fields.pop(named[0])) if named else None
     attributes, flags = plain(fields.pop("attrs", {}), dict), fields.pop("_flags", None)
     about = {"_typ": kind.lower(), "_metadata": ["_name"] if kind == "Series" else []}
     if any(about.get(field) != value for field, value in fields.items()):
