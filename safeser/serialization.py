@@ -6,7 +6,7 @@ a policy grants, and where there is no policy, nothing that runs code is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from safeser import families
@@ -117,6 +117,8 @@ def deserialize(
     asked = _asked(deserializers, "deserializers")
     limits = _limits(limits, policy)
     grant = _grant(policy, context, asked, sealing=False)
+    if not isinstance(frames, Sequence):
+        raise ConfigError("frames is a list of buffers", rule="families.frames")
     if isinstance(header, Mapping) and "compression" in header:
         # Whoever may send nothing of the kind has nothing decompressed.
         claimed = families.claimed(framing.bare(header), limits=limits)
@@ -171,11 +173,13 @@ def deserialize_bytes(
     return deserialize(header, [view[end:]], deserializers, **options)
 
 
-def _asked(names: Sequence[str] | None, argument: str) -> tuple[str, ...]:
+def _asked(asked: Sequence[str] | None, argument: str) -> tuple[str, ...]:
     """Return the families that a caller named; a misspelt one would take away without a word."""
-    if names is None:
+    if asked is None:
         return DEFAULT_FAMILIES
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    listed = isinstance(asked, Iterable) and not isinstance(asked, str | bytes)
+    names = tuple(asked) if listed else ()
+    if not listed or not all(isinstance(name, str) for name in names):
         raise ConfigError(
             f"{argument} is a list of families",
             rule="families.serializer",
@@ -189,7 +193,7 @@ def _asked(names: Sequence[str] | None, argument: str) -> tuple[str, ...]:
                 fix=f"Built in are {', '.join(FAMILIES)}; register others with"
                 " register_serialization_family, or install what declares them.",
             )
-    return tuple(names)
+    return names
 
 
 def _limits(limits: Limits | None, policy: Policy | None) -> Limits:

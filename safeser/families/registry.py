@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from safeser.errors import ConfigError, PayloadError
+from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.families.tree import Node
 from safeser.values import Limits
 
@@ -220,7 +220,10 @@ class Registry:
         return self._by_name[name]
 
     def _load(self, lazy: _Lazy) -> bool:
-        """Run *lazy* once; False if its package is not installed."""
+        """Run *lazy* once; False if its package cannot be imported.
+
+        :raises ConfigError: if it fails in another way, as libraries built for others do.
+        """
         if lazy.done:
             return True
         with self._lock:
@@ -230,8 +233,17 @@ class Registry:
             lazy.loading = True
             try:
                 lazy.load()
-            except ModuleNotFoundError:
+            except ImportError:
                 return False
+            except SafeserError:
+                raise
+            # A library that does not fit the others here may raise anything when it is imported.
+            except Exception as error:
+                raise ConfigError(
+                    f"importing {lazy.package} failed with {type(error).__name__}",
+                    rule="families.not-installed",
+                    fix="The cause is chained to this error; repair what is installed.",
+                ) from error
             finally:
                 lazy.loading = False
             lazy.done = True

@@ -212,12 +212,12 @@ def _ordered(data: ExceptionData) -> list[ExceptionData]:
     for link in todo:  # breadth first, so that the nearest are kept
         if id(link) not in kept and len(kept) < _MAX_LINKS:
             kept[id(link)] = link
-            todo.extend(link.linked())
+            todo.extend(_sent(link))
     ordered: list[ExceptionData] = []
     done: set[int] = set()
     stack = [data]
     while stack:
-        waiting = [link for link in stack[-1].linked() if id(link) in kept and id(link) not in done]
+        waiting = [link for link in _sent(stack[-1]) if id(link) in kept and id(link) not in done]
         if waiting:
             stack.append(waiting[0])
             continue
@@ -227,10 +227,17 @@ def _ordered(data: ExceptionData) -> list[ExceptionData]:
     return ordered[::-1]
 
 
+def _sent(link: ExceptionData) -> list[ExceptionData]:
+    """Return the failures that *link* refers to in its frame."""
+    chained = len(link.linked()) - len(link.members)
+    return link.linked()[: chained + _MAX_MEMBERS]
+
+
 def _described(link: ExceptionData, places: dict[int, int], free: set[int]) -> list[Any]:
-    held = [places[id(inner)] for inner in link.members if id(inner) in places]
-    members = [place for place in dict.fromkeys(held) if place in free]
-    free.difference_update(members[:_MAX_MEMBERS])
+    held = link.members[:_MAX_MEMBERS]
+    found = dict.fromkeys(places[id(inner)] for inner in held if id(inner) in places)
+    members = [place for place in found if place in free]
+    free.difference_update(members)
     fields = link.fields if len(link.fields) <= _MAX_MEMBERS and _is_small(link.fields) else {}
     return [
         link.type[:_MAX_NAME],
@@ -241,7 +248,7 @@ def _described(link: ExceptionData, places: dict[int, int], free: set[int]) -> l
         None if link.cause is None else places.get(id(link.cause)),
         None if link.context is None else places.get(id(link.context)),
         link.suppress,
-        members[:_MAX_MEMBERS],
+        members,
         fields,
         [text[:MAX_MESSAGE] for text in link.state[: len(_STATE)]],
     ]

@@ -90,12 +90,18 @@ class Altered(Exception):
     """The constructor made something else of a field than what was sent."""
 
 
-def is_same(made: object, sent: object) -> bool:
-    """Whether *made* is what was sent, to the last type in it."""
-    if made is sent:
-        return True
-    if type(made) is not type(sent):
-        return False
+def is_same(made: Any, sent: Any) -> bool:
+    """Whether *made* is what was sent, to the last type in it.
+
+    A class that copies the list which it is given has the same elements in it. They are not looked
+    into: where such objects nest, each would be as often as there are levels above it.
+    """
+    if made is sent or type(made) is not type(sent):
+        return made is sent
+    if type(made) in (list, tuple):
+        return len(made) == len(sent) and all(map(is_same, made, sent))
+    if type(made) is dict:
+        return is_same([*made, *made.values()], [*sent, *sent.values()])
     if isinstance(made, (set, frozenset)) and isinstance(sent, (set, frozenset)):
         # Equal sets may be walked in different orders.
         return {(type(m), m) for m in made} == {(type(s), s) for s in sent}

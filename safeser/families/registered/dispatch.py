@@ -210,9 +210,16 @@ class Functions:
         return pair.typed()
 
     def waits_for(self, name: str) -> bool:
-        """Tell whether the package of *name* is imported, and its types are to be registered."""
+        """Tell whether the package of *name* is imported, and its types are to be registered.
+
+        One that another thread is still importing does not count: that thread may hold a lock that
+        registering needs, and wait for ours.
+        """
         package = name.partition(":")[0].partition(".")[0]
-        return package in self._lazy and package in sys.modules
+        if package not in self._lazy or package not in sys.modules:
+            return False
+        spec = getattr(sys.modules[package], "__spec__", None)
+        return not getattr(spec, "_initializing", False)
 
     def writes_elsewhere(self, cls: type) -> bool:
         """Tell whether what was registered elsewhere could write *cls*, if it were granted."""

@@ -58,7 +58,13 @@ def words_of(context: Context | Mapping[str, Any] | None) -> dict[str, Any] | No
             "kind": context.kind.value,
             "operation": context.operation,
         }
-    return None if context is None else dict(context)
+    if context is None:
+        return None
+    if not isinstance(context, Mapping):
+        raise ConfigError(
+            "a context is a safeser.Context, or a mapping as Dask's", rule="families.context"
+        )
+    return dict(context)
 
 
 def dump(

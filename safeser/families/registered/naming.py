@@ -28,6 +28,8 @@ def wire_name(cls: type, name: str | None) -> str:
                 fix="Move it to a module that both sides import, or register it under a name=.",
             )
         name = f"{cls.__module__}:{cls.__qualname__}"
+    if not isinstance(name, str):
+        raise ConfigError("the name of a class is text", rule="families.register")
     package = name.partition(":")[0].partition(".")[0]
     if package in sys.stdlib_module_names or package == "safeser":
         refuse_class(cls, "has a name in the standard library, or in safeser")

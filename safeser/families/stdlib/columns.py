@@ -114,6 +114,8 @@ def _check(node: Node, limits: Limits) -> None:
     if type(flat) is not list or (column.width and len(flat) % column.width):
         node.refuse("its frame holds no whole number of elements", "families.count")
     try:
+        for zone in shared:  # there may be no row that it belongs to
+            zones.check(zone)
         node.value = [column.build(row, zones.check) for row in _split(flat, column.width, shared)]
     except (ValueError, TypeError, ArithmeticError, LookupError):
         node.refuse("one of its elements describes no such object", "families.value")

@@ -136,7 +136,6 @@ def _is_shape(value: tuple[Any, ...]) -> bool:
 # What some keep outside of their ``__dict__``: CPython sets these as attributes.
 _NAMED = {
     "name": (ImportError, AttributeError, NameError),
-    "name_from": (ImportError,),
     "path": (ImportError,),
 }
 
@@ -147,6 +146,10 @@ def _set_fields(site: Site, made: Any, fields: dict[Any, Any]) -> None:
     for field, value in fields.items():
         if plain(field, str) == "__notes__":
             _set_notes(made, value)
+        elif field == "name_from" and isinstance(made, ImportError):
+            # It is left out: since Python 3.12, whoever prints such an error imports the module
+            # that it names, to suggest another name from it.
+            plain(value, str, type(None))
         elif isinstance(made, _NAMED.get(field, ())) and hasattr(type(made), field):
             setattr(made, field, plain(value, str, type(None)))
         elif field == "args" and isinstance(made, AttributeError):
