@@ -146,7 +146,7 @@ def _frame(site: Site, draft: Any, state: Any) -> Any:
     name = label(site, fields.pop(named[0])) if named else None
     attributes, flags = plain(fields.pop("attrs", {}), dict), fields.pop("_flags", None)
     about = {"_typ": kind.lower(), "_metadata": ["_name"] if kind == "Series" else []}
-    if any(about.get(field) != value for field, value in fields.items()):
+    if any(field not in about or about[field] != value for field, value in fields.items()):
         raise bad("state", "a frame has no such field")
     if (kind == "Series") is not (parts.labels is None):
         raise bad("shape", "a frame is held like a series, or a series like a frame")
