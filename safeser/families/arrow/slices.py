@@ -19,6 +19,7 @@ import numpy as np
 from safeser.families.arrow.layout import Writer
 from safeser.families.arrow.types import storage_of
 from safeser.families.plain import Unencodable
+from safeser.pickles.shims.arrow import is_hollow
 
 __all__ = ["write_array"]
 
@@ -51,9 +52,17 @@ def _write(writer: Writer, state: State, first: int, length: int, *, shared: boo
     else:
         writer.put(0)
     if dictionary is not None:
+        if is_hollow(dictionary[0]) and _points(state, first, length):
+            raise Unencodable(state[0], "Arrow crashes on indexes into a dictionary of nulls")
         if shared and writer.again(_place(dictionary)):
             return
         _write(writer, dictionary, dictionary[3], dictionary[1])
+
+
+def _points(state: State, first: int, length: int) -> bool:
+    """Whether some of the indexes of a dictionary's array are there."""
+    bitmap = state[4][0]
+    return bool(length) and (bitmap is None or bool(_valid(bitmap, first, length).any()))
 
 
 def _place(state: State) -> object:

@@ -131,10 +131,7 @@ class _Arrays:
             if not values.type.equals(form.kind.value_type):
                 self.reader.refuse("it names a dictionary of another type")
             self._fitting.add((number, id(form)))
-        # It refuses indexes out of range, before anybody follows one.
-        return pa.DictionaryArray.from_arrays(
-            self.build(indexes), values, ordered=form.kind.ordered
-        )
+        return reviewed.dictionary_of(self.build(indexes), values, ordered=form.kind.ordered)
 
     def _nothing(self, form: _Form) -> Any:
         empty = self._empty.get(id(form))

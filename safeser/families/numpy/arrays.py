@@ -20,7 +20,7 @@ from safeser.families.tree import Node
 from safeser.pickles.shims.numpy import check_long_doubles
 from safeser.values import Limits
 
-__all__ = ["Owned", "aligned", "array_child", "checked_content", "register"]
+__all__ = ["Owned", "align", "aligned", "array_child", "checked_content", "register"]
 
 Array = np.ndarray[Any, Any]
 
@@ -200,9 +200,21 @@ def aligned(value: Any) -> Any:
 
     A frame starts where the bytes before it ended. NumPy copes; pandas' and Arrow's loops need not.
     """
-    if type(value) is np.ndarray and not value.flags.aligned:
-        return value.copy(order="K")
-    return value
+    if type(value) is not np.ndarray or value.flags.aligned:
+        return value
+    copy = value.copy(order="K")
+    copy.flags.writeable = value.flags.writeable
+    return copy
+
+
+def align(node: Node) -> None:
+    """Let the checked array of *node* be built where compiled code expects it; see above.
+
+    While one that is seen many times is still as small as its frame, whoever sees it.
+    """
+    array = node.value
+    if node.type == "numpy:ndarray" and array is not None and not array.flags.aligned:
+        node.value = array.copy(order="K")  # decoding sets its flag
 
 
 def array_child(

@@ -342,12 +342,18 @@ def _encode(x: Any, limits: Limits) -> Parts:
     if x.ndim != 1:
         raise Unencodable(x, "an array of pandas' that is a block is not kept; send its frame")
     writer = Writer(limits)
-    return writer.parts({"array": write_array(writer, x, ""), "freq": _write_freq(writer, x)})
+    meta: dict[str, Any] = {"array": write_array(writer, x, ""), "freq": _write_freq(writer, x)}
+    if getattr(x, "_readonly", False):
+        meta["readonly"] = True  # as pandas 3 hands out the array of an index
+    return writer.parts(meta)
 
 
 def _check(node: Node, limits: Limits) -> None:
     reader = Reader(node, limits)
-    described, freq = node.expect("array", "freq", frames=len(node.frames), children=None)
+    keys = ("array", "freq", *(("readonly",) if "readonly" in node.meta else ()))
+    described, freq, *readonly = node.expect(*keys, frames=len(node.frames), children=None)
+    if readonly not in ([], [True]) or not set(map(type, readonly)) <= {bool}:
+        node.refuse("its flag is unknown", "families.header")
     part = read_array(reader, described)
     made = read_freq(reader, freq)
     reader.finish()
@@ -382,7 +388,10 @@ _MOMENTS = {
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
-    return node.value(Loaded.of(node, values))
+    made = node.value(Loaded.of(node, values))
+    if "readonly" in node.meta:
+        made._readonly = True
+    return made
 
 
 def register() -> None:

@@ -32,6 +32,13 @@ def _column(name: object) -> str:
     return f" (column {label(name)})"
 
 
+def _column_at(columns: Any, place: int) -> str:
+    try:
+        return _column(columns[place])
+    except (NotImplementedError, OverflowError, ValueError):  # a date in no year that Python has
+        return f" (column {place})"
+
+
 def _write_about(writer: Writer, x: Any) -> dict[str, Any]:
     """Return what a frame and a series have in common: index, attributes and flags."""
     attrs = x.attrs
@@ -88,7 +95,7 @@ def _write_placed(writer: Writer, values: Any, places: Any, columns: Any) -> lis
     """Return the descriptions of one block, each with the places of its columns."""
     if not len(places):
         return []
-    described = write_block(writer, values, lambda at: _column(columns[int(places[at])]))
+    described = write_block(writer, values, lambda at: _column_at(columns, int(places[at])))
     if len(described) == len(places):
         pairs = zip(described, places, strict=True)
         return [[part, int(place), 1, 1] for part, place in pairs]

@@ -41,7 +41,7 @@ def write(writer: Writer, x: Array, where: str) -> list[Any]:
     if _are_missing(items):
         return _write_marked(writer, items, flags, where)
     if len(items) > _LONG and _repeats(items) and set(map(type, items)) <= _TEXT:
-        return _write_coded(writer, x, flags, where)
+        return _write_coded(writer, items, flags, where)
     return ["objects", flags, writer.objects(items, where=where)]
 
 
@@ -51,14 +51,13 @@ def _repeats(items: list[Any]) -> bool:
     return set(map(type, sample)) <= _TEXT and len(set(sample)) <= len(sample) // 2
 
 
-def _write_coded(writer: Writer, x: Array, flags: int, where: str) -> list[Any]:
-    codes, found = pd.factorize(x)
-    texts = found.tolist()
-    if len(codes) and codes.min() < 0:
-        codes = np.where(codes < 0, len(texts), codes)
-        texts.append(None)
-    key, _ = writer.numbers(codes.astype(np.min_scalar_type(len(texts))), where=where)
-    return ["coded", flags, key, writer.objects(texts, where=where)]
+def _write_coded(writer: Writer, items: list[Any], flags: int, where: str) -> list[Any]:
+    # Not by pandas.factorize: in pandas 2 it takes texts for the same that differ behind a NUL.
+    numbers = dict(zip(dict.fromkeys(items), itertools.count(), strict=False))
+    kind = np.min_scalar_type(len(numbers))
+    codes = np.fromiter(map(numbers.__getitem__, items), kind, len(items))
+    key, _ = writer.numbers(codes, where=where)
+    return ["coded", flags, key, writer.objects(list(numbers), where=where)]
 
 
 def _are_missing(items: list[Any]) -> bool:

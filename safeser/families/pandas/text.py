@@ -39,6 +39,13 @@ _OFFSETS: dict[str, np.dtype[Any]] = {
 def write(writer: Writer, x: Any, where: str) -> list[Any]:
     nan = x.dtype.na_value is not pd.NA
     if type(x) in PYTHON_TEXT:
+        if x.dtype.storage != "python":
+            # What pandas.arrays.StringArray() makes with pandas 3; the dtype tells which class.
+            writer.refuse(
+                x,
+                "its texts are Python's and its dtype says Arrow's; convert it with astype",
+                where,
+            )
         missing = x.isna()
         texts = [None if gone else text for text, gone in zip(x, missing, strict=True)]
         return ["text", "python", nan, writer.objects(texts, where=where)]

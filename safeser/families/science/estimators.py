@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from safeser.errors import PayloadError
-from safeser.families.numpy.arrays import aligned
+from safeser.families.numpy.arrays import align
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed, site
@@ -241,7 +241,7 @@ def _claim(node: Node) -> None:
         if child.type == "numpy:ndarray" and child.value is not None:
             if "base" in child.meta:
                 node.refuse("it repeats data in a way that safeser does not send", "families.shape")
-            child.value = aligned(child.value)
+            align(child)
         if child.serializer == "collection" or child.type in _THROUGH:
             todo.extend(child.children)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from safeser.families.numpy.arrays import aligned
+from safeser.families.numpy.arrays import align
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
@@ -108,11 +108,12 @@ def _check_variable(node: Node, limits: Limits) -> None:
     _expect(node, 3, *_HELD[held])
     if kind == "IndexVariable" and held == "array":
         node.refuse("its kind holds an index", "families.child-type")
+    align(node.children[3])
     node.value = limits
 
 
 def _decode_variable(node: Node, values: list[Any]) -> Any:
-    dims, attrs, encoding, data, *rest = map(aligned, values)
+    dims, attrs, encoding, data, *rest = values
     _right(type(dims) is tuple and type(attrs) is dict and type(encoding) is dict)
     if rest and rest[0] is not None:
         _check_values(data, rest[0], node.value)

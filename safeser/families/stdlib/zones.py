@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from safeser.errors import PayloadError
 from safeser.families.plain import Unencodable
+from safeser.pickles.stock import PickleError
 
 __all__ = ["ZoneInfo", "build", "check", "describe"]
 
@@ -37,11 +38,20 @@ def describe(zone: dt.tzinfo | None) -> tuple[object, ...] | None:
         if name is not None and (type(name) is not str or len(name) > _MAX_NAME):
             raise Unencodable(zone, "its name is not a short text")
         return (offset.days, offset.seconds, offset.microseconds, name)
-    if type(zone) is ZoneInfo and zone.key in _keys():
+    if type(zone) is ZoneInfo and zone.key in _keys() and not _is_from_file(zone):
         return (zone.key,)
     raise Unencodable(
         zone, "only datetime.timezone and installed zoneinfo.ZoneInfo time zones are kept"
     )
+
+
+def _is_from_file(zone: ZoneInfo) -> bool:
+    """Whether *zone* was read from a file of its maker's, who may call it by any key."""
+    try:
+        zone.__reduce__()
+    except PickleError:  # nothing else tells
+        return True
+    return False
 
 
 def build(value: Any) -> dt.tzinfo | None:

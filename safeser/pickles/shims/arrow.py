@@ -18,7 +18,7 @@ import numpy as np
 from safeser.pickles.shims.arrow_types import pa, parts_of, sound_type, width_of
 from safeser.pickles.shims.site import Site, bad, plain
 
-__all__ = ["SHIMS"]
+__all__ = ["SHIMS", "dictionary_of", "is_hollow"]
 
 _is: Any = pa.types
 
@@ -68,11 +68,25 @@ def _whole(  # noqa: PLR0917 - what an array consists of
         indexes = _flat(site, kind.index_type, length, buffers, children)
         values = _restored(site, dictionary)
         _check_type(values, kind.value_type)
-        # It refuses indexes out of range, before anybody follows one.
-        return pa.DictionaryArray.from_arrays(indexes, values, ordered=kind.ordered)
+        return dictionary_of(indexes, values, ordered=kind.ordered)
     if dictionary is not None:
         raise bad("arrow", "an Arrow array that is no dictionary has one")
     return _flat(site, kind, length, buffers, children)
+
+
+def dictionary_of(indexes: Any, values: Any, *, ordered: bool) -> Any:
+    """Return the array whose *indexes* stand for *values*, or refuse it."""
+    if is_hollow(values.type) and indexes.null_count < len(indexes):
+        raise bad("arrow", "an index leads into a dictionary of nothing but nulls")
+    # It refuses indexes out of range, before anybody follows one.
+    return pa.DictionaryArray.from_arrays(indexes, values, ordered=ordered)
+
+
+def is_hollow(kind: Any) -> bool:
+    """Whether *kind* has no bitmap, at which Arrow looks for the nulls of a dictionary of it."""
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return bool(_is.is_null(kind))
 
 
 def _flat(site: Site, kind: Any, length: int, buffers: list[Any], children: list[Any]) -> Any:

@@ -1,0 +1,145 @@
+"""What once came back altered, or ended the process of its receiver, though nobody attacked."""
+
+import datetime as dt
+import os
+import zoneinfo
+
+import pytest
+from families_attack import FAMILIES, GRANT, through
+from test_arrow_forged import forged, raw
+
+from safeser import families
+from safeser.errors import PayloadError, SerializationError
+
+np = pytest.importorskip("numpy")
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+
+
+def refused(value):
+    with pytest.raises(SerializationError) as caught:
+        families.serialize(value, FAMILIES)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), "b"])
+def test_texts_of_a_column_that_differ_behind_a_nul(missing):
+    """pandas 2 told them apart as C does, and so every "a\\0" came back as "a"."""
+    texts = ["a", "a\0", "a\0b", missing] * 100
+    for held in (pd.Series(texts, dtype=object), pd.Index(texts, dtype=object)):
+        assert list(map(repr, through(held))) == list(map(repr, held))
+
+
+def test_a_zone_that_was_read_from_a_file_is_none_of_the_database():
+    installed = [path for path in zoneinfo.TZPATH if os.path.exists(f"{path}/Asia/Tokyo")]
+    if not installed:
+        pytest.skip("there is no zone database")
+    with open(f"{installed[0]}/Asia/Tokyo", "rb") as file:
+        zone = zoneinfo.ZoneInfo.from_file(file, key="Europe/Berlin")
+    stamps = pd.DatetimeIndex(["2020"], tz=zone)
+    for value in (zone, [dt.datetime(2020, 1, 1, tzinfo=zone)] * 5, stamps, stamps[0]):
+        assert "installed zoneinfo.ZoneInfo" in refused(value)
+    for sound in (zoneinfo.ZoneInfo("Asia/Tokyo"), zoneinfo.ZoneInfo.no_cache("Asia/Tokyo")):
+        assert through(sound).key == "Asia/Tokyo"
+
+
+def test_texts_of_python_under_a_dtype_of_arrow():
+    """pandas 3 makes them with its public constructor; they came back with another dtype."""
+    texts = pd.arrays.StringArray(np.array(["a", pd.NA], object))
+    if texts.dtype.storage == "python":
+        assert through(texts).dtype == texts.dtype
+        return
+    assert "(column 'x')" in refused(pd.DataFrame({"x": texts}))
+    assert "convert it" in refused(texts)
+
+
+def test_the_array_of_an_index_stays_one_that_nobody_writes_to():
+    for held in (pd.date_range("2020", periods=2), pd.Index([1, 2], dtype="Int64")):
+        array = held.array
+        assert getattr(through(array), "_readonly", None) == getattr(array, "_readonly", None)
+        assert getattr(through(array.copy()), "_readonly", False) is False
+    header, frames = families.serialize(pd.array([1, 2]), FAMILIES)
+    for flag in (False, 1, None, []):
+        header["sub-header"]["readonly"] = flag
+        with pytest.raises(PayloadError):
+            families.deserialize(header, frames, GRANT)
+
+
+def test_columns_named_by_dates_that_no_datetime_can_hold():
+    """Naming the column for an error that nobody raised was an error of its own."""
+    if pd.__version__ < "3":
+        pytest.skip("this version has names for them")
+    far = pd.DatetimeIndex(np.array([10**14], "M8[s]")).tz_localize("UTC")
+    columns = far.tz_convert(zoneinfo.ZoneInfo("Europe/Berlin"))
+    frame = pd.DataFrame({0: pd.Categorical(["text"])})
+    frame.columns = columns
+    assert through(frame).columns.dtype == columns.dtype
+    frame = pd.DataFrame({0: pd.Categorical([object()])})
+    frame.columns = columns
+    assert "(column 0)" in refused(frame)
+
+
+# Arrow looks for the bitmap of a dictionary's values, where values of type null have none.
+HOLLOW = ("dictionary", False, "int8", "null")
+
+
+def test_indexes_into_a_dictionary_of_nulls():
+    indexes = pa.array([0, None, 1], pa.int8())
+    hollow = pa.DictionaryArray.from_arrays(indexes, pa.nulls(2))
+    within = pa.StructArray.from_arrays([hollow], ["a"])
+    own = pa.ExtensionArray.from_storage(pa.opaque(pa.null(), "t", "v"), pa.nulls(2))
+    for value in (hollow, within, pa.DictionaryArray.from_arrays(indexes, own), hollow[0]):
+        assert "dictionary of nulls" in refused(value)
+    assert "(column 'x')" in refused(pa.table({"x": hollow}))
+    for nothing in (hollow.slice(1, 1), pa.nulls(3).dictionary_encode(), hollow.slice(0, 0)):
+        got = through(nothing)
+        assert got.equals(nothing)
+        assert got.is_null().to_pylist() == [True] * len(nothing)
+
+
+def test_forged_indexes_into_a_dictionary_of_nulls():
+    values = (2, 0, 1, -1)
+    there, gone = (2, 0, 2, -1, raw("b", 0, 1)), (2, 0, 2, raw("B", 0), raw("b", 0, 1))
+    one = ("struct", 1, "a", True, None, *HOLLOW)
+    for kind in (HOLLOW, ("opaque", "t", "v", *HOLLOW), one):
+        outer = (2, 0, 1, -1) if kind is one else ()
+        # A dictionary that stands alone may be shared, and then has a number.
+        shared = (None,) if kind is HOLLOW else ()
+        header, frames = forged("Array", *kind, *outer, *there, *shared, *values)
+        with pytest.raises(PayloadError) as caught:
+            families.deserialize(header, frames, GRANT)
+        assert "nothing but nulls" in str(caught.value)
+        header, frames = forged("Array", *kind, *outer, *gone, *shared, *values)
+        assert len(families.deserialize(header, frames, GRANT)) == 2
+
+
+def odd(frame):
+    """Return *frame* at an address at which no number should begin."""
+    held = bytearray(len(frame) + 1)
+    held[1:] = frame
+    return memoryview(held)[1:]
+
+
+def through_odd(value):
+    header, frames = families.serialize(value, FAMILIES)
+    return families.deserialize(header, [odd(bytes(frame)) for frame in frames], GRANT)
+
+
+def test_numbers_that_nobody_may_write_to_where_frames_begin_anywhere():
+    """They were copied to where compiled code wants them, and then anybody could write to them."""
+    sparse, xr = pytest.importorskip("scipy.sparse"), pytest.importorskip("xarray")
+    for writeable in (False, True):
+        matrix = sparse.csr_array(np.eye(3))
+        matrix.data.flags.writeable = writeable
+        assert through_odd(matrix).data.flags.writeable is writeable
+        variable = xr.Variable("x", np.arange(3.0))
+        variable.values.flags.writeable = writeable
+        assert through_odd(variable).values.flags.writeable is writeable
+
+
+def test_numbers_that_are_seen_many_times_are_not_written_out_to_be_aligned():
+    """Eight bytes at an odd address took as much memory as they claimed to be seen."""
+    xr = pytest.importorskip("xarray")
+    got = through_odd(xr.Variable("x", np.broadcast_to(np.float64(3), (1 << 20,))))
+    assert got.values.strides == (0,)
+    assert got.values.flags.aligned
