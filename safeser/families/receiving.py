@@ -63,10 +63,11 @@ def derive(
 
     :param unread: the family that each pickle counts as, without reading it.
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
-    :param budget: shared by all pickles of one message; without it each has all of *limits*.
+    :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :param denials: gets, of each pickle that needs more than family ``pickle``, what that is.
     """
     nodes = parse(header, frames, limits=limits)
+    budget = budget or Budget(limits)
     return strongest(
         _family(node, limits, unread, allow, budget, denials=denials) for node in nodes
     )
@@ -147,8 +148,9 @@ def deserialize(
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     budget = budget or Budget(limits)
     denials: list[PolicyDenied] = []
+    reading = Budget(limits)  # of its own: each pickle is read again to load it
     for node in nodes:
-        family = _family(node, limits, unread, grant.allow, denials=denials)
+        family = _family(node, limits, unread, grant.allow, reading, denials=denials)
         # A collection is only how its elements stand together; each of those is judged.
         if node.serializer == "collection" and grant.families:
             continue
@@ -256,7 +258,7 @@ def _family(
     limits: Limits,
     unread: str | None,
     allow: tuple[Allowed, ...],
-    budget: Budget | None = None,
+    budget: Budget,
     *,
     denials: list[PolicyDenied] | None = None,
 ) -> str:
@@ -405,13 +407,20 @@ def _failure(node: Node) -> Any:
     said = errors.from_data(node.value)
     if not node.meta["failed"]:
         return said
-    text = said.message if isinstance(said, SafeserError) else ""
-    shown = "".join(char if char.isprintable() else "?" for char in text[:500])
+    shown = fix = ""
+    if isinstance(said, SafeserError):
+        place = f" at {said.where}" if said.where else ""
+        shown, fix = f": {_printable(said.message + place)}", _printable(said.fix)
     raise SerializationError(
-        f"the sender could not serialize the value{f': {shown}' if shown else ''}",
+        f"the sender could not serialize the value{shown}",
         rule="families.sender-failed",
         where=node.where,
+        fix=fix,
     )
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:500])
 
 
 def _collect(node: Node, values: list[Any]) -> Any:

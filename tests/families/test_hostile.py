@@ -16,7 +16,7 @@ from safeser.families.errors import wire
 from safeser.families.registered.dispatch import Dispatch, Functions
 from safeser.families.registered.own import own_families
 from safeser.families.registry import Registry
-from safeser.values import Grant
+from safeser.values import Grant, Limits
 
 GRANT = Grant("test", ("dask", "msgpack"))
 
@@ -189,6 +189,24 @@ def test_a_group_that_somebody_described_with_many_members_can_be_read():
     group = wire.ExceptionData("builtins:ExceptionGroup", "g", ("g",), members=tuple(told))
     back = wire.from_data(wire.decode(wire.encode(group)))
     assert list(map(str, back.exceptions)) == list(map(str, range(32)))
+
+
+def test_bypass_of_time_many_pickles_share_what_reading_them_may_take():
+    """Each had all of the limits, while it was found out what it needs."""
+    limits = Limits(max_refs=1000)
+    frames = [b"\x80\x04" + b"N0" * 1500 + b"K" + bytes([n]) + b"." for n in range(8)]
+    one = {"serializer": "pickle", "writeable": []}
+    header = {
+        "serializer": "collection", "type": "list", "sub-headers": [one] * 8, "frame-lengths": [1] * 8
+    }  # fmt: skip
+    grant = Grant("test", ("dask", "msgpack", "pickle"))
+    assert families.derive(one, frames[:1], limits=limits) == "pickle"
+    for call in (
+        lambda: families.derive(header, frames, limits=limits),
+        lambda: families.deserialize(header, frames, grant, limits=limits),
+        lambda: safeser.deserialize(header, frames, ["dask", "pickle"], limits=limits),
+    ):
+        assert rule_of(call).startswith("pickle.")
 
 
 # --- the public functions, called wrongly ------------------------------------------------------
