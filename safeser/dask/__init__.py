@@ -44,12 +44,13 @@ def backend() -> Backend:
     distributed calls it through the entry point ``distributed.comm.backends: safeser``.
     """
     require_distributed()
+    from safeser.dask import described, references
     from safeser.dask.comm import Backend
     from safeser.dask.decorated import honour_decorators
-    from safeser.dask.described import register
     from safeser.dask.schemes import seal_other_schemes
 
     seal_other_schemes()
     honour_decorators()
-    register()
+    described.register()
+    references.register()
     return Backend()

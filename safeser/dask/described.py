@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -23,14 +23,15 @@ from safeser.families import (
 )
 from safeser.values import Limits
 
-__all__ = ["Described", "describe", "register"]
+__all__ = ["ADVICE", "Described", "describe", "register", "results_of"]
 
-KINDS = ("array", "frame", "bag", "delayed")
+KINDS = ("array", "frame", "bag", "item", "delayed")
 
 _MAX_NAME = 500
-_ADVICE = (
-    "a Dask collection is a graph, which is code still to run: send .compute() of it, or describe()"
-    " of what was persisted (safeser.dask.described), or submit it where a policy grants that"
+#: What helps who sends a graph.
+ADVICE = (
+    "a Dask collection is a graph, which is code still to run: send .compute() or .persist() of it,"
+    " or submit it where a policy grants that"
 )
 
 
@@ -38,8 +39,9 @@ _ADVICE = (
 class Described:
     """One collection of Dask's, as far as it is data.
 
-    :param kind: ``array``, ``frame`` (also of one column or an index), ``bag`` or ``delayed``.
-    :param name: first part of each key, or the key itself of ``delayed``.
+    :param kind: ``array``, ``frame`` (also of one column or an index), ``bag``, ``item`` (one
+        value made of a bag) or ``delayed``.
+    :param name: first part of each key, or the key itself of ``item`` and ``delayed``.
     :param meta: an empty NumPy array, or an empty pandas object; None of other kinds.
     :param parts: chunks of an array, divisions of a frame, number of partitions of a bag.
     """
@@ -70,7 +72,7 @@ class Described:
         if self.kind == "array":
             for place in itertools.product(*(range(len(chunks)) for chunks in self.parts)):
                 yield (self.name, *place)
-        elif self.kind == "delayed":
+        elif self.kind in ("item", "delayed"):
             yield self.name
         else:
             for number in range(self.count):
@@ -95,6 +97,10 @@ class Described:
             from dask.bag import Bag  # noqa: PLC0415 - as above
 
             return Bag(graph, self.name, self.parts)
+        if self.kind == "item":
+            from dask.bag.core import Item  # noqa: PLC0415 - as above
+
+            return Item(graph, self.name)
         from dask.delayed import Delayed  # noqa: PLC0415 - as above
 
         return Delayed(self.name, graph)
@@ -138,6 +144,9 @@ def _check_delayed(meta: Any, parts: Any) -> None:
         _refuse("a delayed value has a key alone")
 
 
+_SINGLE = {"dask.delayed.Delayed": "delayed", "dask.bag.core.Item": "item"}
+
+
 def describe(collection: Any) -> Described:
     """Return what *collection* is without its graph.
 
@@ -149,14 +158,42 @@ def describe(collection: Any) -> Described:
         empty = meta if type(meta) is np.ndarray else None
         return Described("array", collection.name, empty, collection.chunks)
     if kind.startswith("dask.dataframe.dask_expr._collection."):
-        # Their name is that of the expression once it is lowered, which is not that of this one.
-        ((name, _), *_rest) = collection.__dask_keys__()
+        name = _name_of_frame(collection)
         return Described("frame", name, collection._meta, tuple(collection.divisions))
     if kind == "dask.bag.core.Bag":
         return Described("bag", collection.name, None, collection.npartitions)
-    if kind in ("dask.delayed.Delayed", "dask.bag.core.Item") and type(collection.key) is str:
-        return Described("delayed", collection.key)
+    if kind in _SINGLE and type(collection.key) is str:
+        return Described(_SINGLE[kind], collection.key)
     _refuse("it is of no kind that safeser knows")
+
+
+def _name_of_frame(collection: Any) -> str:
+    """Return the first part of each key under which a frame's results are, or will be."""
+    # Results have the keys of the graph that was persisted; the expression over them has its own,
+    # which is that of its lowered form.
+    over = _is_over_results(collection.expr)
+    keys = list(collection.expr.operand("keys")) if over else collection.__dask_keys__()
+    name = keys[0][0]
+    if keys != [(name, number) for number in range(len(keys))]:
+        _refuse("the keys of its results are not numbered")
+    return str(name)
+
+
+def _is_over_results(expr: Any) -> bool:
+    return f"{type(expr).__module__}.{type(expr).__qualname__}" == _FROM_GRAPH
+
+
+_FROM_GRAPH = "dask.dataframe.dask_expr.io.io.FromGraph"
+
+
+def results_of(collection: Any) -> Mapping[Any, Any]:
+    """Return what stands in the graph of *collection* for each key; nothing of a frame to come."""
+    expr: Any = getattr(collection, "expr", None)
+    if _is_over_results(expr):
+        return cast(Mapping[Any, Any], expr.operand("layer"))
+    if type(expr).__module__.startswith("dask.dataframe."):
+        return {}
+    return cast(Mapping[Any, Any], collection.__dask_graph__())
 
 
 # -- as typed values -----------------------------------------------------------------------------
@@ -191,7 +228,7 @@ def _load() -> None:
     from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415 - as above
 
     for cls in (DaskMethodsMixin, HighLevelGraph, GraphNode, Expr):
-        registry.advise(cls, _ADVICE)
+        registry.advise(cls, ADVICE)
 
 
 def register() -> None:
