@@ -101,6 +101,11 @@ BYPASSES = {
         a.call("functools:partial", a.name("builtins:len")),
         a.tuple(a.name("builtins:len"), b")", b"}", a.dict(a.text("__wrapped__"), b"N")),
     ),
+    # CPython would keep the number where the object has its dict.
+    "partial with a number for attributes": lambda a: a.build(
+        a.call("functools:partial", a.name("builtins:len")),
+        a.tuple(a.name("builtins:len"), b")", b"}", b"K\x00"),
+    ),
     "partial with keywords that are none": lambda a: a.build(
         a.call("functools:partial", a.name("builtins:len")),
         a.tuple(a.name("builtins:len"), b")", a.dict(b"K\x01", b"N"), b"N"),
