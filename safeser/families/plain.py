@@ -60,6 +60,7 @@ class Unencodable(Exception):
     """Some object cannot be sent this way; says which and why. Never leaves this package.
 
     :param final: it is too deep or too large, so taking it apart would not help either.
+    :ivar within: the containers that it was met in, the innermost first.
     """
 
     def __init__(self, value: object, reason: str = "", *, final: bool = False) -> None:
@@ -68,6 +69,7 @@ class Unencodable(Exception):
         self.reason = reason
         self.final = final
         self.path: list[str] = []
+        self.within: list[object] = []
         self._met: dict[int, tuple[int, object]] = {id(value): (-1, value)}
 
     @property
@@ -90,15 +92,19 @@ class Unencodable(Exception):
                 self._met = {}
             self._met[id(container)] = (len(self.path), container)
         self.path.append(label)
+        self.within.append(container)
 
 
-def encode(value: object, *, limits: Limits = DEFAULTS, largest: int | None = None) -> bytes:
+def encode(
+    value: object, *, limits: Limits = DEFAULTS, largest: int | None = None, depth: int = 0
+) -> bytes:
     """Return *value* as msgpack, or raise :class:`Unencodable` for what is not exactly plain.
 
     :param largest: bytes longer than this are not plain: they deserve a frame of their own.
+    :param depth: how many containers *value* stands in already.
     """
     writer = _Writer(limits, largest)
-    writer.put(value, min(limits.max_depth, DEPTH_CEILING))
+    writer.put(value, min(limits.max_depth, DEPTH_CEILING) - depth)
     return bytes(writer.out)
 
 
@@ -301,12 +307,15 @@ def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULTS) -
 
 
 def decode_counted(
-    data: bytes | bytearray | memoryview, *, limits: Limits, room: int
+    data: bytes | bytearray | memoryview, *, limits: Limits, room: int, depth: int = 0
 ) -> tuple[Any, int]:
-    """Return the value that *data* holds and what is left of *room* values for other frames."""
+    """Return the value that *data* holds and what is left of *room* values for other frames.
+
+    :param depth: how many containers that value stands in.
+    """
     if len(data) > limits.max_array:
         _refuse("a msgpack frame is larger than max_array", "families.too-large", 0)
-    reader = _Reader(data if type(data) is bytes else bytes(data), limits, room)
+    reader = _Reader(data if type(data) is bytes else bytes(data), limits, room, depth)
     return reader.value(), reader.refs
 
 
@@ -317,11 +326,11 @@ def _refuse(message: str, rule: str, position: int) -> NoReturn:
 class _Reader:
     __slots__ = ("data", "depth", "most", "pos", "refs")
 
-    def __init__(self, data: bytes, limits: Limits, room: int) -> None:
+    def __init__(self, data: bytes, limits: Limits, room: int, depth: int) -> None:
         self.data = data
         self.pos = 0
         self.refs = room
-        self.depth = min(limits.max_depth, DEPTH_CEILING)
+        self.depth = min(limits.max_depth, DEPTH_CEILING) - depth
         self.most = limits.max_int
 
     def value(self) -> Any:

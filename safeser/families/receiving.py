@@ -290,7 +290,9 @@ def _check(
     for node in reversed(nodes):
         if node.serializer == "msgpack":
             frame = node.frames[0]
-            node.value, room = plain.decode_counted(frame, limits=limits, room=room)
+            node.value, room = plain.decode_counted(
+                frame, limits=limits, room=room, depth=node.depth
+            )
             node.yields = f"builtins:{type(node.value).__name__}"
         elif node.serializer == "error":
             node.value, room = errors.decode_counted(node.frames[0], limits=limits, room=room)

@@ -162,6 +162,7 @@ class _Sender:
         self.limits = limits
         self.iterate = iterate_collection
         self.room = limits.max_refs
+        self.mixed: dict[int, object] = {}
         self.depth = min(limits.max_depth, DEPTH_CEILING)
         self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
 
@@ -206,33 +207,37 @@ class _Sender:
 
     def msgpack(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         try:
-            return self.plain(x, families)
+            return self.plain(x, depth, families)
         except Unencodable:
             if type(x) not in _COLLECTIONS or "dask" in families or not self.iterates(x, depth):
                 raise
             return self.collection(x, depth)
 
-    def plain(self, x: Any, families: Sequence[str]) -> Sent:
+    def plain(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         largest = _LARGE_BYTES if "dask" in families else None
-        return {"serializer": "msgpack"}, [plain.encode(x, limits=self.limits, largest=largest)]
+        frame = plain.encode(x, limits=self.limits, largest=largest, depth=depth)
+        return {"serializer": "msgpack"}, [frame]
 
     def dask(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
         if isinstance(x, BaseException):
             return self.error(x, depth, families)
         if type(x) in _COLLECTIONS:
-            if "msgpack" in families and not (depth == 0 and self.iterate):
+            tried = id(x) in self.mixed or (depth == 0 and self.iterate)
+            if "msgpack" in families and not tried:
                 try:
-                    return self.plain(x, families)
+                    return self.plain(x, depth, families)
                 except Unencodable as error:
                     if error.final:
                         raise
-                    # something in it is not plain: element by element
+                    # Something in it is not plain: element by element, and so the lists in it that
+                    # lead there. To try each again, down to the same place, is quadratic.
+                    self.mixed.update((id(inner), inner) for inner in error.within)
             if not self.iterates(x, depth):
                 raise Unencodable(x)
             return self.column(x, depth) or self.collection(x, depth)
         small = type(x) in _PLAIN or (type(x) is bytes and len(x) < _SMALL_BYTES)
         if small and "msgpack" in families:
-            return self.plain(x, families)
+            return self.plain(x, depth, families)
         return self.typed(x, depth)
 
     def typed_for(self, x: object) -> Typed | None:

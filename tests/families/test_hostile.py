@@ -10,7 +10,7 @@ import pytest
 
 import safeser
 from safeser import families, pickles
-from safeser.errors import ConfigError, PayloadError
+from safeser.errors import ConfigError, PayloadError, SerializationError
 from safeser.families import plain
 from safeser.families.errors import wire
 from safeser.families.registered.dispatch import Dispatch, Functions
@@ -191,13 +191,67 @@ def test_a_group_that_somebody_described_with_many_members_can_be_read():
     assert list(map(str, back.exceptions)) == list(map(str, range(32)))
 
 
+def test_bypass_of_time_what_leads_to_no_plain_value_is_tried_once(monkeypatch):
+    """Whoever sends on what a peer sent tried each level of it, down to the end: ninety times."""
+    x = [[n] for n in range(10)] + [2j]
+    for level in range(80):
+        x = [x, level] if level % 2 else {"inner": x}
+    tried = []
+    encode = plain.encode
+    monkeypatch.setattr(
+        plain, "encode", lambda value, **how: tried.append(value) or encode(value, **how)
+    )
+    header, frames = families.serialize(x, ("dask", "msgpack"))
+    assert len([value for value in tried if type(value) in (list, dict)]) == 1 + 10
+    assert families.deserialize(header, frames, GRANT) == x
+
+
+def test_bypass_of_depth_by_msgpack_inside_of_collections():
+    """Each way of nesting had all of max_depth, so a value was twice as deep."""
+    limits = Limits(max_depth=10)
+
+    def nested(collections, inside):
+        value = None
+        for _ in range(inside):
+            value = [value]
+        header, frames = {"serializer": "msgpack"}, [plain.encode(value)]
+        for _ in range(collections):
+            header = {
+                "serializer": "collection", "type": "list",
+                "sub-headers": [header], "frame-lengths": [1],
+            }  # fmt: skip
+        return families.deserialize(header, frames, GRANT, limits=limits)
+
+    for collections, inside in ((0, 10), (4, 6), (10, 0)):
+        value = nested(collections, inside)
+        for _ in range(10):
+            (value,) = value
+        assert value is None
+    for collections, inside in ((0, 11), (4, 7), (10, 1)):
+        assert rule_of(nested, collections, inside) == "families.depth"
+
+    def sent(above, below):
+        value = []
+        for _ in range(below - 1):
+            value = [value]
+        for _ in range(above):
+            value = [2j, value]
+        header, frames = families.serialize(value, ("dask", "msgpack"), limits=limits)
+        assert families.deserialize(header, frames, GRANT, limits=limits) == value
+
+    for above in range(9):
+        sent(above, 10 - above)
+        assert rule_of(sent, above, 11 - above, error=SerializationError)
+
+
 def test_bypass_of_time_many_pickles_share_what_reading_them_may_take():
     """Each had all of the limits, while it was found out what it needs."""
     limits = Limits(max_refs=1000)
     frames = [b"\x80\x04" + b"N0" * 1500 + b"K" + bytes([n]) + b"." for n in range(8)]
     one = {"serializer": "pickle", "writeable": []}
     header = {
-        "serializer": "collection", "type": "list", "sub-headers": [one] * 8, "frame-lengths": [1] * 8
+        "serializer": "collection", "type": "list",
+        "sub-headers": [one] * 8, "frame-lengths": [1] * 8,
     }  # fmt: skip
     grant = Grant("test", ("dask", "msgpack", "pickle"))
     assert families.derive(one, frames[:1], limits=limits) == "pickle"
