@@ -66,7 +66,9 @@ class Typed:
     def __post_init__(self) -> None:
         if not is_name(self.name):
             raise ConfigError(
-                "a registered type must be named as module:qualname", rule="families.register"
+                "a registered type must be named as module:qualname",
+                rule="families.register",
+                fix='Write it as in "mylib.models:Human".',
             )
 
 
@@ -175,6 +177,10 @@ class Registry:
 
     def knows(self, name: str) -> bool:
         return name in self._by_name or name in self._lazy_names
+
+    def names(self) -> frozenset[str]:
+        """Return all names that are listed; imports nothing."""
+        return frozenset(self._by_name.keys() | self._lazy_names.keys())
 
     def ready(self, name: str) -> Typed | None:
         """Return the serializer that is registered as *name* already, or None."""

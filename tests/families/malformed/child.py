@@ -18,12 +18,13 @@ import traceback
 import warnings
 import zoneinfo
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
 from safeser import families
 from safeser.errors import SafeserError
-from safeser.families import plain
+from safeser.families import plain, registry
 from safeser.values import Grant, Limits
 from tests.families.malformed.examples import collect
 from tests.families.malformed.mutate import FOREIGN_NODES, Case, Tree, make
@@ -95,6 +96,16 @@ def pool_of(examples: dict[str, object]) -> dict[str, Tree]:
     return pool
 
 
+def _types_in(pool: dict[str, Tree]) -> set[str]:
+    nodes = (node for tree in pool.values() for node in tree.nodes())
+    return {node.header.get("type", "") for node in nodes}
+
+
+def _listed() -> set[str]:
+    packages = {name: name.partition(":")[0].partition(".")[0] for name in registry.names()}
+    return {name for name, top in packages.items() if top != "tests" and find_spec(top)}
+
+
 def read(case: Case) -> Any:
     header = plain.decode(case.raw, limits=LIMITS) if case.raw else case.header
     families.claimed(header, limits=LIMITS)
@@ -115,6 +126,8 @@ class Runner:
         self.examples, self.more = collect(files)
         self.pool = pool_of(self.examples)
         self.counted: Counter[str] = Counter()
+        #: Typed serializers that no example shows, of packages that are installed.
+        self.unseen = sorted(_listed() - _types_in(self.pool))
         # What is loaded on first use is loaded now; from here on, nothing may be.
         for tree in self.pool.values():
             self.use(read(Case(*tree.flat())))
@@ -199,7 +212,8 @@ def main(options: dict[str, Any]) -> None:
         _bound_memory()
         warnings.simplefilter("error")
         names = runner.names(options["only"])
-        print(json.dumps({"names": names}), file=found, flush=True)
+        entry = {"names": names, "unseen": runner.unseen}
+        print(json.dumps(entry), file=found, flush=True)
         single = options["case"]
         last = options["cases"] if single is None else len(names)
         for position in range(options["start"], last if names else 0):

@@ -26,10 +26,14 @@ _MOST_CRASHES = 25
 
 @dataclass
 class Outcome:
-    """How many cases went how, and each that broke the contract."""
+    """How many cases went how, and each that broke the contract.
+
+    :ivar unseen: names of typed serializers that no example shows.
+    """
 
     counted: dict[str, int] = field(default_factory=dict)
     broken: list[dict[str, Any]] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [f"{count:>10,}  {name}" for name, count in self.counted.items()]
@@ -103,6 +107,7 @@ def _collect(outcome: Outcome, found: Path) -> list[str]:
         entry = json.loads(line)
         if "names" in entry:
             names = entry["names"]
+            outcome.unseen = entry["unseen"]
         elif "counted" in entry:
             for name, count in entry["counted"].items():
                 outcome.counted[name] = outcome.counted.get(name, 0) + count

@@ -15,11 +15,13 @@ def examples() -> dict[str, object]:
         feature_extraction,
         isotonic,
         linear_model,
+        model_selection,
         neighbors,
         pipeline,
         preprocessing,
         svm,
         tree,
+        utils,
     )
     from sklearn.neighbors import KDTree
 
@@ -49,6 +51,9 @@ def examples() -> dict[str, object]:
     made["words"] = feature_extraction.text.TfidfVectorizer().fit(["a cat", "the dog"])
     made["isotonic"] = isotonic.IsotonicRegression().fit(points[:, 0], points[:, 1])
     made["kd-tree"] = KDTree(points)
+    made["bunch"] = utils.Bunch(data=points, names=["a", "b"])
+    search = model_selection.GridSearchCV(linear_model.Ridge(), {"solver": ["svd", "lsqr"]}, cv=2)
+    made["search"] = search.fit(points, labels)
     return made
 
 

@@ -16,6 +16,10 @@ def examples() -> dict[str, object]:
     sorted_.sum_duplicates()
     made["csr-matrix-canonical"] = sorted_
     made["bsr-blocks"] = sparse.bsr_matrix(dense, blocksize=(2, 2))
+    made |= {
+        f"{name}-matrix": getattr(sparse, f"{name}_matrix")(dense)
+        for name in ("coo", "csc", "dia", "dok", "lil")
+    }
     made["coo-3d"] = sparse.coo_array(np.arange(8.0).reshape(2, 2, 2))
     made["csr-1d"] = sparse.csr_array(np.array([0, 1, 0, 2]))
     return made

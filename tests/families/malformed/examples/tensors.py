@@ -17,6 +17,8 @@ def examples() -> dict[str, object]:
         "gradient": weight,
         "empty": torch.zeros(0, 3),
         "size": torch.Size([2, 3]),
+        "dtype": torch.float64,
+        "device": torch.device("cpu"),
         "state": torch.nn.Linear(2, 2).state_dict(),
     }
 
