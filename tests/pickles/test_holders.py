@@ -135,10 +135,14 @@ BYPASSES = {
         a, "string:Template", template=a.text("x"), pattern=b"N"
     ),
     "a deviation below zero": lambda a: a.build(
-        a.new("statistics:NormalDist"), a.tuple(b"K\x00", b"J\xff\xff\xff\xff")
+        a.new("statistics:NormalDist"), a.tuple(b"G" + bytes(8), b"G\xbf\xf0" + bytes(6))
     ),
     "a deviation that is none": lambda a: a.build(
-        a.new("statistics:NormalDist"), a.tuple(b"K\x00", b"N")
+        a.new("statistics:NormalDist"), a.tuple(b"G" + bytes(8), b"N")
+    ),
+    # CPython keeps the integer; the constructor makes it a float.
+    "a mean that is an integer": lambda a: a.build(
+        a.new("statistics:NormalDist"), a.tuple(b"K\x00", b"G\x3f\xf0" + bytes(6))
     ),
     "a namespace's class": lambda a: a.build(
         a.call("types:SimpleNamespace"), a.dict(a.text("__class__"), b"N")

@@ -82,7 +82,8 @@ def _template(_: Site, draft: Any, state: Any) -> string.Template:
 def _normal(_: Site, draft: Any, state: Any) -> statistics.NormalDist:
     if type(draft) is not Draft:
         raise bad("build-twice", "a NormalDist is built twice")
-    mu, sigma = (plain(part, float, int) for part in plain(state, tuple))
+    # Its constructor makes numbers of any kind these; pickle would keep what else stands there.
+    mu, sigma = (plain(part, float) for part in plain(state, tuple))
     return statistics.NormalDist(mu, sigma)
 
 
