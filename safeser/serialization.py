@@ -17,6 +17,7 @@ from safeser.families.errors import wire as errors
 from safeser.families.pickled import as_code
 from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.families.registered.own import own_families
+from safeser.pickles.names import shown
 from safeser.values import FAMILIES, Context, Decision, Grant, Limits
 
 if TYPE_CHECKING:
@@ -160,11 +161,19 @@ def deserialize_bytes(
     try:
         view = memoryview(data).cast("B")
     except TypeError:
-        raise PayloadError("that is not one run of bytes", rule="families.frame") from None
+        raise PayloadError(
+            "that is not one run of bytes",
+            rule="families.frame",
+            fix="Pass the bytes that serialize_bytes returned.",
+        ) from None
     size = int.from_bytes(view[:_PREFIX], "little")
     end = _PREFIX + size
     if view.nbytes < _PREFIX or view.nbytes < end:
-        raise PayloadError("the header is cut off", rule="families.truncated")
+        raise PayloadError(
+            "the header is cut off",
+            rule="families.truncated",
+            fix="Either the end is missing, or serialize_bytes did not write this.",
+        )
     if size > limits.max_array:
         raise PayloadError("the header is larger than max_array", rule="families.too-large")
     header = plain.decode(view[_PREFIX:end], limits=limits)
@@ -188,7 +197,7 @@ def _asked(asked: Sequence[str] | None, argument: str) -> tuple[str, ...]:
     for name in names:
         if name not in FAMILIES and own_families.find(name) is None:
             raise ConfigError(
-                f"{argument} names a family that is not registered here",
+                f"{argument} names '{shown(name)}', a family that is not registered here",
                 rule="families.serializer",
                 fix=f"Built in are {', '.join(FAMILIES)}; register others with"
                 " register_serialization_family, or install what declares them.",

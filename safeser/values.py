@@ -77,7 +77,11 @@ def check_principal(name: object) -> str:
 def check_family(name: object) -> str:
     """Return *name* if it can name a serialization family, else raise :class:`ConfigError`."""
     if not isinstance(name, str) or not _FAMILY.match(name):
-        raise ConfigError("that cannot name a serialization family", rule="config.family")
+        raise ConfigError(
+            "that cannot name a serialization family",
+            rule="config.family",
+            fix="Use up to 32 of a-z, 0-9, - and _, a letter first.",
+        )
     return name
 
 

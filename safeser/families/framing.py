@@ -16,6 +16,7 @@ import numpy as np
 
 from safeser.errors import PayloadError
 from safeser.families.compression import compressed, decompressed
+from safeser.families.plain import RAISE
 from safeser.values import Limits
 
 __all__ = ["bare", "opened", "prepared"]
@@ -73,17 +74,17 @@ def bare(header: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in header.items() if key not in _KEYS}
 
 
-def _refuse(problem: str) -> NoReturn:
-    raise PayloadError(f"the header is refused: {problem}", rule="families.framing")
+def _refuse(problem: str, *, fix: str = "") -> NoReturn:
+    raise PayloadError(f"the header is refused: {problem}", rule="families.framing", fix=fix)
 
 
 def _lengths(lengths: object, limits: Limits) -> list[int]:
     if not isinstance(lengths, list | tuple) or len(lengths) > limits.max_frames:
         _refuse("lengths must be a list of at most max_frames")
     if not all(type(length) is int and 0 <= length <= limits.max_array for length in lengths):
-        _refuse("a length is no size up to max_array")
+        _refuse("a length is no size up to max_array", fix=RAISE)
     if sum(lengths) > limits.max_bytes:
-        _refuse("its frames are longer than max_bytes")
+        _refuse("its frames are longer than max_bytes", fix=RAISE)
     return list(lengths)
 
 

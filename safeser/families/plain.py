@@ -56,6 +56,10 @@ _MARK_OF = {kind: code for code, kind in _MARKED.items()}
 _DOUBLE = struct.Struct(">Bd")
 
 
+#: What to do about a value that is over a limit.
+RAISE = "Raise that limit on both sides: in the policy, or by limits=safeser.Limits(...)."
+
+
 class Unencodable(Exception):
     """Some object cannot be sent this way; says which and why. Never leaves this package.
 

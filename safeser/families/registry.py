@@ -68,7 +68,7 @@ class Typed:
             raise ConfigError(
                 "a registered type must be named as module:qualname",
                 rule="families.register",
-                fix='Write it as in "mylib.models:Human".',
+                fix='Write it as in "mylib.models:Human", in at most 128 characters.',
             )
 
 
@@ -204,7 +204,7 @@ class Registry:
             f"no type {name} is registered here",
             rule="families.type",
             where=where,
-            fix="Register the type on this side too, under the same name.",
+            fix="Register it on this side too, under this name: import the module that does.",
         )
 
     def named(self, name: str, *, where: str = "") -> Typed:

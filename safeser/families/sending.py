@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
+import io
+import types as kinds
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -16,7 +18,7 @@ from safeser.errors import SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
 from safeser.families.marked import Serialize, Serialized
-from safeser.families.plain import DEFAULTS, DEPTH_CEILING, Unencodable, label
+from safeser.families.plain import DEFAULTS, DEPTH_CEILING, RAISE, Unencodable, label
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.hosted import Failed
@@ -36,6 +38,20 @@ _SMALL_BYTES = 1 << 12
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, dict})
+
+#: Whoever defines one of these is more than its attributes.
+_COPYING = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__getnewargs__")
+
+#: What no family can carry, pickles neither.
+_OF_THIS_PROCESS = (
+    io.IOBase,
+    kinds.AsyncGeneratorType,
+    kinds.CoroutineType,
+    kinds.FrameType,
+    kinds.GeneratorType,
+    kinds.ModuleType,
+    kinds.TracebackType,
+)
 
 #: Families that walk an object: what is too deep or too large for one is so for the other.
 _BY_VALUE = ("dask", "msgpack")
@@ -73,7 +89,7 @@ def serialize(
     try:
         return sender.send(x, 0)
     except Unencodable as error:
-        _refuse(error, sender.families, context)
+        _refuse(error, sender, context)
     except RecursionError:
         raise SerializationError(
             "the object is nested too deep to serialize",
@@ -83,18 +99,18 @@ def serialize(
 
 
 def _refuse(
-    error: Unencodable, families: Sequence[str], context: Context | Mapping[str, Any] | None
+    error: Unencodable, sender: _Sender, context: Context | Mapping[str, Any] | None
 ) -> NoReturn:
     name = _shown(type(error.value))
     inside = "an object inside it" if error.where else "an object"
     reason = f": {error.reason}" if error.reason else ""
-    tried = ", ".join(families) or "no family at all"
+    tried = ", ".join(sender.families) or "no family at all"
     towards = f" in context {context}" if isinstance(context, Context) else ""
     raise SerializationError(
         f"cannot serialize {inside} of type {name} by {tried}{towards}{reason}",
         rule="families.cannot-serialize",
         where=error.where.strip(),
-        fix=_advice(error, families, isinstance(context, Context)),
+        fix=_advice(error, sender, isinstance(context, Context)),
     ) from error.__cause__
 
 
@@ -103,19 +119,18 @@ def _shown(kind: type) -> str:
     return "".join(char if char.isprintable() else "?" for char in name)
 
 
-def _advice(error: Unencodable, families: Sequence[str], decided: bool) -> str:
+def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     """Return what to do: register it, convert it, or which family to ask whom for."""
-    value = error.value
+    value, families = error.value, sender.families
     grant = "a context that grants family" if decided else "family"
-    if isinstance(error, Failed):
-        return "The cause is chained to this error." if error.__cause__ else ""
-    if isinstance(value, type) or inspect.isroutine(value):
-        return f"A function or class is code: ask for {grant} cloudpickle."
-    if "dask" not in families:
-        return "Allow family dask too, or convert it to plain values."
+    alone = _beyond_families(error, grant, decided) or _asked_too_little(error, sender)
+    if alone:
+        return alone
     base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
     if error.final:
         advice = "Flatten it, or break the cycle inside it"
+    elif error.reason and _is_listed(type(value)):
+        advice = "Change that in it, or send its parts as values of their own"
     elif _is_record(type(value)):
         advice = "Register its class with safeser.register_class on both sides"
     elif functions.writes_elsewhere(type(value)):
@@ -130,13 +145,58 @@ def _advice(error: Unencodable, families: Sequence[str], decided: bool) -> str:
             " or register its own type with safeser.register_serialization on both sides"
         )
     else:
+        ways = " or safeser.register_generic" if _is_bare(type(value)) else ""
         advice = (
             "Convert it to arrays, frames or plain values, or register its type with"
-            " safeser.register_serialization or safeser.register_generic on both sides"
+            f" safeser.register_serialization{ways} on both sides"
         )
     if "pickle" in families or "cloudpickle" in families:
         return f"{advice}."
-    return f"{advice}, or ask for {grant} pickle."
+    where = "" if decided or error.final else " under a policy that allows what is in it"
+    return f"{advice}, or ask for {grant} pickle{where}."
+
+
+def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
+    """Return what to do about what no registration and no pickle would help."""
+    value = error.value
+    if isinstance(error, Failed):
+        if error.__cause__:
+            return "The cause is chained to this error."
+        return "Return a dictionary of plain values with text for keys, and a list of buffers."
+    if isinstance(value, type) or inspect.isroutine(value):
+        where = "" if decided else ", which is read only under a policy that grants it"
+        return f"A function or class is code: ask for {grant} cloudpickle{where}."
+    if isinstance(value, _OF_THIS_PROCESS):
+        return "It stands for something in this process alone: send what is in it."
+    return RAISE if error.reason and type(value) in _PLAIN and not error.final else ""
+
+
+def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
+    """Return what else to ask for, where the caller's own arguments rule out what would do."""
+    if "dask" not in sender.families:
+        return "Allow family dask too, or convert it to plain values."
+    if sender.iterate is False and error.path and sender.holds_typed(error.value, 5):
+        return "Leave out iterate_collection=False: it keeps elements from going by their own type."
+    plain_one = type(error.value) in _PLAIN | _COLLECTIONS
+    if plain_one and "msgpack" not in sender.families and not error.final:
+        return "Allow family msgpack too: it carries plain values."
+    return ""
+
+
+def _is_listed(kind: type) -> bool:
+    """Whether *kind* has a serializer, of its own or, where its library is listed, a base's."""
+    typed = registry.for_class(kind)
+    if typed is None:
+        return False
+    package = typed.name.partition(":")[0].partition(".")[0]
+    return kind in typed.classes or kind.__module__.partition(".")[0] == package
+
+
+def _is_bare(kind: type) -> bool:
+    """Whether *kind* is its attributes and no more, as ``register_generic`` wants it."""
+    bases = kind.__mro__[:-1]
+    hooks = any(hook in vars(base) for base in bases for hook in _COPYING)
+    return not hooks and all(base.__module__ != "builtins" for base in bases)
 
 
 def _is_record(kind: type) -> bool:

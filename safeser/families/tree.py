@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from safeser.errors import PayloadError
-from safeser.families.plain import DEPTH_CEILING
+from safeser.families.plain import DEPTH_CEILING, RAISE
 from safeser.families.registered.own import own_families
 from safeser.values import FAMILIES, Limits
 
@@ -178,6 +178,7 @@ def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
                 "frames are larger than max_array or max_bytes",
                 rule="families.too-large",
                 where=f"frame {len(views)}",
+                fix=RAISE,
             )
         views.append(view)
     return views

@@ -44,7 +44,7 @@ def deny(use: Use, *more: Use, profile: Profile) -> PolicyDenied:
     others = list(dict.fromkeys(shown(other.name) for other in more if other.name != use.name))
     listed = ", ".join(others[:_NAMES_SHOWN])
     beyond = " and others" if len(others) > _NAMES_SHOWN else ""
-    also = f"; so are {listed}{beyond}" if others else ""
+    also = f"; refused too: {listed}{beyond}" if others else ""
     fix = _fix_all([use, *more], profile) if others else _fix(use, profile)
     every = profile.name.startswith("+".join(DATA_PROFILES))
     denies = "no profile allows" if every else f"profile {profile.name} does not allow"
@@ -116,8 +116,11 @@ def _profiles_for(uses: list[Use]) -> list[str]:
 
 def _adding(names: list[str]) -> str:
     what = "profile" if len(names) == 1 else "profiles"
+    more = ", ".join(names)
+    quoted = ", ".join(f'"{name}"' for name in names)
     return (
-        f"Add the {what} {' and '.join(names)}: 'pickle: {{profile: [..., {', '.join(names)}]}}'."
+        f"Add the {what} {' and '.join(names)}: 'pickle: {{profile: [..., {more}]}}' in a policy,"
+        f" profile=[..., {quoted}] in Python."
         " The risk: its sender can then make this process hold any such values within the limits."
     )
 

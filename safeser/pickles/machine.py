@@ -319,7 +319,9 @@ class Machine(Stack):
     def do_frame(self) -> None:
         size = int.from_bytes(self.take(8), "little")
         if self.protocol < 4 or self.frame_end or not 0 < size <= len(self.data) - self.pos:
-            self.refuse("frame", "a frame is nested, empty, too long or before its time")
+            self.refuse(
+                "frame", "a frame is nested, empty, before its time or longer than the rest"
+            )
         self.frame_end = self.pos + size
         self.frames.append(self.at)
 

@@ -101,7 +101,9 @@ class Entry:
             check_name(module, qualname, dotted=True, where="")
         except PayloadError:
             raise ConfigError(
-                f"{shown(self.name)} is not an exact module:qualname", rule="config.profile"
+                f"{shown(self.name)} is not an exact module:qualname",
+                rule="config.profile",
+                fix='Write it as in "mylib.models:Point".',
             ) from None
         if self.role in ("reference", "constant"):
             object.__setattr__(self, "referable", True)

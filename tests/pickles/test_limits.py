@@ -233,7 +233,7 @@ class TestAdvice:
         error = self.advice(
             asm.pickle(asm.list(asm.new("my:A"), asm.name("my:f"), asm.new("my:A")))
         )
-        assert "; so are my:f" in error.message
+        assert "; refused too: my:f" in error.message
         assert '{allow: {"my:A": class, "my:f": reference}}' in error.fix
         both = asm.list(asm.name("my:A"), asm.new("my:A"), asm.new("my:B"))
         assert '{"my:A": class, "my:B": class}' in self.advice(asm.pickle(both)).fix

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from safeser.errors import ConfigError
 from safeser.families import records
-from safeser.families.plain import Unencodable
+from safeser.families.plain import Unencodable, label
 from safeser.families.registered.constructed import cached_names, other_bases
 from safeser.families.registered.naming import refuse_class, wire_name
 from safeser.families.registry import Parts, Typed, registry
@@ -104,7 +104,7 @@ def _refuse_hook(cls: type, member: str) -> None:
     refuse_class(
         cls,
         f"has a {member} of its own, so it is not simply its attributes",
-        fix="Register it with register_class, or with functions of its own.",
+        fix="Register it with register_serialization, whose functions say what it consists of.",
     )
 
 
@@ -125,9 +125,8 @@ def _typed(cls: type, name: str, allowed: frozenset[str] | None) -> Typed:
         found = {key: value for key, value in held.items() if key not in cached}
         for key in found:
             if type(key) is not str or not fits(key):
-                raise Unencodable(
-                    x, "one of its attributes hides a method, or has a name that is not allowed"
-                )
+                problem = "hides a method, or has a name that is not allowed"
+                raise Unencodable(x, f"its attribute {label(key)} {problem}")
         return records.encode(found, limits)
 
     def check(node: Node, limits: Limits) -> None:

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from safeser.errors import ConfigError, PayloadError
 from safeser.families.registry import registry
+from safeser.pickles.names import shown
 
 __all__ = ["refuse_class", "wire_name"]
 
@@ -25,7 +26,8 @@ def wire_name(cls: type, name: str | None) -> str:
             refuse_class(
                 cls,
                 "cannot be named: it is in a script, in a function, or built in",
-                fix="Move it to a module that both sides import, or register it under a name=.",
+                fix="Move it to a module that both sides import, or give it a name:"
+                ' name="mylib:Class".',
             )
         name = f"{cls.__module__}:{cls.__qualname__}"
     if not isinstance(name, str):
@@ -37,10 +39,14 @@ def wire_name(cls: type, name: str | None) -> str:
         registry.listed(name)
     except PayloadError:
         return name
-    refuse_class(cls, "has a name that is registered already", fix="Give it a name= of its own.")
+    refuse_class(
+        cls,
+        f"is registered already, or another class is as {shown(name)}",
+        fix="Register each class once; give another one a name= of its own.",
+    )
 
 
 def refuse_class(cls: type, problem: str, *, fix: str = "") -> NoReturn:
     """Raise the :class:`ConfigError` that names *cls*, which its author tried to register."""
-    shown = f"{cls.__module__}:{cls.__qualname__}"[:128]
-    raise ConfigError(f"{shown} {problem}", rule="families.register", fix=fix)
+    of = f"{cls.__module__}:{cls.__qualname__}"[:128]
+    raise ConfigError(f"{of} {problem}", rule="families.register", fix=fix)
