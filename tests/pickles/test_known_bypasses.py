@@ -11,6 +11,7 @@ import copyreg
 import resource
 import struct
 import sys
+from typing import Any
 
 import pytest
 
@@ -202,6 +203,20 @@ VECTORS = {
         "pickle.global",
         lambda a: a.call("numpy:ndarray", a.tuple(b"K\1"), a.text("O"), a.raw(b"A" * 8)),
     ),
+    "an array of objects out of a buffer": (
+        "pickle.object-dtype",
+        lambda a: a.call(
+            "numpy._core.numeric:_frombuffer",
+            a.raw(b"A" * 8),
+            _objects(a),
+            a.tuple(b"K\1"),
+            a.text("C"),
+        ),
+    ),
+    "an object as a scalar": (
+        "pickle.object-dtype",
+        lambda a: a.call("numpy._core.multiarray:scalar", _objects(a), a.raw(b"A" * 8)),
+    ),
     "an array of objects by its state": (
         "pickle.arguments",
         lambda a: a.build(
@@ -214,10 +229,7 @@ VECTORS = {
             a.tuple(
                 b"K\1",
                 a.tuple(b"K\1"),
-                a.build(
-                    a.call("numpy:dtype", a.text("O8"), b"\x89", b"\x88"),
-                    a.tuple(b"K\3", a.text("|"), b"NNN", _MINUS, _MINUS, b"K?"),
-                ),
+                _objects(a),
                 b"\x89",
                 a.raw(b"A" * 8),
             ),
@@ -278,6 +290,12 @@ NOT_BLOCKED = (
     "nt:system",
     "functools:partial.__call__",
 )
+
+
+def _objects(asm: Any) -> bytes:
+    """The dtype of objects, with its own state."""
+    state = asm.tuple(b"K\3", asm.text("|"), b"NNN", _MINUS, _MINUS, b"K?")
+    return asm.build(asm.call("numpy:dtype", asm.text("O8"), b"\x89", b"\x88"), state)
 
 
 def _doubled() -> bytes:
