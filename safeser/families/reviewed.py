@@ -14,7 +14,7 @@ from safeser.families.tree import Node
 from safeser.pickles.shims.site import Site
 from safeser.values import Limits
 
-__all__ = ["reviewed", "site"]
+__all__ = ["given_to", "reviewed", "site"]
 
 
 def site(node: Node, limits: Limits) -> Site:
@@ -22,13 +22,18 @@ def site(node: Node, limits: Limits) -> Site:
 
     Each frame belongs to one node, so nothing else in the payload writes to what was checked.
     """
+    return Site(limits, given=given_to(node), shared=False)
+
+
+def given_to(node: Node) -> int:
+    """Return how many bytes arrived for *node*; who asks for each of its parts asks once."""
     given, todo, package = 0, [node], _package(node)
     while todo:
         inner = todo.pop()
         given += sum(frame.nbytes for frame in inner.frames)
         # Those of the same package have their own; walking them at each level would be quadratic.
         todo.extend(child for child in inner.children if _package(child) != package)
-    return Site(limits, given=given, shared=False)
+    return given
 
 
 def _package(node: Node) -> str:

@@ -10,10 +10,12 @@ from test_arrow_forged import forged, raw
 
 from safeser import families
 from safeser.errors import PayloadError, SerializationError
+from safeser.families import plain
 
 np = pytest.importorskip("numpy")
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
+parts = pytest.importorskip("safeser.families.pandas.parts")
 
 
 def refused(value):
@@ -143,3 +145,43 @@ def test_numbers_that_are_seen_many_times_are_not_written_out_to_be_aligned():
     got = through_odd(xr.Variable("x", np.broadcast_to(np.float64(3), (1 << 20,))))
     assert got.values.strides == (0,)
     assert got.values.flags.aligned
+
+
+def in_frame(blocks, columns, **more):
+    meta = {
+        "index": ["range", None, 0, 0, 1],
+        "attrs": False,
+        "unique": False,
+        "columns": ["range", None, 0, columns, 1],
+        "blocks": blocks,
+    }
+    return {"serializer": "dask", "type": "pandas:DataFrame", "sub-header": meta, **more}
+
+
+def test_columns_that_cost_nothing_to_say():
+    """Three and a half kilobytes said that there were a hundred million, and took 1.6 GB."""
+    most = 10**6
+    for widths in ((most + 1,), (most,) * 2):
+        blocks = [[["numbers", "<f8", 0], at * width, width, 1] for at, width in enumerate(widths)]
+        with pytest.raises(PayloadError) as caught:
+            families.deserialize(in_frame(blocks, sum(widths)), [b""] * len(blocks), GRANT)
+        assert "max_refs" in str(caught.value)
+
+
+def test_many_parts_do_not_each_count_all_frames(monkeypatch):
+    """A megabyte of sparse columns without rows took ten minutes."""
+    count = 50
+    blocks = [[["sparse", "<f8", 0, False, 0], at, 1, 1] for at in range(count)]
+    index = ["Index", None, None, ["numbers", "<f8", 0]]
+    blocks += [[["categories", index, False, "|i1", 0], at, 1, 1] for at in range(count, 2 * count)]
+    header = in_frame(
+        blocks,
+        2 * count,
+        **{"sub-headers": [{"serializer": "msgpack"}] * count, "frame-lengths": [1] * count},
+    )
+    frames = [b""] * 4 * count + [plain.encode(0.0)] * count
+    counted = []
+    given_to = parts.given_to
+    monkeypatch.setattr(parts, "given_to", lambda node: counted.append(node) or given_to(node))
+    assert families.deserialize(header, frames, GRANT).shape == (0, 2 * count)
+    assert len(counted) == 1

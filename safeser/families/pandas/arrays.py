@@ -38,7 +38,7 @@ from safeser.families.pandas.parts import (
 )
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
-from safeser.families.reviewed import reviewed, site
+from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
 from safeser.pickles.shims.pandas_arrays import SHIMS
 from safeser.pickles.shims.site import Draft
@@ -282,7 +282,7 @@ def _read_sparse(reader: Reader, described: Any, columns: int | None) -> Part:
     at, limits = reader.child(), reader.limits
 
     def built(values: Loaded) -> Any:
-        inside = site(values.node, limits)
+        inside = values.site(limits)
         with reviewed(values.node):
             # The functions that restricted pickle uses: they hold each place against the others.
             places = SHIMS["sparse_index"](inside, f"sparse:{name}", length, *parts)

@@ -26,7 +26,7 @@ from safeser.families.pandas.offsets import read_freq, required, with_freq, writ
 from safeser.families.pandas.parts import Loaded, Part, Reader, Writer, settled
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
-from safeser.families.reviewed import reviewed, site
+from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
 from safeser.pickles.shims import pandas_arrays as shims
 from safeser.values import Limits
@@ -178,7 +178,7 @@ def _read_multi(reader: Reader, described: Any) -> Part:
     limits = reader.limits
 
     def built(values: Loaded) -> Any:
-        made = [apart(part.build(values), values.node, limits) for part in parts]
+        made = [apart(part.build(values), values, limits) for part in parts]
         for part, level, code in zip(parts, made, numbers, strict=True):
             required(part.length is not None or _inside(code, len(level)))
         index = pd.MultiIndex(
@@ -247,14 +247,14 @@ def _read_categories(reader: Reader, described: Any, columns: int | None) -> Par
     limits = reader.limits
 
     def built(values: Loaded) -> Any:
-        categories = apart(part.build(values), values.node, limits)
+        categories = apart(part.build(values), values, limits)
         required(part.length is not None or _inside(codes, len(categories)))
         return categorical(settled(codes, flags), pd.CategoricalDtype(categories, ordered))
 
     return Part("categories", len(codes), built)
 
 
-def apart(index: Any, node: Node, limits: Limits) -> Any:
+def apart(index: Any, values: Loaded, limits: Limits) -> Any:
     """Return *index*, of which no label is there twice, and let pandas know.
 
     pandas would put the labels into a table whose hash anybody can make collide. Texts are put into
@@ -270,8 +270,8 @@ def apart(index: Any, node: Node, limits: Limits) -> Any:
         if set(map(type, labels)) <= {str}:
             required(len(set(labels)) == len(labels))
             return mark_unique(index)
-    with reviewed(node):
-        return shims.unique(site(node, limits), index)
+    with reviewed(values.node):
+        return shims.unique(values.site(limits), index)
 
 
 # -- indexes that stand alone ------------------------------------------------------------------

@@ -17,9 +17,10 @@ import numpy as np
 from safeser.families.numpy.arrays import checked_content
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts
-from safeser.families.reviewed import reviewed
+from safeser.families.reviewed import given_to, reviewed
 from safeser.families.tree import Node
 from safeser.pickles.shims.pandas_indexes import kept
+from safeser.pickles.shims.site import Site
 from safeser.values import Limits
 
 __all__ = [
@@ -45,15 +46,24 @@ class Loaded(list[Any]):
     would keep the frames in memory until the garbage collector comes by.
     """
 
-    __slots__ = ("node",)
+    __slots__ = ("_given", "node")
 
     node: Node
+    _given: int | None
 
     @classmethod
     def of(cls, node: Node, values: list[Any]) -> Loaded:
         loaded = cls(values)
         loaded.node = node
+        loaded._given = None
         return loaded
+
+    def site(self, limits: Limits) -> Site:
+        """Return what a reviewed constructor may take for one of the parts."""
+        if self._given is None:
+            # There may be thousands of both: to count all frames for each part would be quadratic.
+            self._given = given_to(self.node)
+        return Site(limits, given=self._given, shared=False)
 
 
 #: What builds a part.
