@@ -68,7 +68,7 @@ class Typed:
             raise ConfigError(
                 "a registered type must be named as module:qualname",
                 rule="families.register",
-                fix='Write it as in "mylib.models:Human", in at most 128 characters.',
+                fix='Write it as in "mylib.models:Human": ASCII, up to 64 characters on each side.',
             )
 
 
