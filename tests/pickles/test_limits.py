@@ -292,3 +292,39 @@ def test_each_buffer_is_held_to_the_limit_of_arrays():
             loads(data, buffers=[bytearray(501)], limits=Limits(max_array=500))
         assert caught.value.rule == "pickle.max-array"
         assert "limits.max_array" in caught.value.fix
+
+
+LISTED = b"cbuiltins\nlen\n"
+
+
+@pytest.mark.parametrize(
+    "pid",
+    [
+        b"]",  # it could grow afterwards
+        b"}",
+        b"\x8f",
+        b"\x96" + bytes(8),
+        b"](e\x85",
+        b"c_codecs\nencode\n" + b"X\1\0\0\0x\x8c\6latin1\x86R",
+        b"(" + b"N" * 17 + b"t",
+        b"N\x85\x85\x85\x85",
+    ],
+)
+def test_persistent_ids_are_plain_and_small(pid):
+    def unasked(_):
+        pytest.fail("it was asked")
+
+    with pytest.raises(PayloadError) as caught:
+        loads(b"\x80\x05" + pid + b"Q.", profile=DATA_PROFILES, persistent_load=unasked)
+    assert caught.value.rule == "pickle.persistent-id"
+
+
+@pytest.mark.parametrize(
+    ("pid", "said"),
+    [(b"K\1", 1), (b"K\1N\x86", (1, None)), (b"(" + b"N" * 16 + b"t", (None,) * 16), (LISTED, len)],
+)
+def test_what_a_persistent_id_may_be(pid, said):
+    loaded = loads(b"\x80\x05" + pid + b"Q.", profile=DATA_PROFILES, persistent_load=lambda i: [i])
+    assert loaded == [said]
+    with pytest.raises(SafeserError):
+        loads(b"\x80\x05" + pid + b"Q.", profile=DATA_PROFILES)
