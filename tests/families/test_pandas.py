@@ -214,6 +214,7 @@ def test_what_would_be_altered_is_refused_by_name():
         assert "object" in refused(sent)
     odd = pd.DataFrame({"ok": [1, 2], "bad": pd.Series([1, frozenset({object()})])})
     assert "column 'bad'" in refused(odd)
+    assert "at (values)[1]" in refused(odd["bad"].rename(None))
     assert "Frame" in refused(Frame())
     assert "Series" in refused(type("Mine", (pd.Series,), {})([1]))
     for waiting in (swapped.groupby("ok"), swapped["ok"].groupby([1, 2]), swapped.rolling(2)):

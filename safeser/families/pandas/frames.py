@@ -200,7 +200,8 @@ def _encode_series(x: Any, limits: Limits) -> Parts:
     writer = Writer(limits)
     meta = _write_about(writer, x)
     meta["name"] = writer.name(x.name)
-    meta["values"] = write_array(writer, values_of(x), _column(x.name))
+    where = " (values)" if x.name is None else _column(x.name)
+    meta["values"] = write_array(writer, values_of(x), where)
     return writer.parts(meta)
 
 
