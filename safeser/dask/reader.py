@@ -6,8 +6,7 @@ more than make a plain value or a reference.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import msgpack
 
 from safeser.errors import PayloadError
+from safeser.families.keys import are_costly
 from safeser.values import Limits
 
 __all__ = [
@@ -40,11 +40,6 @@ _MARKERS = {
     "__Enum__": "marker.enum",
     "__Set__": "marker.set",
 }
-
-
-#: Keys that share one hash. Tuples and numbers hash without a secret, so that a peer can make a
-#: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
-_MAX_SAME_HASH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +180,7 @@ class Reader:
             items = self._set_items(data)
             if not isinstance(items, tuple):
                 raise PayloadError("a set is malformed", rule="payload.msgpack")
-            _check_hashes("a set's member", items)
+            _check_hashes("a set's member", items, members=True)
             return set(items)
         raise PayloadError(f"msgpack extension {code} is not known here", rule="payload.ext")
 
@@ -200,13 +195,13 @@ class Reader:
         return items
 
 
-def _check_hashes(what: str, keys: Iterable[Any]) -> None:
+def _check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> None:
     """Refuse keys that are not hashable or were made to collide, before any dict has them."""
     try:
-        shared = Counter(map(hash, keys))
+        costly = are_costly(keys, members=members)
     except TypeError:
         raise PayloadError(f"{what} is not hashable", rule="payload.key") from None
-    if shared and max(shared.values()) > _MAX_SAME_HASH:
+    if costly:
         raise PayloadError("too many keys were made to share one hash", rule="payload.hash-flood")
 
 

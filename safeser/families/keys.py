@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from operator import eq
-from typing import Any, NoReturn
+from typing import Any
 
 from safeser.errors import PayloadError
 from safeser.pickles.slots import WALK_FREE, Slots, holds_large
 from safeser.values import Limits
 
-__all__ = ["check_keys"]
+__all__ = ["are_costly", "check_keys"]
 
 #: Keys that share one hash. Tuples and large integers hash without a secret, so a peer can make a
 #: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
@@ -47,6 +47,18 @@ def _check_hashes(keys: Sequence[Hashable], members: bool, where: str) -> None:
     for key in keys:
         if isinstance(key, float) and key != key:  # noqa: PLR0124 - only NaN differs from itself
             raise PayloadError("NaN cannot be a key", rule="families.nan-key", where=where)
+    if are_costly(keys, members=members):
+        raise PayloadError(
+            "keys were made to meet each other", rule="families.hash-flood", where=where
+        )
+
+
+def are_costly(keys: Sequence[Hashable], *, members: bool = False) -> bool:
+    """Tell whether a dict of *keys* takes longer for each the more there are.
+
+    :param members: they are those of a set.
+    :raises TypeError: if one of them cannot be hashed.
+    """
     numbers = list(map(hash, keys))
     # Sorted, since a table of the hashes would be as slow as that of the keys.
     order = sorted(range(len(keys)), key=numbers.__getitem__)
@@ -56,13 +68,11 @@ def _check_hashes(keys: Sequence[Hashable], members: bool, where: str) -> None:
             shared = 1
             continue
         shared += 1
-        large = holds_large(keys[place]) or holds_large(keys[other])
-        if large or shared > _MAX_SAME_HASH:
-            _flooded("too many or too large keys were made to share one hash", where)
+        if shared > _MAX_SAME_HASH or holds_large(keys[place]) or holds_large(keys[other]):
+            return True
     if len(keys) <= WALK_FREE or _is_row(keys):
-        return
-    if Slots((), members=members, walk=_MAX_WALK).extend(numbers):
-        _flooded("keys were made to meet many others in a table", where)
+        return False
+    return Slots((), members=members, walk=_MAX_WALK).extend(numbers)
 
 
 def _is_row(keys: Sequence[Hashable]) -> bool:
@@ -71,7 +81,3 @@ def _is_row(keys: Sequence[Hashable]) -> bool:
         return False
     first: Any = keys[0]
     return all(map(eq, keys, range(first, first + len(keys))))
-
-
-def _flooded(message: str, where: str) -> NoReturn:
-    raise PayloadError(message, rule="families.hash-flood", where=where)

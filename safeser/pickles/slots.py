@@ -24,6 +24,9 @@ _NEIGHBOURS = 9
 # What no hash of honest data is shared by. A Decimal takes a second to be compared with an integer
 # of 64 KiB, which it converts each time: 32 of either, all of one hash, took twenty minutes.
 _LARGE_BITS = 1024
+# Sets are compared member by member, each with all of the other that share its hash, and so are
+# sets in them: of sets in sets in sets, all of one hash, 810 KB took 73 seconds.
+_MANY_MEMBERS = 16
 
 
 class Slots:
@@ -115,8 +118,8 @@ def spread_out(keys: Sequence[int]) -> bool:
 
 
 def holds_large(key: Any) -> bool:
-    """Tell whether *key* is, or holds, a number that it takes long to compare with another kind."""
-    todo, seen = [key], set()
+    """Tell whether it takes long to compare *key* with another that has the same hash."""
+    todo, seen, members = [key], set(), 0
     while todo:
         part = todo.pop()
         if isinstance(part, int):
@@ -124,5 +127,8 @@ def holds_large(key: Any) -> bool:
                 return True
         elif not isinstance(part, type) and id(part) not in seen:
             seen.add(id(part))
+            members += len(part) if isinstance(part, frozenset) else 0
+            if members > _MANY_MEMBERS:
+                return True
             todo.extend(held_by(part))
     return False
