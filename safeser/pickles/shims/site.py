@@ -133,9 +133,7 @@ class Site:
             self._large.setdefault(id(container), set()).add(value)
         if seen[value]:
             if value in self._large.get(id(container), ()):
-                raise bad(
-                    "collisions", "a key that takes long to compare shares its hash"
-                )
+                raise bad("collisions", "a key that takes long to compare shares its hash")
             # It is compared with each of those that differ from each other.
             self.charge(cost * min(seen[value], self.limits.max_collisions))
         elif len(seen) >= WALK_FREE and self._walks_far(container, value):
