@@ -41,6 +41,8 @@ _OWN = (
 #: Since Python 3.11 object itself has a __getstate__, which nobody has to call.
 _STATE = ("__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
+_BY_FUNCTIONS = "Register it with register_serialization, whose functions say what it consists of."
+
 #: Weak references to an instance are no part of it.
 _NO_STATE = frozenset({"__weakref__", "__dict__"})
 
@@ -84,7 +86,11 @@ def register_generic(
 def _review(cls: type) -> None:
     """Refuse a class whose instances are not simply what stands in their attributes."""
     if other_bases(cls):
-        refuse_class(cls, "derives from a built-in class, whose content is in no attribute")
+        refuse_class(
+            cls,
+            "derives from a built-in class, whose content is in no attribute",
+            fix=_BY_FUNCTIONS,
+        )
     if inspect.isabstract(cls):
         refuse_class(cls, "is abstract")
     for member in (*_OWN, *_STATE):
@@ -94,7 +100,7 @@ def _review(cls: type) -> None:
         refuse_class(
             cls,
             "has a __del__, which would run on attributes that a peer chose",
-            fix="Register it with functions of its own.",
+            fix=_BY_FUNCTIONS,
         )
     if cls.__dictoffset__ and layout(cls).fields is None:
         refuse_class(cls, "has a __dict__ of its own making")
@@ -104,7 +110,7 @@ def _refuse_hook(cls: type, member: str) -> None:
     refuse_class(
         cls,
         f"has a {member} of its own, so it is not simply its attributes",
-        fix="Register it with register_serialization, whose functions say what it consists of.",
+        fix=_BY_FUNCTIONS,
     )
 
 
