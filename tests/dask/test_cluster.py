@@ -53,6 +53,13 @@ def alice(cluster):
         ("runs", [[7, 7], 8]),
         ("run_that_fails", "division by zero"),
         ("looks", [2, True]),
+        ("own_classes", [True, "of glass"]),
+        (
+            "typed",
+            dict.fromkeys(("table", "sparse", "fitted", "turned", "mixed", "group"), True),
+        ),
+        ("actors", [8, 5, "inside", "<Actor: Counter, "]),
+        ("published_collections", [10.0, 6, 41]),
         ("restart", "again"),
     ],
 )
@@ -70,6 +77,25 @@ def test_a_result_that_cannot_be_sent_fails_that_future_only(alice):
     text, following = alice["unsendable"]
     assert "cannot serialize" in text
     assert following == "next"
+
+
+@pytest.mark.parametrize(
+    ("name", "culprit", "place", "advice"),
+    [
+        ("lambda", "builtins:function", "at ['f'][0]", "grants family cloudpickle"),
+        ("objects", "__main__:Odd", "at (elements)[1]", "safeser.register"),
+        ("column", "__main__:Odd", "at (column 'odd')[0]", "safeser.register"),
+        ("file", "_io:TextIOWrapper", "", "send what is in it"),
+        ("generator", "builtins:generator", "at [0]", "send what is in it"),
+    ],
+)
+def test_what_is_inside_and_cannot_be_sent_is_named(alice, name, culprit, place, advice):
+    said = alice["says_what_is_inside"][name]
+    assert f"of type {culprit} by dask, msgpack" in said
+    assert "in context worker -> scheduler data" in said
+    assert place in said
+    assert advice in said
+    assert said.endswith(" next")
 
 
 def test_a_task_may_not_submit_where_its_worker_may_not(alice):

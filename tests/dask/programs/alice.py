@@ -12,6 +12,8 @@ import time
 import traceback
 import warnings
 from contextlib import redirect_stdout
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -208,6 +210,151 @@ def run_that_fails(client: Any) -> Any:
 def looks(client: Any) -> Any:
     info = client.scheduler_info()
     return [len(info["workers"]), info["address"] == client.scheduler.address]
+
+
+SHAPES = """
+import dataclasses, safeser
+@safeser.register_class
+@dataclasses.dataclass
+class Shape:
+    sides: int
+    at: tuple
+@safeser.register_class
+class Broken(Exception):
+    pass
+def breaks():
+    raise Broken("of glass")
+"""
+
+
+@step
+def own_classes(client: Any) -> Any:
+    """A module that registers its classes, imported in every process of the cluster."""
+    Path("shapes.py").write_text(SHAPES)
+
+    def imported(folder: str) -> None:
+        sys.path.insert(0, folder)
+        __import__("shapes")
+
+    folder = str(Path.cwd())
+    client.run(imported, folder)
+    client.run_on_scheduler(imported, folder)  # it lets pass what it knows
+    imported(folder)
+    shapes = sys.modules["shapes"]
+    shape = client.submit(lambda: sys.modules["shapes"].Shape(3, (1.5, "x"))).result(timeout=30)
+    try:
+        client.submit(lambda: sys.modules["shapes"].breaks()).result(timeout=30)
+    except shapes.Broken as error:
+        return [shape == shapes.Shape(3, (1.5, "x")), str(error)]
+    return None
+
+
+def table() -> Any:
+    import pyarrow as pa
+
+    return pa.table({"a": [1, None], "b": ["x", "y"]})
+
+
+def sparse() -> Any:
+    import scipy.sparse
+
+    return scipy.sparse.random_array((20, 30), density=0.2, format="csr", rng=5)
+
+
+def fitted() -> Any:
+    from sklearn.linear_model import LinearRegression
+
+    return LinearRegression().fit(np.eye(3), [1.0, 2.0, 3.0])
+
+
+def turned() -> Any:
+    return np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2)
+
+
+def mixed() -> Any:
+    frame = pd.DataFrame({"t": ["a", None], "n": [1, 2], "o": ["x", Fraction(1, 2)]})
+    return frame.assign(c=frame["t"].astype("category"))
+
+
+def group() -> Any:
+    return ExceptionGroup("all", [ValueError(1), KeyError("k")])
+
+
+@step
+def typed(client: Any) -> Any:
+    """Each comes as it is, and is then the same as the one that is made here."""
+    futures = [client.submit(make) for make in (table, sparse, fitted, turned, mixed, group)]
+    arrow, matrix, model, array, frame, errors = client.gather(futures)
+    return {
+        "table": arrow.equals(table()),
+        "sparse": (matrix != sparse()).nnz == 0,
+        "fitted": model.predict(np.eye(3)).tolist() == fitted().predict(np.eye(3)).tolist(),
+        "turned": array.tolist() == turned().tolist() and array.strides == turned().strides,
+        "mixed": frame.equals(mixed()) and frame.dtypes.equals(mixed().dtypes),
+        "group": [str(one) for one in errors.exceptions] == ["1", "'k'"],
+    }
+
+
+class Odd:
+    pass
+
+
+@step
+def says_what_is_inside(client: Any) -> Any:
+    """What cannot be sent fails alone and by name; what is asked for next still comes."""
+    said = {}
+    for name, make in {
+        "lambda": lambda: {"f": [lambda: 1]},
+        "objects": lambda: np.array([1, Odd()], dtype=object),
+        "column": lambda: pd.DataFrame({"ok": [1], "odd": [Odd()]}),
+        "file": lambda: open(__file__),  # noqa: SIM115 - it is the result
+        "generator": lambda: [(n for n in (1, 2))],
+    }.items():
+        bad, good = client.submit(make, pure=False), client.submit(lambda: "next", pure=False)
+        try:
+            said[name] = repr(bad.result(timeout=30))
+        except safeser.SafeserError as error:
+            said[name] = f"{error} {good.result(timeout=30)}"
+    return said
+
+
+class Counter:
+    start = 5
+
+    def __init__(self) -> None:
+        self.n = self.start
+
+    def add(self, more: int) -> int:
+        self.n += more
+        return self.n
+
+    def fails(self) -> None:
+        raise KeyError("inside")
+
+
+@step
+def actors(client: Any) -> Any:
+    counter = client.submit(Counter, actor=True).result(timeout=30)
+    counter.add(1).result(timeout=10)
+    try:
+        counter.fails().result(timeout=10)
+    except KeyError as error:
+        return [counter.add(2).result(timeout=10), counter.start, error.args[0], repr(counter)[:17]]
+    return None
+
+
+@step
+def published_collections(client: Any) -> Any:
+    """Futures and what was persisted are names of results, for whoever may ask for them."""
+    frame = dd.from_pandas(pd.DataFrame({"v": [1, 2, 3]}), npartitions=2).persist()
+    client.publish_dataset(ones=da.ones(10, chunks=5).persist(), frame=frame)
+    client.publish_dataset(one=client.submit(lambda: 41))
+    got = {name: client.get_dataset(name) for name in ("ones", "frame", "one")}
+    return [
+        float(got["ones"].sum().compute()),
+        int(got["frame"].v.sum().compute()),
+        got["one"].result(timeout=10),
+    ]
 
 
 @step
