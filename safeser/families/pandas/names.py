@@ -22,6 +22,7 @@ NAMES = (
     "pandas:NA",
     "pandas:NaT",
     "pandas:offset",
+    "pandas:dtype",
     "pandas:GroupBy",
 )
 
@@ -29,9 +30,11 @@ NAMES = (
 def load() -> None:
     """Import pandas and register its types; ModuleNotFoundError if it is not installed."""
     from safeser.families.pandas import arrays as pandas_arrays
+    from safeser.families.pandas import dtypes as pandas_dtypes
     from safeser.families.pandas import frames as pandas_frames
     from safeser.families.pandas import indexes as pandas_indexes
     from safeser.families.pandas import scalars as pandas_scalars
 
-    for module in (pandas_scalars, pandas_indexes, pandas_arrays, pandas_frames):
+    modules = (pandas_scalars, pandas_indexes, pandas_arrays, pandas_dtypes, pandas_frames)
+    for module in modules:
         module.register()

@@ -61,6 +61,8 @@ def examples() -> dict[str, object]:
         "two": two,
         "business": pd.bdate_range("2020", periods=4),
         "durations": pd.timedelta_range(0, periods=3, freq="90s"),
+        "dtypes": frame.assign(t="x", z=pd.Categorical(["a", "b", "a"])).dtypes,
+        "period-dtype": pd.PeriodDtype("Q-NOV"),
         "month": pd.DateOffset(months=1, days=2),
         "hours": pd.offsets.BusinessHour(start="08:00"),
         "holidays": pd.offsets.CustomBusinessDay(holidays=["2020-01-01"]),
@@ -141,6 +143,10 @@ def uses(value: object) -> Iterator[Callable[[], object]]:
         yield lambda: np.asarray(value)
         yield lambda: value.astype("category")
         yield lambda: value.resample("D").sum()
+    if isinstance(value, pd.api.extensions.ExtensionDtype):
+        yield lambda: value.construct_array_type()._from_sequence([None], dtype=value)
+        yield lambda: pd.Series([1, 0], dtype=value)
+        yield lambda: hash(value)
     if isinstance(value, pd.api.extensions.ExtensionArray):
         yield lambda: value.copy()[::-1].tolist()
         yield lambda: value._from_sequence(list(value), dtype=value.dtype)

@@ -1,0 +1,70 @@
+"""pandas dtypes: back as they were, refused where an array says more, forged ones refused."""
+
+import datetime as dt
+
+import pytest
+from families_attack import FAMILIES, GRANT, mutate_all, through
+
+from safeser import families
+from safeser.errors import PayloadError, SafeserError
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+
+DTYPES = [
+    *(pd.Int8Dtype(), pd.UInt64Dtype(), pd.Float32Dtype(), pd.BooleanDtype()),
+    *(pd.StringDtype("python"), pd.StringDtype("pyarrow")),
+    pd.Series(["a"], dtype="string").dtype,
+    pd.CategoricalDtype(["b", "a"], ordered=True),
+    pd.CategoricalDtype(pd.date_range("2026", periods=3)),
+    pd.DatetimeTZDtype("ns", "UTC"),
+    pd.DatetimeTZDtype("s", dt.timezone(dt.timedelta(hours=1))),
+    pd.PeriodDtype("Q-NOV"),
+    pd.IntervalDtype("int64", "left"),
+    pd.IntervalDtype(pd.DatetimeTZDtype("ns", "UTC"), "both"),
+    *(pd.SparseDtype("float64"), pd.SparseDtype("int64", 7)),
+    *(pd.ArrowDtype(pa.int8()), pd.ArrowDtype(pa.list_(pa.timestamp("us", "UTC")))),
+]
+
+
+def same(one, other):
+    assert type(one) is type(other)
+    assert one == other
+    assert repr(one) == repr(other)
+    assert repr(getattr(one, "na_value", None)) == repr(getattr(other, "na_value", None))
+    if isinstance(one, pd.CategoricalDtype):
+        pd.testing.assert_index_equal(one.categories, other.categories, exact=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=repr)
+def test_dtypes_come_back(dtype):
+    same(through(dtype), dtype)
+
+
+def test_the_dtypes_of_a_frame_come_back():
+    frame = pd.DataFrame({"a": [1], "b": ["x"], "c": pd.Categorical(["y"])})
+    back = through(frame.dtypes)
+    pd.testing.assert_series_equal(back, frame.dtypes)
+    for one, other in zip(back, frame.dtypes, strict=True):
+        assert type(one) is type(other)
+
+
+def test_a_dtype_that_says_less_than_its_arrays_is_refused():
+    for dtype in (pd.CategoricalDtype(), pd.IntervalDtype()):
+        with pytest.raises(SafeserError, match="Dtype"):
+            families.serialize(dtype, FAMILIES)
+
+
+@pytest.mark.parametrize("inside", [pd.array([1]), pd.Series([1]).array, [1]], ids=type)
+def test_only_an_empty_array_of_pandas_stands_for_a_dtype(inside):
+    header, frames = families.serialize(inside, FAMILIES)
+    forged = {"serializer": "dask", "type": "pandas:dtype", "sub-header": {}}
+    forged |= {"sub-headers": [header], "frame-lengths": [len(frames)]}
+    with pytest.raises(PayloadError):
+        families.deserialize(forged, frames, GRANT)
+
+
+@pytest.mark.parametrize("dtype", [DTYPES[0], DTYPES[7], DTYPES[11]], ids=repr)
+def test_any_change_of_what_was_sent_gives_a_dtype_or_an_error(dtype):
+    refused, accepted = mutate_all(dtype, repr)
+    assert refused > accepted
