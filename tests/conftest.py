@@ -17,11 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from safeser.channel import Channel, Link
 from safeser.errors import AuditError
 from safeser.keys import Identity, PrivateKey, Roster
 from safeser.policy import Policy
+
+
+# The same examples every time, however slow or busy the machine is: luck has its place in the long
+# runs of tests/fuzz, tests/differential and tests/families/malformed.
+settings.register_profile(
+    "safeser", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("safeser")
 
 
 class Witness:
