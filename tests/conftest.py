@@ -24,7 +24,6 @@ from safeser.errors import AuditError
 from safeser.keys import Identity, PrivateKey, Roster
 from safeser.policy import Policy
 
-
 # The same examples every time, however slow or busy the machine is: luck has its place in the long
 # runs of tests/fuzz, tests/differential and tests/families/malformed.
 settings.register_profile(
