@@ -90,11 +90,13 @@ def is_hollow(kind: Any) -> bool:
 
 
 def _flat(site: Site, kind: Any, length: int, buffers: list[Any], children: list[Any]) -> Any:
+    below = [_restored(site, child) for child in children]
     if not length:
         # Arrow looks at no offset of an empty array when it validates, and follows the first one
-        # when it joins or flattens.
+        # when it joins or flattens. Of its parts it only wants that they are some.
+        for buffer in buffers:
+            plain(buffer, pa.Buffer, type(None))
         return pa.nulls(0, kind)
-    below = [_restored(site, child) for child in children]
     expected = parts_of(kind)
     if len(below) != len(expected):
         raise bad("arrow", "an Arrow array has another number of children than its type")
