@@ -367,7 +367,7 @@ class _Builder:
             raise
         # As for typed values.
         except Exception as error:
-            raise _unbuildable(node, error) from (error if hosts else None)
+            raise _unbuildable(node, error, chained=hosts) from (error if hosts else None)
 
     def own(self, node: Node) -> Any:
         """Call the family that the host registered; its name is in the grant, which was checked."""
@@ -393,14 +393,16 @@ def _decoded(node: Node, typed: Typed, values: list[Any], context: dict[str, Any
     # means that they are no such object; its text may hold the values and stays out of the error.
     # What the host registered is for the host to repair, and keeps its cause.
     except Exception as error:
-        raise _unbuildable(node, error) from (error if typed.contextual else None)
+        chained = typed.contextual
+        raise _unbuildable(node, error, chained=chained) from (error if chained else None)
 
 
-def _unbuildable(node: Node, error: Exception) -> PayloadError:
+def _unbuildable(node: Node, error: Exception, *, chained: bool) -> PayloadError:
     return PayloadError(
         f"a value of type {node.type or node.serializer} cannot be built ({type(error).__name__})",
         rule="families.build",
         where=node.where,
+        fix="The cause is chained to this error." if chained else "",
     )
 
 

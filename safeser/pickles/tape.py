@@ -38,6 +38,7 @@ _NOTHING = "No profile and no limit allows this."
 _FIXES = {
     "opcodes": "Raise the policy's limits.max_refs if its sender may: four opcodes for each.",
     "truncated": "The bytes are no whole pickle; have the sender write them again.",
+    "frame": "The end is missing, or pickle did not write this; have the sender write it again.",
     "trailing": "One pickle is loaded at a time; cut the rest off, or send it apart.",
     "buffers": "Hand over the buffers that were written with it, in order.",
     "persistent-id": "Pass persistent_load, with the meaning that the writer's persistent_id has.",

@@ -1,6 +1,7 @@
 """What an error tells its reader to do is what would help: each advice is taken here."""
 
 import io
+import pickle
 
 import pytest
 
@@ -102,3 +103,29 @@ def test_registering_twice_says_once():
         register()
     assert "tests.advice:Bare" in caught.value.message
     assert "once" in caught.value.fix
+
+
+class Failing:
+    pass
+
+
+class Other:
+    pass
+
+
+def test_a_function_that_fails_is_told_from_one_that_returns_something_else():
+    safeser.register_serialization(Failing, lambda x: ({}, []), lambda header, frames: 1 / 0)
+    safeser.register_serialization(Other, lambda x: ({}, []), lambda header, frames: 5)
+    with pytest.raises(PayloadError) as caught:
+        safeser.deserialize(*safeser.serialize(Failing()))
+    assert caught.value.fix == "The cause is chained to this error."
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(PayloadError, match="returned no instance of it"):
+        safeser.deserialize(*safeser.serialize(Other()))
+
+
+def test_a_pickle_that_is_cut_off_is_called_so():
+    data = pickle.dumps(list(range(1000)))
+    with pytest.raises(PayloadError) as caught:
+        safeser.pickles.loads(data[:-10])
+    assert "The end is missing" in caught.value.fix

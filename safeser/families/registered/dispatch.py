@@ -105,7 +105,9 @@ class _Pair:
         else:
             fits = name_of(type(made)) == self.name
         if not fits:
-            node.refuse("the function registered for it returned something else", "families.build")
+            node.refuse(
+                "the function registered for it returned no instance of it", "families.build"
+            )
         return made
 
 
