@@ -16,6 +16,10 @@ __all__ = ["HEAP_TYPE", "IMMUTABLE_TYPE", "Layout", "held_by", "layout"]
 
 #: Set in the flags of classes that code can change, and that Python code may have made.
 HEAP_TYPE = 1 << 9
+
+# What makes an object in a class a descriptor. Those that only set keep the value in the instance's
+# ``__dict__`` under their own name, once they have looked at it.
+_GUARDS = ("__get__", "__set__", "__delete__")
 #: Set in the flags of classes whose attributes nothing can write to.
 IMMUTABLE_TYPE = 1 << 8
 
@@ -54,7 +58,7 @@ def _layout(cls: type) -> Layout:
         for name, found in seen.items()
         if name not in slots
         and not isinstance(found, functools.cached_property)
-        and (isinstance(found, type) or hasattr(type(found), "__get__"))
+        and (isinstance(found, type) or any(hasattr(type(found), part) for part in _GUARDS))
     }
     return Layout(fields, slots, frozenset(methods))
 

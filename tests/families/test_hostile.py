@@ -110,6 +110,42 @@ def test_a_library_that_cannot_be_imported_is_one_clear_error(raised, expected):
         assert caught.value.rule == "families.not-installed"
 
 
+class Positive:
+    """Validates and keeps the value in the instance, so that it needs no ``__get__``."""
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, instance, value):
+        if value <= 0:
+            raise ValueError(value)
+        vars(instance)[self.name] = value
+
+
+class Account:
+    balance = Positive()
+    owner = "nobody"
+
+
+safeser.register_generic(Account, name="hostile:Account")
+
+
+def test_no_attribute_is_put_behind_a_descriptor_that_only_sets():
+    """It could be set to what its own setter refuses."""
+    for name, value in (("balance", -5), ("balance", 5)):
+        header = {
+            "serializer": "dask",
+            "type": "hostile:Account",
+            "sub-header": {"plain": plain.encode({name: value})},
+        }
+        assert rule_of(families.deserialize, header, [], GRANT) == "families.attribute"
+    x = Account()
+    x.owner = "alice"
+    assert families.deserialize(*families.serialize(x, ("dask",)), GRANT).owner == "alice"
+    x.balance = 5
+    assert rule_of(families.serialize, x, ("dask",), error=SerializationError)
+
+
 # --- time and memory --------------------------------------------------------------------------
 
 
