@@ -134,7 +134,11 @@ def _partial_state(_: Site, made: Any, state: Any) -> Any:
     for name in plain(kwargs, dict):
         plain(name, str)
     # A partial of a partial becomes one, and may not have become another meanwhile.
-    if plain(fields, dict, type(None)) or type(made) is not functools.partial or made.func is not _flat(function):
+    if (
+        plain(fields, dict, type(None))
+        or type(made) is not functools.partial
+        or made.func is not _flat(function)
+    ):
         raise bad("state", "a partial is told two functions, or holds attributes")
     return functools.partial(_callable(function), *plain(args, tuple), **kwargs)
 
