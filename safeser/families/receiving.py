@@ -227,8 +227,9 @@ def _refused(name: str, where: str, grant: Grant | None) -> NoReturn:
         f" in context{context or ' of this call'}",
         rule="families.type-not-granted",
         where=where,
-        fix=f"Write 'dask: {{types: [\"{name}\"]}}' in its context{context}, or register it"
-        " with safeser.register_serialization on both sides.",
+        fix=f"Write 'dask: {{types: [\"{name}\"]}}' in its context{context}, which holds for what"
+        " its author sends directly, or register it with safeser.register_serialization on both"
+        " sides.",
     )
 
 
