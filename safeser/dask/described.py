@@ -236,3 +236,7 @@ def register() -> None:
     if not registry.knows("safeser.dask:Described"):
         registry.register(Typed("safeser.dask:Described", (Described,), _encode, _check, _decode))
         registry.register_lazy("dask", (), _load)
+
+
+# Also for who describes or receives one without a client, and so without safeser://.
+register()

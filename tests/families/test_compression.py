@@ -272,3 +272,13 @@ def test_any_declaration_gives_its_frames_or_one_error(lengths, how, frames):
     with contextlib.suppress(SafeserError):
         _, made = framing.opened(header, frames, limits=Limits(max_array=100))
         assert [memoryview(frame).nbytes for frame in made] == lengths
+
+
+def test_no_library_is_asked_for_more_than_it_counts(monkeypatch):
+    # Their lengths are C ints: 2 GiB would be negative.
+    def never(*_):
+        pytest.fail("it was called")
+
+    monkeypatch.setattr(compression, "_codec", lambda name: compression._Codec(never, never))
+    with pytest.raises(PayloadError, match="cannot hold"):
+        decompressed(memoryview(bytes(3_000_000)), "zlib", 1 << 31, where="frame 0")
