@@ -26,6 +26,7 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import columns
 from safeser.families.tree import parse
+from safeser.pickles import Budget
 from safeser.values import FAMILIES, Context, Limits
 
 __all__ = ["serialize"]
@@ -55,6 +56,8 @@ _OF_THIS_PROCESS = (
 
 #: Families that walk an object: what is too deep or too large for one is so for the other.
 _BY_VALUE = ("dask", "msgpack")
+
+_PICKLES = ("pickle", "cloudpickle")
 
 Sent = tuple[dict[str, Any], list[Any]]
 
@@ -202,7 +205,10 @@ def _is_bare(kind: type) -> bool:
 def _is_record(kind: type) -> bool:
     """Whether *kind* is of those that ``register_class`` takes."""
     named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    return named or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
+    model = any(
+        base.__module__ == "pydantic.main" and base.__name__ == "BaseModel" for base in kind.__mro__
+    )
+    return named or model or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
 
 
 class _Sender:
@@ -388,10 +394,20 @@ class _Sender:
     def serialized(self, x: Serialized) -> Sent:
         """Pass on what was serialized before, if it is whole and of families asked for."""
         header, frames = x.plain(self.limits)
+        try:
+            # A copy, since whoever has the header could change it after it was looked at.
+            header = plain.decode(plain.encode(header, limits=self.limits), limits=self.limits)
+        except Unencodable:
+            raise Unencodable(x, "its header holds more than plain values") from None
+        budget = Budget(self.limits)
         for node in parse(header, frames, limits=self.limits):
             self.room -= 1
-            if node.serializer not in (*self.families, "collection", "msgpack", "error"):
-                raise Unencodable(x, f"what it holds is of family {node.serializer}")
+            family = node.serializer
+            # What a pickle says that it is counts nowhere; a policy derives it with what it allows.
+            if family in _PICKLES and self.types is None:
+                family = pickled.family_of(node, self.limits, budget=budget)
+            if family not in (*self.families, "collection", "msgpack", "error"):
+                raise Unencodable(x, f"what it holds is of family {family}")
         return header, frames
 
     def iterates(self, x: Any, depth: int) -> bool:

@@ -1,8 +1,12 @@
 """What an error tells its reader to do is what would help: each advice is taken here."""
 
+import collections
+import dataclasses
+import enum
 import io
 import pickle
 
+import pydantic
 import pytest
 
 import safeser
@@ -129,3 +133,21 @@ def test_a_pickle_that_is_cut_off_is_called_so():
     with pytest.raises(PayloadError) as caught:
         safeser.pickles.loads(data[:-10])
     assert "The end is missing" in caught.value.fix
+
+
+def test_register_class_is_named_for_what_it_takes():
+    class Model(pydantic.BaseModel):
+        size: int
+
+    class Color(enum.Enum):
+        RED = 1
+
+    @dataclasses.dataclass
+    class Record:
+        size: int
+
+    for x in (Model(size=1), Color.RED, Record(1), collections.namedtuple("Pair", "a b")(1, 2)):
+        assert refusal([x]).startswith("Register its class with safeser.register_class")
+        name = f"tests.advice:{type(x).__name__}"
+        safeser.register_class(type(x), name=name)
+        assert safeser.deserialize(*safeser.serialize([x])) == [x]
