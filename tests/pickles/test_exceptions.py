@@ -349,3 +349,19 @@ def test_bypass_what_is_no_traceback_does_not_stand_for_one(asm):
         for trace in (b"\x89", b"K\x01", b")", asm.text("x")):
             with pytest.raises(PayloadError):
                 loads(made(trace), profile=PROFILE)
+
+
+def test_notes_are_a_list_and_do_not_grow_later(asm):
+    """Known bypass of exactness: None was dropped, and notes added later were not in the copy."""
+
+    def built(notes):
+        made = asm.call("builtins:ValueError", asm.text("x"))
+        return asm.build(made, asm.dict(asm.text("__notes__"), notes))
+
+    whole = asm.list(asm.text("a"))
+    assert loads(asm.pickle(built(whole)), profile=PROFILE).__notes__ == ["a"]
+    later = b"](" + built(b"]q\x00") + b"h\x00" + asm.text("late") + b"a0e."
+    for data in (asm.pickle(built(b"N")), asm.pickle(later[:-1])):
+        with pytest.raises(PayloadError) as refusal:
+            loads(data, profile=PROFILE)
+        assert refusal.value.rule in ("pickle.arguments", "pickle.late-growth")

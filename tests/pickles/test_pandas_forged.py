@@ -160,6 +160,16 @@ ARRAYS = {
     "arrow of a list": New(
         arrays.ArrowExtensionArray, {"_pa_array": [1], "_dtype": pd.ArrowDtype(pa.int64())}
     ),
+    "arrow type kept elsewhere": New(
+        pd.ArrowDtype, {"_storage": "python", "pyarrow_dtype": pa.int64()}
+    ),
+    "arrow type that remembers wrongly": New(
+        pd.ArrowDtype,
+        {"_storage": "pyarrow", "pyarrow_dtype": pa.int64(), "_cache": {"kind": "f"}},
+    ),
+    "interval type that remembers wrongly": New(
+        pd.IntervalDtype, {"subtype": None, "closed": "left", "_cache": {"_can_hold_na": False}}
+    ),
     "arrow type of text": New(pd.ArrowDtype, {"_storage": "pyarrow", "pyarrow_dtype": "int64"}),
     "zone of text": New(pd.DatetimeTZDtype, {"unit": "ns", "tz": "../../etc/passwd"}),
     "no zone": New(pd.DatetimeTZDtype, {"unit": "ns", "tz": None}),

@@ -145,7 +145,7 @@ def _set_fields(site: Site, made: Any, fields: dict[Any, Any]) -> None:
     site.charge(len(fields))
     for field, value in fields.items():
         if plain(field, str) == "__notes__":
-            _set_notes(made, value)
+            _set_notes(site, made, plain(value, list))
         elif field == "name_from" and isinstance(made, ImportError):
             # It is left out: since Python 3.12, whoever prints such an error imports the module
             # that it names, to suggest another name from it.
@@ -163,21 +163,24 @@ def _set_fields(site: Site, made: Any, fields: dict[Any, Any]) -> None:
             made.__dict__[field] = value
 
 
-def _set_notes(made: Any, notes: Any) -> None:
+def _set_notes(site: Site, made: Any, notes: Any) -> None:
     if notes is None:
         return
     if len(plain(notes, list)) > _MAX_NOTES:
         raise bad("state", "an exception has too many notes")
+    site.copied(notes)
     made.__notes__ = [plain(note, str) for note in notes]
 
 
-def _chained(made: Any, cause: Any, context: Any, suppress: Any = False, notes: Any = None) -> Any:
+def _chained(  # noqa: PLR0917 - what tblib hands over
+    site: Site, made: Any, cause: Any, context: Any, suppress: Any = False, notes: Any = None
+) -> Any:
     for linked in (cause, context):
         if linked is not None and not isinstance(linked, BaseException):
             raise bad("arguments", "the cause of an exception is none")
     made.__cause__, made.__context__ = cause, context
     made.__suppress_context__ = plain(suppress, bool)
-    _set_notes(made, notes)
+    _set_notes(site, made, notes)
     return made
 
 
@@ -199,7 +202,7 @@ def _named(site: Site, kind: Any, args: tuple[Any, ...], *, new: bool = False) -
 def _tblib(site: Site, _: str, kind: Any, args: Any, cause: Any, trace: Any, *rest: Any) -> Any:
     plain(trace, type(None))  # what was rebuilt as a traceback is None by now
     made = _named(site, kind, plain(args, tuple))
-    return _chained(made, cause, *(rest or (None,)))
+    return _chained(site, made, cause, *(rest or (None,)))
 
 
 def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *rest: Any) -> Any:
@@ -228,7 +231,7 @@ def _tblib_attrs(site: Site, _: str, kind: Any, attributes: Any, cause: Any, *re
         if made.__dict__.get(field, _NOTHING) is not value:
             raise bad("state", "an exception has no such field")
     _check_printed(made)
-    return _chained(made, cause, context, suppress, notes)
+    return _chained(site, made, cause, context, suppress, notes)
 
 
 def _dropped(_: Site, __: str) -> Draft:

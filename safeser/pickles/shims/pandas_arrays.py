@@ -172,7 +172,8 @@ def _string_dtype(_: Site, __: str, storage: Any = None, missing: Any = pd.NA) -
 def _string_dtype_state(site: Site, made: Any, state: Any) -> Any:
     # How pandas 2 writes it; pandas 3 gives the parts to the constructor.
     fields = fields_of(state, "storage", optional=("_na_value",))
-    return _string_dtype(site, draft_of(made), fields["storage"], fields.get("_na_value", pd.NA))
+    missing = fields.get("_na_value", pd.NA)
+    return _remembered(_string_dtype(site, draft_of(made), fields["storage"], missing), fields)
 
 
 def _new_string_dtype(site: Site, name: str, *args: Any) -> Any:
@@ -187,7 +188,7 @@ def _categorical_dtype(site: Site, draft: Any, state: Any) -> Any:
         if not isinstance(categories, pd.Index):
             raise bad("arguments", "categories are not an index")
         categories = unique(site, categories)
-    return pd.CategoricalDtype(categories, ordered)
+    return _remembered(pd.CategoricalDtype(categories, ordered), fields)
 
 
 def _zoned_dtype(_: Site, draft: Any, state: Any) -> Any:
@@ -195,7 +196,7 @@ def _zoned_dtype(_: Site, draft: Any, state: Any) -> Any:
     fields = fields_of(state, "unit", "tz")
     if fields["unit"] not in UNITS or fields["tz"] is None:
         raise bad("arguments", "a datetime type has no unit or time zone")
-    return pd.DatetimeTZDtype(fields["unit"], zone(fields["tz"]))
+    return _remembered(pd.DatetimeTZDtype(fields["unit"], zone(fields["tz"])), fields)
 
 
 def _period_dtype(_: Site, __: str, name: Any) -> Any:
@@ -215,7 +216,7 @@ def _interval_dtype(_: Site, draft: Any, state: Any) -> Any:
         raise bad("arguments", "intervals are of numbers or of times")
     if closed is not None and closed not in _CLOSED:
         raise bad("arguments", "an interval is closed in another way")
-    return pd.IntervalDtype(subtype, closed)
+    return _remembered(pd.IntervalDtype(subtype, closed), fields)
 
 
 def _sparse_dtype(_: Site, draft: Any, state: Any) -> Any:
@@ -224,7 +225,7 @@ def _sparse_dtype(_: Site, draft: Any, state: Any) -> Any:
     fill = fields["_fill_value"]
     if not (isinstance(fill, np.generic) or fill is pd.NaT or fill is pd.NA):
         plain(fill, type(None), bool, int, float, complex, str)
-    return pd.SparseDtype(_numpy(fields["_dtype"]), fill)
+    return _remembered(pd.SparseDtype(_numpy(fields["_dtype"]), fill), fields)
 
 
 def _numpy(value: Any) -> Any:
@@ -235,14 +236,17 @@ def _numpy(value: Any) -> Any:
 
 def _numpy_dtype(_: Site, draft: Any, state: Any) -> Any:
     draft_of(draft)
-    dtype = _numpy(fields_of(state, "_dtype")["_dtype"])
-    return pd.arrays.NumpyExtensionArray(np.empty(0, dtype)).dtype
+    fields = fields_of(state, "_dtype")
+    made = pd.arrays.NumpyExtensionArray(np.empty(0, _numpy(fields["_dtype"]))).dtype
+    return _remembered(made, fields)
 
 
 def _arrow_dtype(_: Site, draft: Any, state: Any) -> Any:
     draft_of(draft)
     fields = fields_of(state, "pyarrow_dtype", optional=("_storage", "storage"))
-    return pd.ArrowDtype(fields["pyarrow_dtype"])
+    if any(fields.get(name, "pyarrow") != "pyarrow" for name in ("_storage", "storage")):
+        raise bad("state", "an Arrow type is kept elsewhere than in Arrow")
+    return _remembered(pd.ArrowDtype(fields["pyarrow_dtype"]), fields)
 
 
 # -- arrays over one NumPy array ---------------------------------------------------------------
