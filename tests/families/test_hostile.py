@@ -299,6 +299,38 @@ def test_bypass_of_time_many_pickles_share_what_reading_them_may_take():
         assert rule_of(call).startswith("pickle.")
 
 
+# --- passing on what another wrote ---------------------------------------------------------------
+
+
+class Runs:
+    def __reduce__(self):
+        return exec, ("",)
+
+
+def test_what_is_serialized_already_is_not_believed_about_its_pickles():
+    """A claim to be of family pickle was enough to be passed on as one."""
+    header = {"serializer": "pickle", "writeable": []}
+    code = safeser.Serialized(header, [pickles.dumps(Runs(), code=True)])
+    data = safeser.Serialized(header, [pickles.dumps({"a": 1})])
+    for x in (code, [2j, code]):
+        with pytest.raises(SerializationError, match="family cloudpickle"):
+            safeser.serialize(x, ["dask", "pickle"], on_error="raise")
+        safeser.serialize(x, ["dask", "pickle", "cloudpickle"], on_error="raise")
+    sent = safeser.serialize(data, ["pickle"], on_error="raise")
+    assert safeser.deserialize(*sent, ["pickle"]) == {"a": 1}
+
+
+def test_the_header_of_what_is_serialized_already_is_plain_and_stays_as_it_was():
+    header, frames = safeser.serialize(2j)
+    kept = safeser.serialize(safeser.Serialized(header, frames), on_error="raise")[0]
+    value = header["sub-header"].pop("value")
+    assert kept["sub-header"] == {"value": value}
+    for wrong in (object(), header):
+        header["sub-header"]["value"] = wrong
+        with pytest.raises(SerializationError, match="plain values"):
+            safeser.serialize(safeser.Serialized(header, frames), on_error="raise")
+
+
 # --- the public functions, called wrongly ------------------------------------------------------
 
 
