@@ -1,0 +1,450 @@
+"""Objects to headers and frames, through the families that a context allows, in its order.
+
+The one rule: an object is sent exactly as it is or refused by name; nothing falls back to a family
+that was not asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import io
+import types as kinds
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NoReturn
+
+from safeser.errors import SafeserError, SerializationError
+from safeser.families import pickled, plain
+from safeser.families.errors import wire as errors
+from safeser.families.marked import Serialize, Serialized
+from safeser.families.plain import DEFAULTS, DEPTH_CEILING, RAISE, Unencodable, label
+from safeser.families.registered import hosted
+from safeser.families.registered.dispatch import functions
+from safeser.families.registered.hosted import Failed
+from safeser.families.registered.own import own_families
+from safeser.families.registry import Parts, Typed, registry
+from safeser.families.stdlib import columns
+from safeser.families.tree import parse
+from safeser.pickles import Budget
+from safeser.values import FAMILIES, Context, Limits
+
+__all__ = ["serialize"]
+
+#: Bytes inside a list or dict that are longer than this travel in a frame of their own, uncopied.
+_LARGE_BYTES = 1 << 20
+
+#: Shorter ones are cheaper inside msgpack than with a header of their own.
+_SMALL_BYTES = 1 << 12
+
+_PLAIN = frozenset({type(None), bool, int, float, str})
+_COLLECTIONS = frozenset({list, tuple, set, frozenset, dict})
+
+#: Whoever defines one of these is more than its attributes.
+_COPYING = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__getnewargs__")
+
+#: What no family can carry, pickles neither.
+_OF_THIS_PROCESS = (
+    io.IOBase,
+    kinds.AsyncGeneratorType,
+    kinds.CoroutineType,
+    kinds.FrameType,
+    kinds.GeneratorType,
+    kinds.ModuleType,
+    kinds.TracebackType,
+)
+
+#: Families that walk an object: what is too deep or too large for one is so for the other.
+_BY_VALUE = ("dask", "msgpack")
+
+_PICKLES = ("pickle", "cloudpickle")
+
+Sent = tuple[dict[str, Any], list[Any]]
+
+
+def serialize(
+    x: object,
+    families: Sequence[str],
+    *,
+    limits: Limits = DEFAULTS,
+    iterate_collection: bool | None = None,
+    context: Context | Mapping[str, Any] | None = None,
+    types: Collection[str] | None = None,
+) -> Sent:
+    """Return the header and frames of *x* in the first of *families* that can carry it.
+
+    :param iterate_collection: whether elements of *x*, if it is a list, tuple, set or dict, are
+        serialized one by one; None lets each element's own type decide, and so do elements.
+    :param context: handed to registered functions that take it; what is built in is the same for
+        every peer.
+    :param types: of what was registered with distributed's decorators, the names that the other
+        side reads; None where that is not known.
+    :raises SerializationError: that names the object inside *x* that none of *families* can carry.
+    """
+    for family in families:
+        if family not in FAMILIES and own_families.find(family) is None:
+            raise SerializationError(
+                "a family was asked for that is not registered here",
+                rule="families.serializer",
+                fix="Register it with register_serialization_family, or install what declares it.",
+            )
+    sender = _Sender(tuple(families), limits, iterate_collection, context, types)
+    try:
+        return sender.send(x, 0)
+    except Unencodable as error:
+        _refuse(error, sender, context)
+    except RecursionError:
+        raise SerializationError(
+            "the object is nested too deep to serialize",
+            rule="families.cannot-serialize",
+            fix="Flatten it, or break the cycle inside it.",
+        ) from None
+
+
+def _refuse(
+    error: Unencodable, sender: _Sender, context: Context | Mapping[str, Any] | None
+) -> NoReturn:
+    name = _shown(type(error.value))
+    inside = "an object inside it" if error.where else "an object"
+    reason = f": {error.reason}" if error.reason else ""
+    tried = ", ".join(sender.families) or "no family at all"
+    towards = f" in context {context}" if isinstance(context, Context) else ""
+    raise SerializationError(
+        f"cannot serialize {inside} of type {name} by {tried}{towards}{reason}",
+        rule="families.cannot-serialize",
+        where=error.where.strip(),
+        fix=_advice(error, sender, isinstance(context, Context)),
+    ) from error.__cause__
+
+
+def _shown(kind: type) -> str:
+    name = f"{kind.__module__}:{kind.__qualname__}"[:120]
+    return "".join(char if char.isprintable() else "?" for char in name)
+
+
+def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
+    """Return what to do: register it, convert it, or which family to ask whom for."""
+    value, families = error.value, sender.families
+    grant = "a context that grants family" if decided else "family"
+    alone = _beyond_families(error, grant, decided) or _asked_too_little(error, sender)
+    if alone:
+        return alone
+    base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
+    if error.final:
+        advice = "Flatten it, or break the cycle inside it"
+    elif error.reason and _is_listed(type(value)):
+        advice = "Change that in it, or send its parts as values of their own"
+    elif _is_record(type(value)):
+        advice = "Register its class with safeser.register_class on both sides"
+    elif functions.writes_elsewhere(type(value)):
+        advice = (
+            "Its library registered it with distributed's own decorators: let the other side read"
+            f" it by 'dask: {{types: [\"{_shown(type(value))}\"]}}' in the policy's context, or"
+            " register it with safeser.register_serialization on both sides"
+        )
+    elif base is not None:
+        advice = (
+            f"It is no direct instance of {_shown(base)}, which is registered: convert it to one,"
+            " or register its own type with safeser.register_serialization on both sides"
+        )
+    else:
+        ways = " or safeser.register_generic" if _is_bare(type(value)) else ""
+        advice = (
+            "Convert it to arrays, frames or plain values, or register its type with"
+            f" safeser.register_serialization{ways} on both sides"
+        )
+    if "pickle" in families or "cloudpickle" in families:
+        return f"{advice}."
+    where = "" if decided or error.final else " under a policy that allows what is in it"
+    return f"{advice}, or ask for {grant} pickle{where}."
+
+
+def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
+    """Return what to do about what no registration and no pickle would help."""
+    value = error.value
+    if isinstance(error, Failed):
+        if error.__cause__:
+            return "The cause is chained to this error."
+        return "Return a dictionary of plain values with text for keys, and a list of buffers."
+    if isinstance(value, type) or inspect.isroutine(value):
+        where = "" if decided else ", which is read only under a policy that grants it"
+        return f"A function or class is code: ask for {grant} cloudpickle{where}."
+    if isinstance(value, _OF_THIS_PROCESS):
+        return "It stands for something in this process alone: send what is in it."
+    return RAISE if error.reason and type(value) in _PLAIN and not error.final else ""
+
+
+def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
+    """Return what else to ask for, where the caller's own arguments rule out what would do."""
+    if "dask" not in sender.families:
+        return "Allow family dask too, or convert it to plain values."
+    if sender.iterate is False and error.path and sender.holds_typed(error.value, 5):
+        return "Leave out iterate_collection=False: it keeps elements from going by their own type."
+    plain_one = type(error.value) in _PLAIN | _COLLECTIONS
+    if plain_one and "msgpack" not in sender.families and not error.final:
+        return "Allow family msgpack too: it carries plain values."
+    return ""
+
+
+def _is_listed(kind: type) -> bool:
+    """Whether *kind* has a serializer, of its own or, where its library is listed, a base's."""
+    typed = registry.for_class(kind)
+    if typed is None:
+        return False
+    package = typed.name.partition(":")[0].partition(".")[0]
+    return kind in typed.classes or kind.__module__.partition(".")[0] == package
+
+
+def _is_bare(kind: type) -> bool:
+    """Whether *kind* is its attributes and no more, as ``register_generic`` wants it."""
+    bases = kind.__mro__[:-1]
+    hooks = any(hook in vars(base) for base in bases for hook in _COPYING)
+    return not hooks and all(base.__module__ != "builtins" for base in bases)
+
+
+def _is_record(kind: type) -> bool:
+    """Whether *kind* is of those that ``register_class`` takes."""
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    model = any(
+        base.__module__ == "pydantic.main" and base.__name__ == "BaseModel" for base in kind.__mro__
+    )
+    return named or model or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
+
+
+class _Sender:
+    """One run over one object; counts what it holds so that shared or cyclic parts end."""
+
+    def __init__(
+        self,
+        families: tuple[str, ...],
+        limits: Limits,
+        iterate_collection: bool | None,
+        context: Context | Mapping[str, Any] | None,
+        types: Collection[str] | None,
+    ) -> None:
+        self.families = families
+        self.types = types
+        self.context = hosted.words_of(context)
+        self.limits = limits
+        self.iterate = iterate_collection
+        self.room = limits.max_refs
+        self.mixed: dict[int, object] = {}
+        self.depth = min(limits.max_depth, DEPTH_CEILING)
+        self.pickles = any(family in families for family in ("pickle", "cloudpickle"))
+
+    def send(self, x: Any, depth: int, *, inside: bool = False) -> Sent:
+        """Try each family in turn; raise the most precise failure among them.
+
+        :param inside: whether *x* is part of a typed value, which may always hold plain values.
+        """
+        self.room -= 1
+        if depth > self.depth:
+            raise Unencodable(x, f"it is nested more than {self.depth} deep", final=True)
+        if self.room < 0:
+            raise Unencodable(x, f"there are more than {self.limits.max_refs} objects", final=True)
+        if type(x) is Serialize:
+            return self.send(x.data, depth + 1, inside=inside)
+        if type(x) is Serialized:
+            return self.serialized(x)
+        families = self.families
+        if inside and "msgpack" not in families:
+            families = (*families, "msgpack")
+        failure: Unencodable | None = None
+        try:
+            for family in families:
+                if failure is not None and failure.final and family in _BY_VALUE:
+                    continue
+                try:
+                    way = _WAYS.get(family)
+                    if way is None:
+                        return self.own(x, family, depth, families)
+                    return way(self, x, depth, families)
+                except Failed:
+                    raise
+                except Unencodable as error:
+                    rank = (len(error.path), bool(error.reason))
+                    if failure is None or rank > (len(failure.path), bool(failure.reason)):
+                        failure = error
+            raise failure or Unencodable(x)
+        finally:
+            # Its traceback holds this frame: the cycle would keep x in memory until the garbage
+            # collector comes by.
+            failure = None
+
+    def msgpack(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
+        try:
+            return self.plain(x, depth, families)
+        except Unencodable:
+            if type(x) not in _COLLECTIONS or "dask" in families or not self.iterates(x, depth):
+                raise
+            return self.collection(x, depth)
+
+    def plain(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
+        largest = _LARGE_BYTES if "dask" in families else None
+        frame = plain.encode(x, limits=self.limits, largest=largest, depth=depth)
+        return {"serializer": "msgpack"}, [frame]
+
+    def dask(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
+        if isinstance(x, BaseException):
+            return self.error(x, depth, families)
+        if type(x) in _COLLECTIONS:
+            tried = id(x) in self.mixed or (depth == 0 and self.iterate)
+            if "msgpack" in families and not tried:
+                try:
+                    return self.plain(x, depth, families)
+                except Unencodable as error:
+                    if error.final:
+                        raise
+                    # Something in it is not plain: element by element, and so the lists in it that
+                    # lead there. To try each again, down to the same place, is quadratic.
+                    self.mixed.update((id(inner), inner) for inner in error.within)
+            if not self.iterates(x, depth):
+                raise Unencodable(x)
+            return self.column(x, depth) or self.collection(x, depth)
+        small = type(x) in _PLAIN or (type(x) is bytes and len(x) < _SMALL_BYTES)
+        if small and "msgpack" in families:
+            return self.plain(x, depth, families)
+        return self.typed(x, depth)
+
+    def typed_for(self, x: object) -> Typed | None:
+        return registry.for_object(x) or functions.for_object(x, self.types)
+
+    def typed(self, x: Any, depth: int) -> Sent:
+        typed = self.typed_for(x)
+        if typed is None:
+            raise Unencodable(x, registry.advice_for(type(x)))
+        if typed.contextual:
+            parts = typed.encode(x, self.limits, self.context)
+        else:
+            parts = typed.encode(x, self.limits)
+        return self.parts(x, typed.name, parts, depth)
+
+    def parts(self, x: Any, name: str, parts: Parts, depth: int) -> Sent:
+        header: dict[str, Any] = {"serializer": "dask", "type": name, "sub-header": parts.meta}
+        frames = list(parts.frames)
+        if parts.children:
+            self.children(x, header, frames, parts.children, depth)
+        return header, frames
+
+    def column(self, x: Any, depth: int) -> Sent | None:
+        """Serialize many scalars of one type at once; None if *x* holds anything else."""
+        found = columns.parts_of(x, self.limits)
+        if found is None:
+            return None
+        self.room -= len(x)
+        return self.parts(x, *found, depth)
+
+    def collection(self, x: Any, depth: int) -> Sent:
+        header: dict[str, Any] = {"serializer": "collection", "type": type(x).__name__}
+        children: list[tuple[str, object]]
+        if type(x) is dict:
+            children = [(".keys()", tuple(x)), *((f"[{label(k)}]", v) for k, v in x.items())]
+        else:
+            children = [(f"[{position}]", item) for position, item in enumerate(x)]
+        frames: list[Any] = []
+        self.children(x, header, frames, children, depth)
+        return header, frames
+
+    def children(
+        self,
+        x: object,
+        header: dict[str, Any],
+        frames: list[Any],
+        children: Sequence[tuple[str, object]],
+        depth: int,
+    ) -> None:
+        """Serialize *children* of *x* into *header*, their frames behind those already there."""
+        header["sub-headers"], header["frame-lengths"] = [], []
+        for name, child in children:
+            try:
+                sub_header, sub_frames = self.send(child, depth + 1, inside=True)
+            except Unencodable as error:
+                error.inside(x, name)
+                raise
+            header["sub-headers"].append(sub_header)
+            header["frame-lengths"].append(len(sub_frames))
+            frames.extend(sub_frames)
+
+    def own(self, x: Any, name: str, depth: int, families: Sequence[str]) -> Sent:
+        family = own_families.find(name)
+        if family is None or family.dumps is None:
+            raise Unencodable(x, f"family {name} can only be read here")
+        try:
+            header, frames = hosted.dump(
+                family.dumps,
+                x,
+                self.limits,
+                context=self.context,
+                contextual=family.dumps_context,
+                by=f"family {name}",
+            )
+        except Failed:
+            raise
+        except Unencodable:
+            # A collection of what it can carry, where no other family takes collections apart.
+            alone = "dask" not in families and "msgpack" not in self.families
+            if type(x) not in _COLLECTIONS or not alone or not self.iterates(x, depth):
+                raise
+            return self.collection(x, depth)
+        header.pop(
+            "serializer", None
+        )  # Dask's families name themselves; here the outer header does
+        return {"serializer": name, "sub-header": header}, frames
+
+    def serialized(self, x: Serialized) -> Sent:
+        """Pass on what was serialized before, if it is whole and of families asked for, or fail."""
+        header, frames = x.plain(self.limits)
+        try:
+            # A copy, since whoever has the header could change it after it was looked at.
+            header = plain.decode(plain.encode(header, limits=self.limits), limits=self.limits)
+        except Unencodable:
+            raise Failed(x, "its header holds more than plain values") from None
+        budget = Budget(self.limits)
+        for node in parse(header, frames, limits=self.limits):
+            self.room -= 1
+            family = node.serializer
+            # What a pickle says that it is counts nowhere; a policy derives it with what it allows.
+            if family in _PICKLES and self.types is None and "cloudpickle" not in self.families:
+                family = pickled.family_of(node, self.limits, budget=budget)
+            if family not in (*self.families, "collection", "msgpack", "error"):
+                raise Failed(x, f"what it holds is of family {family}")
+        return header, frames
+
+    def iterates(self, x: Any, depth: int) -> bool:
+        """Whether a collection goes element by element rather than whole to a pickle."""
+        if depth == 0 and self.iterate is not None:
+            return self.iterate
+        return not self.pickles or self.holds_typed(x, 5)
+
+    def error(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
+        if not isinstance(x, BaseException):
+            raise Unencodable(x)
+        return {"serializer": "error"}, [errors.encode(errors.to_data(x), limits=self.limits)]
+
+    def pickle(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
+        return self.pickled(x, "pickle")
+
+    def cloudpickle(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
+        return self.pickled(x, "cloudpickle")
+
+    def pickled(self, x: Any, family: str) -> Sent:
+        try:
+            return pickled.encode(x, family)
+        except SafeserError as error:
+            raise Unencodable(x, error.message) from None
+
+    def holds_typed(self, x: Any, room: int) -> bool:
+        """Whether something at most *room* levels down in *x* has a typed serializer."""
+        if type(x) not in _COLLECTIONS:
+            return type(x) not in _PLAIN and self.typed_for(x) is not None
+        items = x.values() if type(x) is dict else x
+        return room > 0 and any(self.holds_typed(item, room - 1) for item in items)
+
+
+_WAYS: dict[str, Callable[[_Sender, Any, int, Sequence[str]], Sent]] = {
+    "msgpack": _Sender.msgpack,
+    "error": _Sender.error,
+    "dask": _Sender.dask,
+    "pickle": _Sender.pickle,
+    "cloudpickle": _Sender.cloudpickle,
+}
