@@ -120,7 +120,7 @@ def _adding(names: list[str]) -> str:
     quoted = ", ".join(f'"{name}"' for name in names)
     return (
         f"Add the {what} {' and '.join(names)}: 'pickle: {{profile: [..., {more}]}}' in a policy,"
-        f" profile=[..., {quoted}] in Python."
+        f" or profile=[..., {quoted}] of pickles.loads."
         " The risk: its sender can then make this process hold any such values within the limits."
     )
 
@@ -168,8 +168,9 @@ def _fix(use: Use, profile: Profile) -> str:
     second = _second_role(use, profile)
     if second and entry is not None:
         return (
-            f"It is allowed as {entry.role}, and one line of a policy gives one role. In Python,"
-            f' both: profile.allowing({{"{name}": "{second}"}}). The risk: {_RISKS[second]}'
+            f"It is allowed as {entry.role} alone; allow both:"
+            f" 'pickle: {{allow: {{\"{name}\": [{entry.role}, {second}]}}}}'."
+            f" The risk: {_RISKS[second]}"
         )
     if role is None and entry is not None and entry.role == "class" and not entry.make:
         return _more(use, name)

@@ -52,9 +52,11 @@ def dumps(
     except Exception as error:  # reducers are the object's own code and may raise anything
         if not code:
             raise PayloadError(
-                f"an object of type {type(obj).__qualname__} cannot be pickled by reference",
+                f"an object of type {type(obj).__qualname__}, or something in it,"
+                " cannot be pickled by reference",
                 rule="pickle.unwritable",
-                fix="Functions and classes made in a script or notebook need family cloudpickle.",
+                fix="Functions and classes made in a script or notebook need family cloudpickle."
+                " The error that is chained to this one names what it was.",
             ) from error
         by_value = True
     if by_value:
