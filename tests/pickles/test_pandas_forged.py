@@ -160,6 +160,13 @@ ARRAYS = {
     "arrow of a list": New(
         arrays.ArrowExtensionArray, {"_pa_array": [1], "_dtype": pd.ArrowDtype(pa.int64())}
     ),
+    "arrow of another name": New(
+        arrays.ArrowExtensionArray,
+        {
+            "_pa_array": pa.array([[1]]),
+            "_dtype": pd.ArrowDtype(pa.list_(pa.field("other", pa.int64()))),
+        },
+    ),
     "arrow type kept elsewhere": New(
         pd.ArrowDtype, {"_storage": "python", "pyarrow_dtype": pa.int64()}
     ),

@@ -412,7 +412,9 @@ def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
         # pandas 2 knows one missing value only, and so no type.
         typed = {"dtype": plain(dtype, pd.StringDtype)} if _TYPED else {}
         return _kept(_same(pd.arrays.ArrowStringArray(content, **typed), dtype), fields)
-    if plain(dtype, pd.ArrowDtype).pyarrow_dtype != content.type:
+    told = plain(dtype, pd.ArrowDtype).pyarrow_dtype
+    # To Arrow, lists whose elements have different names are of one type.
+    if not told.equals(content.type, check_metadata=True) or str(told) != str(content.type):
         raise bad("dtype", "an array of pandas' is of another type than it says")
     return _kept(_same(pd.arrays.ArrowExtensionArray(content), dtype), fields)
 
