@@ -258,6 +258,21 @@ class Allowed:
             spelled[_TRUSTED[method]] = True
         return cls(name, **spelled)
 
+    @classmethod
+    def each(cls, name: str, spec: Any) -> tuple[Allowed, ...]:
+        """Return what *spec* spells for *name*: one of what :meth:`of` takes, or a list of them.
+
+        A class that is made and also handed over needs two: ``[class, reference]``.
+
+        :raises ConfigError: as :meth:`of` does, and for a list that is empty or repeats a role.
+        """
+        if not isinstance(spec, list | tuple):
+            return (cls.of(name, spec),)
+        several = tuple(cls.of(name, single) for single in spec)
+        if not several or len({allowed.role for allowed in several}) < len(several):
+            raise ConfigError("a list of roles names each once", rule="config.allow")
+        return several
+
 
 def check_global(name: object, *, rule: str = "config.allow") -> str:
     """Return *name* if it names a global exactly, else raise :class:`ConfigError`."""

@@ -180,19 +180,20 @@ class Profile:
         """Return what a grant lets pass: its profiles, and what its policy allows beside them."""
         return _granted(profiles, allow)
 
-    def allowing(
-        self, globals_: Mapping[str, str | Mapping[str, Any]] | Iterable[Allowed]
-    ) -> Profile:
+    def allowing(self, globals_: Mapping[str, Any] | Iterable[Allowed]) -> Profile:
         """Return this profile with *globals_* added.
 
         Names that are listed already stay as they were reviewed; at most they also become
         referable. For what the caller vouches for, see :class:`safeser.values.Allowed`.
 
         :param globals_: ``module:qualname`` to a role, or to a mapping of ``role`` and more:
-            ``{"my:Point": {"role": "class", "fields": ["x", "y"], "hashable": True}}``.
+            ``{"my:Point": {"role": "class", "fields": ["x", "y"], "hashable": True}}``; or to a
+            list of either, ``["class", "reference"]``, one for each role.
         """
         if isinstance(globals_, Mapping):
-            globals_ = [Allowed.of(name, spec) for name, spec in globals_.items()]
+            globals_ = [
+                allowed for name, spec in globals_.items() for allowed in Allowed.each(name, spec)
+            ]
         entries = dict(self.entries)
         count = 0
         for allowed in globals_:

@@ -275,7 +275,7 @@ class _Reader:
         allowed = []
         for name, spec in listed.items():
             try:
-                allowed.append(Allowed.of(name, spec))
+                allowed.extend(Allowed.each(name, spec))
             except ConfigError as error:
                 self.refuse(error.message, "pickle", "allow", name, rule=error.rule, fix=error.fix)
         return tuple(allowed)

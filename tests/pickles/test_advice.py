@@ -77,8 +77,9 @@ def test_a_class_that_is_both_made_and_handed_over(asm, role, other):
     data = asm.pickle(asm.tuple(asm.new(name), asm.name(name)))
     with pytest.raises(PolicyDenied) as caught:
         loads(data, profile=profile)
-    assert f'allowing({{"{name}": "{other}"}})' in caught.value.fix
+    assert f'allow: {{"{name}": [{role}, {other}]}}' in caught.value.fix
     assert inspect(data, profile=profile.allowing({name: other})).permitted
+    assert inspect(data, profile=Profile.named("data").allowing({name: [role, other]})).permitted
 
 
 def test_a_name_that_stands_in_several_places_needs_what_each_of_them_needs(asm):

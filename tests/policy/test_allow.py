@@ -57,6 +57,12 @@ def test_it_does_not_reach_admin_messages() -> None:
     assert policy('"my:P": class').grant(Context("a", "b", "admin")).allow == ()
 
 
+def test_one_name_in_two_roles() -> None:
+    both = grant('"my:Point": [{role: class, fields: [x]}, reference]').allow
+    assert both == (Allowed("my:Point", "class", ("x",)), Allowed("my:Point", "reference"))
+    assert Allowed.each("my:Point", "class") == (Allowed("my:Point", "class"),)
+
+
 @pytest.mark.parametrize(
     "allow",
     [
@@ -67,7 +73,9 @@ def test_it_does_not_reach_admin_messages() -> None:
         '"my:": class',
         '"my:Point": klass',
         '"my:Point": 7',
-        '"my:Point": [class]',
+        '"my:Point": []',
+        '"my:Point": [class, class]',
+        '"my:Point": [[class], reference]',
         '"my:Point": {}',
         '"my:Point": {role: class, field: [x]}',
         '"my:Point": {role: class, fields: x}',

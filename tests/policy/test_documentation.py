@@ -20,7 +20,13 @@ def test_the_policy_loads() -> None:
     indented = "".join(f"  {line}\n" for line in block.splitlines())
     context = "- name: x\n  sender: a\n  recipient: b\n  deserializers: [msgpack, pickle]\n"
     (rule,) = Policy.parse(HEAD + context + indented).contexts
-    assert [allowed.role for allowed in rule.allow] == ["class", "class", "reference"]
+    assert [allowed.role for allowed in rule.allow] == [
+        "class",
+        "class",
+        "reference",
+        "class",
+        "reference",
+    ]
 
 
 def test_every_limit_of_pickles_and_profile_is_named() -> None:
