@@ -272,7 +272,7 @@ class _Reader:
 
     def _allow(self) -> tuple[Allowed, ...]:
         listed = self.context.pickle.allow if self.context.pickle else {}
-        allowed = []
+        allowed: list[Allowed] = []
         for name, spec in listed.items():
             try:
                 allowed.extend(Allowed.each(name, spec))

@@ -33,6 +33,16 @@ class TestEachLimit:
         data = pickle.dumps("x" * 100)
         bounded(data, "max-bytes", max_bytes=len(data) - 1)
 
+    def test_bytes_of_buffers_too(self):
+        buffers = []
+        data = pickle.dumps(np.arange(100.0), protocol=5, buffer_callback=buffers.append)
+        most = len(data) + 800
+        for _ in range(3):  # the third by a remembered verdict
+            loads(data, buffers=buffers, profile="numpy", limits=Limits(max_bytes=most))
+            with pytest.raises(PayloadError) as caught:
+                loads(data, buffers=buffers, profile="numpy", limits=Limits(max_bytes=most - 1))
+            assert caught.value.rule == "pickle.max-bytes"
+
     @pytest.mark.parametrize("opcode", [*SIZED, *SHORT])
     def test_one_string(self, opcode):
         size = struct.pack(SIZED.get(opcode, "<B"), 100)

@@ -55,6 +55,8 @@ class Site:
     def __init__(
         self, limits: Limits, *, given: int, budget: Budget | None = None, shared: bool = True
     ) -> None:
+        if given > limits.max_bytes:
+            raise over("max-bytes", "the pickle and its buffers are larger than allowed")
         self.limits = limits
         self.shared = shared
         self.given = given
