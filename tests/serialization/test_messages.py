@@ -44,6 +44,8 @@ def test_what_the_arguments_themselves_rule_out():
     assert "Allow family msgpack too" in advice(5, ["dask"])
     assert "Allow family msgpack too" in advice([5], ["dask"], iterate_collection=False)
     assert "Allow family dask too" in advice([2j], ["msgpack"])
+    pickled = safeser.Serialized(*serialize(5, ["pickle"], "raise"))
+    assert "Serialize it anew" in advice([pickled])
 
 
 def test_who_reads_a_failure_learns_where_the_object_is():
