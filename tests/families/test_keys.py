@@ -51,7 +51,7 @@ def test_mixed_numbers_are_no_row():
 
 
 def test_bypass_of_cpu_decimals_that_share_the_hash_of_large_integers():
-    """A second for each pair: 32 of either, each integer of 64 KiB, are a thousand pairs in 2 MB."""
+    """A second for each pair: 32 of either, integers of 64 KiB, are a thousand pairs in 2 MB."""
     assert {hash(key) for key in [*LARGE, *DECIMALS]} == {SHARED}
     start = time.process_time()
     for keys in (
