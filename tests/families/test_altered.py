@@ -15,6 +15,7 @@ from safeser.families import plain
 np = pytest.importorskip("numpy")
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
+arrays = pytest.importorskip("safeser.families.pandas.arrays")
 parts = pytest.importorskip("safeser.families.pandas.parts")
 
 
@@ -185,3 +186,20 @@ def test_many_parts_do_not_each_count_all_frames(monkeypatch):
     monkeypatch.setattr(parts, "given_to", lambda node: counted.append(node) or given_to(node))
     assert families.deserialize(header, frames, GRANT).shape == (0, 2 * count)
     assert len(counted) == 1
+
+
+# Asked for JSON of such a column, pandas 3.1 raises in C and frees what it does not own.
+UNKNOWN = [pa.string_view(), pa.list_view(pa.int8()), pa.run_end_encoded(pa.int16(), pa.int8())]
+
+
+@pytest.mark.parametrize("kind", UNKNOWN, ids=str)
+def test_columns_of_arrow_types_that_pandas_does_not_know(kind, monkeypatch):
+    content = pa.chunked_array([pa.nulls(2, kind)])
+    column = pd.arrays.ArrowExtensionArray(content)
+    assert "(column 'x')" in refused(pd.DataFrame({"x": column}))
+    assert through(content).type == kind
+    monkeypatch.setattr(arrays, "is_known", lambda kind: True)
+    header, frames = families.serialize(pd.DataFrame({"x": column}), FAMILIES)
+    monkeypatch.undo()
+    with pytest.raises(PayloadError):
+        families.deserialize(header, frames, GRANT)

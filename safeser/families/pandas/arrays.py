@@ -40,7 +40,7 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
-from safeser.pickles.shims.pandas_arrays import SHIMS
+from safeser.pickles.shims.pandas_arrays import SHIMS, is_known
 from safeser.pickles.shims.site import Draft
 from safeser.values import Limits
 
@@ -248,6 +248,8 @@ def _read_text(reader: Reader, described: Any, columns: int | None) -> Part:
 
 
 def _write_arrow(writer: Writer, x: Any, where: str) -> list[Any]:
+    if not is_known(x._pa_array.type):
+        writer.refuse(x, "pandas does not know its Arrow type; send Arrow's own array", where)
     writer.children.append((where, x._pa_array))
     return ["arrow"]
 
@@ -257,7 +259,12 @@ def _read_arrow(reader: Reader, described: Any, columns: int | None) -> Part:
     if columns not in (None, 1):
         reader.refuse("a block of Arrow's has one column")
     at = reader.child("pyarrow:ChunkedArray")
-    return Part("arrow", None, lambda values: pd.arrays.ArrowExtensionArray(values[at]))
+
+    def built(values: Loaded) -> Any:
+        required(is_known(values[at].type))
+        return pd.arrays.ArrowExtensionArray(values[at])
+
+    return Part("arrow", None, built)
 
 
 # Sparse numbers: those that are there, and where.

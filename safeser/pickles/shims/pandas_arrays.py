@@ -22,7 +22,7 @@ from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.pandas_times import UNITS, pd, walked, zone
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 
-__all__ = ["SHIMS", "draft_of", "fields_of", "owned", "unique"]
+__all__ = ["SHIMS", "draft_of", "fields_of", "is_known", "owned", "unique"]
 
 _SPARSE: Any = importlib.import_module("pandas._libs.sparse")
 _NDARRAY: Any = importlib.import_module("pandas._libs.arrays")
@@ -402,6 +402,14 @@ def _spread(values: Any, places: Any, fill: Any) -> Any:
     return from_indices(values, indexes, places.length, fill, kind, values.dtype)
 
 
+def is_known(kind: Any) -> bool:
+    """Whether pandas knows what an element of Arrow's *kind* is: ``to_json`` of others crashes."""
+    try:
+        return pd.ArrowDtype(kind).type is not None
+    except NotImplementedError:
+        return False
+
+
 def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
     kind = draft_of(draft)
     fields = fields_of(state, "_pa_array", "_dtype")
@@ -413,6 +421,8 @@ def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
         typed = {"dtype": plain(dtype, pd.StringDtype)} if _TYPED else {}
         return _kept(_same(pd.arrays.ArrowStringArray(content, **typed), dtype), fields)
     told = plain(dtype, pd.ArrowDtype).pyarrow_dtype
+    if not is_known(told):
+        raise bad("dtype", "pandas does not know the Arrow type of an array")
     # To Arrow, lists whose elements have different names are of one type.
     if not told.equals(content.type, check_metadata=True) or str(told) != str(content.type):
         raise bad("dtype", "an array of pandas' is of another type than it says")
