@@ -133,3 +133,15 @@ def test_types_of_others_are_read_where_the_policy_names_them(send, calls, monke
         open_()
     assert caught.value.rule == "families.type-not-granted"
     assert two.audit.order[-1] == "refuse"  # before anything was admitted
+
+
+def test_a_channel_looks_for_the_families_that_its_policy_declares(doors, policy, monkeypatch):
+    """When it is made, so that no message makes it look."""
+    asked = []
+    known = OwnFamilies(lambda: asked.append(1) or [])
+    for module in ("families.registered.own", "families.tree", "channel.door"):
+        monkeypatch.setattr(f"safeser.{module}.own_families", known)
+    doors.channel("ann", policy)
+    assert asked == []
+    doors.channel("ann", POLICY)
+    assert asked == [1]
