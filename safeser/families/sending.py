@@ -162,6 +162,8 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
 def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
     """Return what to do about what no registration and no pickle would help."""
     value = error.value
+    if type(value) is Serialized:
+        return "Serialize it anew with the families that are asked for here, or ask for its family."
     if isinstance(error, Failed):
         if error.__cause__:
             return "The cause is chained to this error."
@@ -176,8 +178,6 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
 
 def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
     """Return what else to ask for, where the caller's own arguments rule out what would do."""
-    if type(error.value) is Serialized:
-        return "Serialize it anew with the families that are asked for here, or ask for its family."
     if "dask" not in sender.families:
         return "Allow family dask too, or convert it to plain values."
     if sender.iterate is False and error.path and sender.holds_typed(error.value, 5):
