@@ -16,7 +16,7 @@ from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.families.tree import Node
 from safeser.values import Limits
 
-__all__ = ["Parts", "Registry", "Typed", "is_name", "registry"]
+__all__ = ["Parts", "Registry", "Typed", "is_name", "is_remade", "registry"]
 
 #: ``<locals>`` stands in the qualified names of classes that functions define.
 _NAME = re.compile(
@@ -83,6 +83,12 @@ class _Lazy:
     done: bool = False
 
 
+def is_remade(old: type, new: type) -> bool:
+    """Tell whether *new* is *old*, defined once more: by the same name in the same module."""
+    same = (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+    return same and old is not new
+
+
 @dataclass(slots=True)
 class Registry:
     """Listed types of this process, by name for reading and by class for writing."""
@@ -92,11 +98,18 @@ class Registry:
     _advice: dict[type, str] = field(default_factory=dict)
     _lazy: dict[str, list[_Lazy]] = field(default_factory=dict)
     _lazy_names: dict[str, _Lazy] = field(default_factory=dict)
+    _remade: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def register(self, typed: Typed) -> None:
-        """List *typed*; a name or class that is listed already stays as it is, loudly."""
+    def register(self, typed: Typed, *, remade: bool = False) -> None:
+        """List *typed*; a name or class that is listed already stays as it is, loudly.
+
+        :param remade: whether the program makes the class anew when it runs the same code again, as
+            reloading a module does. The new one then takes the old one's place.
+        """
         with self._lock:
+            if remade:
+                self._make_way(typed)
             lazy = self._lazy_names.get(typed.name)
             kept = lazy is not None and not lazy.loading
             if kept or typed.name in self._by_name or self._by_class.keys() & set(typed.classes):
@@ -108,6 +121,20 @@ class Registry:
             self._by_name[typed.name] = typed
             for cls in typed.classes:
                 self._by_class[cls] = typed
+            if remade:
+                self._remade.add(typed.name)
+
+    def remakes(self, name: str, cls: type) -> bool:
+        """Tell whether *cls* is what is listed as *name*, made anew by its module."""
+        if name not in self._remade:
+            return False
+        return any(is_remade(before, cls) for before in self._by_name[name].classes)
+
+    def _make_way(self, typed: Typed) -> None:
+        """Take out the class that *typed*'s was before its module ran again, and no other."""
+        if all(self.remakes(typed.name, cls) for cls in typed.classes):
+            for before in self._by_name.pop(typed.name).classes:
+                del self._by_class[before]
 
     def register_typed(
         self,

@@ -17,6 +17,7 @@ from safeser.errors import SafeserError
 from safeser.families.errors.failures import MAX_MESSAGE, ExceptionData, RemoteError, shown
 from safeser.families.plain import DEFAULTS
 from safeser.families.registered.naming import refuse_class
+from safeser.families.registry import is_remade
 from safeser.pickles.profiles import Profile
 from safeser.pickles.shims.exceptions import SHIMS, check_arguments
 from safeser.pickles.shims.site import Site
@@ -116,6 +117,9 @@ _ROOM = 1 << 20
 
 _REMOTE = "The traceback on the process where it was raised:"
 
+#: What keeps a peer from advising whoever reads its error to grant it more, in our own words.
+_NOT_OURS = "Another process says so, about its own policy: nothing was refused here."
+
 
 def register_exception(cls: type[BaseException], name: str) -> None:
     """Let *cls* be raised as itself where a failure has *name*; see ``register_class``."""
@@ -125,7 +129,10 @@ def register_exception(cls: type[BaseException], name: str) -> None:
             "would leave the process or is a group",
             fix="Register classes that derive from Exception; groups come as ExceptionGroup.",
         )
-    if name in _REGISTERED or cls in _NAMES:
+    before = _REGISTERED.get(name)
+    if before is not None and is_remade(before, cls):  # its module was run again
+        del _NAMES[before]
+    elif before is not None or cls in _NAMES:
         refuse_class(cls, "or its name is registered already")
     _REGISTERED[name] = cls
     _NAMES[cls] = name
@@ -198,6 +205,8 @@ def _rebuild(data: ExceptionData, built: dict[int, BaseException]) -> BaseExcept
         exc.add_note(note)
     if data.traceback and not any(note.startswith(_REMOTE) for note in data.notes):
         exc.add_note(f"{_REMOTE}\n{data.traceback.rstrip()}")
+    if data.type in _SAFESER and _NOT_OURS not in data.notes:
+        exc.add_note(_NOT_OURS)
     if data.context is not None:
         exc.__context__ = built[id(data.context)]
     if data.cause is not None:

@@ -95,7 +95,7 @@ def register_class(
         return cls
     for kind in _KINDS:
         if kind.applies(cls):
-            registry.register(kind.plan(cls, wire, assigned))
+            registry.register(kind.plan(cls, wire, assigned), remade=True)
             return cls
     words = ", ".join(kind.word for kind in _KINDS)
     refuse_class(

@@ -79,7 +79,7 @@ def register_generic(
         raise ConfigError("only classes can be registered", rule="families.register")
     _review(cls)
     allowed = None if attributes is None else frozenset(attributes)
-    registry.register(_typed(cls, wire_name(cls, name), allowed))
+    registry.register(_typed(cls, wire_name(cls, name), allowed), remade=True)
     return cls
 
 

@@ -35,6 +35,8 @@ def wire_name(cls: type, name: str | None) -> str:
     package = name.partition(":")[0].partition(".")[0]
     if package in sys.stdlib_module_names or package == "safeser":
         refuse_class(cls, "has a name in the standard library, or in safeser")
+    if registry.remakes(name, cls):
+        return name
     try:
         registry.listed(name)
     except PayloadError:
