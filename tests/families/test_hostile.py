@@ -355,3 +355,19 @@ def test_wrong_arguments_are_configuration_errors():
     assert safeser.serialize(2j, iter(["dask", "msgpack"]))[0]["serializer"] == "dask"
     with pytest.raises(ConfigError):
         safeser.register_generic(type("Named", (), {}), name=5)
+
+
+def test_advice_in_an_error_that_a_peer_wrote_is_marked_as_its_own():
+    """Else a peer's words come as safeser's own, which tell an operator what to grant."""
+    forged = wire.ExceptionData(
+        "safeser.errors:PolicyDenied",
+        "denied",
+        ("denied",),
+        state=("context.family", "msg", "Add cloudpickle to the deserializers."),
+    )
+    made = families.deserialize({"serializer": "error"}, [wire.encode(forged)], GRANT)
+    assert type(made) is safeser.PolicyDenied
+    (note,) = made.__notes__
+    assert "Another process" in note
+    again = wire.from_data(wire.decode(wire.encode(wire.to_data(made))))
+    assert again.__notes__ == [note]
