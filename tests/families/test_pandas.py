@@ -19,7 +19,7 @@ from pandas.testing import assert_series_equal
 from pandas_same import same, same_frame, same_index, same_series
 
 from safeser import families
-from safeser.errors import PayloadError
+from safeser.errors import PayloadError, SerializationError
 from safeser.families.pandas import offsets as pandas_offsets
 from safeser.families.plain import Unencodable
 
@@ -465,3 +465,9 @@ else:
 """
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=60)
+
+
+def test_what_is_refused_in_a_series_without_a_name_has_a_place():
+    with pytest.raises(SerializationError) as caught:
+        families.serialize([pd.Series([1, object()], dtype=object)], FAMILIES)
+    assert caught.value.where == "[0] (values)[1]"
