@@ -203,3 +203,27 @@ def test_columns_of_arrow_types_that_pandas_does_not_know(kind, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(PayloadError):
         families.deserialize(header, frames, GRANT)
+
+
+@pytest.mark.parametrize("within", [lambda dtype: dtype, lambda dtype: [("in", dtype, (2,))]])
+def test_fields_that_were_not_chosen_stay_at_home(within):
+    """A view of some fields went with the memory of the others."""
+    whole = np.zeros(3, [("name", "S4"), ("secret", "S8"), ("n", "i4")])
+    whole["secret"] = b"SECRET!!"
+    whole["n"] = 7
+    chosen = whole[["name", "n"]]
+    if within(1) != 1:
+        outer = np.zeros(2, within(chosen.dtype))
+        outer.view("u1")[...] = np.frombuffer(b"SECRET!!", "u1")[0]
+        outer["in"]["n"] = 7
+        chosen = outer
+    for value in (chosen, chosen[0], chosen[::2], chosen.view(np.recarray), np.ma.array(chosen)):
+        header, frames = families.serialize(value, FAMILIES)
+        sent = plain.encode(header) + b"".join(map(bytes, frames))
+        assert b"SECRET" not in sent
+        assert b"SSSSS" not in sent  # the name has four of them
+        got = through(value)
+        assert got.dtype == value.dtype
+        assert repr(got) == repr(value)
+    frozen = np.broadcast_to(chosen[:1], (4,))
+    assert repr(through(frozen)) == repr(frozen)

@@ -20,7 +20,7 @@ from safeser.families.tree import Node
 from safeser.pickles.shims.numpy import check_long_doubles
 from safeser.values import Limits
 
-__all__ = ["Owned", "align", "aligned", "array_child", "checked_content", "register"]
+__all__ = ["Owned", "align", "aligned", "array_child", "checked_content", "covered", "register"]
 
 Array = np.ndarray[Any, Any]
 
@@ -58,7 +58,16 @@ def _array_parts(x: Array, writeable: bool, limits: Limits) -> Parts:
     flags = x.flags
     if not flags.c_contiguous:
         x = _turned(x, writeable, meta, limits)
+    if dtype.names is not None and dtypes.has_gaps(dtype):
+        x = covered(x)
     return Parts(meta, [x.reshape(-1).view(np.uint8).data])
+
+
+def covered(x: Array) -> Array:
+    """Return *x* with zeros where its fields leave gaps: who chose fields kept the others back."""
+    made = np.zeros(x.shape, x.dtype)
+    made[...] = x
+    return made
 
 
 def _turned(x: Array, writeable: bool, meta: dict[str, Any], limits: Limits) -> Array:

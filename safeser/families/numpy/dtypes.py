@@ -17,7 +17,7 @@ import numpy as np
 from safeser.errors import PayloadError
 from safeser.families.plain import Unencodable, label
 
-__all__ = ["NUMBERS", "build", "check_shape", "describe", "is_strict", "strict_fields"]
+__all__ = ["NUMBERS", "build", "check_shape", "describe", "has_gaps", "is_strict", "strict_fields"]
 
 # Letter to the item sizes that some platform gives it. The letter keeps C long and C long long
 # apart where they are equally wide; kind and size stand in where the letter's width differs.
@@ -303,6 +303,15 @@ def _field(entry: Any, room: int, fields: list[int]) -> tuple[str, np.dtype[Any]
     if type(offset) is not int or not 0 <= offset <= _MAX_ITEMSIZE:
         _refuse("a field's offset is out of range")
     return name, _build(inner, room - 1, fields), offset, title[0] if title else None
+
+
+def has_gaps(dtype: np.dtype[Any]) -> bool:
+    """Whether an element of *dtype* has bytes that no field shows; a view of some fields has."""
+    if dtype.names is None:
+        return dtype.subdtype is not None and has_gaps(dtype.base)
+    assert dtype.fields is not None
+    held = [dtype.fields[name][0] for name in dtype.names]
+    return sum(field.itemsize for field in held) < dtype.itemsize or any(map(has_gaps, held))
 
 
 def is_strict(dtype: np.dtype[Any]) -> bool:

@@ -24,7 +24,10 @@ def _encode_scalar(x: Any, limits: Limits) -> Parts:
         raise Unencodable(x, "it is a subclass that safeser does not list")
     if type(x) is not x.dtype.type:
         raise Unencodable(x, "it is a subclass that safeser does not list")
-    return Parts({"dtype": dtypes.describe(x.dtype), "data": x.tobytes()})
+    described = dtypes.describe(x.dtype)
+    if dtypes.has_gaps(x.dtype):
+        x = arrays.covered(np.asarray(x))
+    return Parts({"dtype": described, "data": x.tobytes()})
 
 
 def _check_scalar(node: Node, limits: Limits) -> None:
