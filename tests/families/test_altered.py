@@ -227,3 +227,13 @@ def test_fields_that_were_not_chosen_stay_at_home(within):
         assert repr(got) == repr(value)
     frozen = np.broadcast_to(chosen[:1], (4,))
     assert repr(through(frozen)) == repr(frozen)
+
+
+def test_intervals_that_receivers_refuse_are_refused_where_the_column_has_a_name():
+    for dtype in ("Int64", ">i8"):
+        ends = pd.array([1, 2], dtype=dtype) if dtype == "Int64" else np.array([1, 2], dtype)
+        column = pd.arrays.IntervalArray.from_breaks(ends)
+        if column._left.dtype == dtype:
+            assert "(column 'x')" in refused(pd.DataFrame({"x": column}))
+    for sound in (pd.interval_range(0, 3), pd.interval_range(pd.Timestamp("2020"), periods=2)):
+        assert through(sound).equals(sound)

@@ -164,6 +164,9 @@ def _read_periods(reader: Reader, described: Any, columns: int | None) -> Part:
 
 def _write_intervals(writer: Writer, x: Any, where: str) -> list[Any]:
     ends = [write_array(writer, end, where) for end in (x._left, x._right)]
+    for (kind, *_), dtype in zip(ends, (x._left.dtype, x._right.dtype), strict=True):
+        if kind != "dates" and not (kind == "numbers" and _can_end(dtype)):
+            writer.refuse(x, "intervals between ends of such a type are not kept", where)
     freqs = [_write_freq(writer, end) for end in (x._left, x._right)]
     return ["intervals", x.closed, *ends, *freqs]
 
