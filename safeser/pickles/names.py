@@ -5,6 +5,8 @@ The one rule: a name is compared whole and exactly. No prefixes, no patterns, no
 
 from __future__ import annotations
 
+# The function of str.encode, which would import a module for it when a peer's name is first shown.
+from _codecs import unicode_escape_encode
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from functools import lru_cache
 
@@ -61,4 +63,4 @@ def shown(name: str) -> str:
 
 
 def _shown(char: str) -> str:
-    return char if " " <= char <= "~" else char.encode("unicode_escape").decode("ascii")
+    return char if " " <= char <= "~" else unicode_escape_encode(char)[0].decode("ascii")

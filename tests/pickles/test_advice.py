@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -95,3 +97,13 @@ def test_a_name_that_stands_in_several_places_needs_what_each_of_them_needs(asm)
         loads(data, profile="numpy")
     (added,) = advised(caught.value.fix)
     assert inspect(data, profile=("numpy", added)).permitted
+
+
+def test_showing_odd_letters_imports_nothing():
+    # str.encode("unicode_escape") imports a module of encodings when it is first used.
+    program = (
+        "import sys; from safeser.pickles.names import shown; before = set(sys.modules);"
+        "assert shown('a\\0\\u0430') == 'a\\\\x00\\\\u0430';"
+        "assert set(sys.modules) == before, set(sys.modules) - before"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
