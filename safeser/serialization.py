@@ -7,6 +7,7 @@ a policy grants, and where there is no policy, nothing that runs code is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from safeser import families
@@ -118,9 +119,9 @@ def deserialize(
     asked = _asked(deserializers, "deserializers")
     limits = _limits(limits, policy)
     grant = _grant(policy, context, asked, sealing=False)
-    if not isinstance(frames, Sequence):
+    if type(frames) is not list and not isinstance(frames, Sequence):
         raise ConfigError("frames is a list of buffers", rule="families.frames")
-    if isinstance(header, Mapping) and "compression" in header:
+    if isinstance(header, dict | Mapping) and "compression" in header:
         # Whoever may send nothing of the kind has nothing decompressed.
         claimed = families.claimed(framing.bare(header), limits=limits)
         if not families.covers(grant.families, claimed):
@@ -206,8 +207,21 @@ def _asked(asked: Sequence[str] | None, argument: str) -> tuple[str, ...]:
 
 
 def _limits(limits: Limits | None, policy: Policy | None) -> Limits:
+    """Return the limits that hold, of two arguments that have the types they should."""
+    if limits is not None and not isinstance(limits, Limits):
+        raise ConfigError(
+            f"limits is a safeser.Limits, not a {type(limits).__name__}",
+            rule="families.limits",
+            fix="Pass limits=safeser.Limits(max_depth=...).",
+        )
     if policy is None:
         return limits or DEFAULTS
+    if not isinstance(getattr(policy, "limits", None), Limits):
+        raise ConfigError(
+            f"policy is a safeser.Policy, not a {type(policy).__name__}",
+            rule="families.policy",
+            fix='Pass policy=safeser.Policy.load("default").',
+        )
     if limits is not None:
         raise ConfigError(
             "a policy has limits of its own", rule="families.limits", fix="Pass one of the two."
@@ -220,9 +234,7 @@ def _grant(
 ) -> Grant:
     """Return what may pass: what was asked for, and no more than policy grants."""
     if policy is None:
-        # Reading code takes more than a caller's word; writing it is for others to accept.
-        kept = asked if sealing else tuple(name for name in asked if name != "cloudpickle")
-        return Grant(context="", families=kept)
+        return _unjudged(asked, sealing)
     if not isinstance(context, Context):
         raise ConfigError(
             "a policy decides a safeser.Context: who sends, and who receives",
@@ -242,6 +254,14 @@ def _grant(
             fix=f"Ask for one of these, or add one to its {argument}.",
         )
     return narrowed
+
+
+@lru_cache(maxsize=256)
+def _unjudged(asked: tuple[str, ...], sealing: bool) -> Grant:
+    """Return what may pass where no policy decides."""
+    # Reading code takes more than a caller's word; writing it is for others to accept.
+    kept = asked if sealing else tuple(name for name in asked if name != "cloudpickle")
+    return Grant(context="", families=kept)
 
 
 def _decide(

@@ -21,7 +21,8 @@ from safeser.values import Limits
 
 __all__ = ["bare", "opened", "prepared"]
 
-_KEYS = ("lengths", "compression")
+#: Types whose length is their size.
+_COUNTED = (bytes, bytearray)
 
 
 def prepared(
@@ -51,13 +52,16 @@ def opened(
 
     :raises PayloadError: if what is declared is over *limits*, or is not what came.
     """
-    if not isinstance(header, Mapping):
+    if not isinstance(header, dict | Mapping):  # the former takes less time to tell
         _refuse("it is not a dictionary")
     plain = bare(header)
     if "lengths" not in header:
         if "compression" in header:
             _refuse("it declares compression and no lengths")
         return plain, list(frames)
+    whole = None if "compression" in header else _as_made(header["lengths"], frames, limits)
+    if whole is not None:
+        return plain, whole
     lengths = _lengths(header["lengths"], limits)
     ways = _ways(header.get("compression"), len(lengths), limits)
     on_wire = [length if way is None else way[1] for length, way in zip(lengths, ways, strict=True)]
@@ -69,9 +73,30 @@ def opened(
     return plain, made
 
 
+def _as_made(lengths: object, frames: Sequence[Any], limits: Limits) -> list[Any] | None:
+    """Return *frames* if they came as they were made and are within *limits*, as most do."""
+    if type(lengths) is not list or not len(frames) == len(lengths) <= limits.max_frames:
+        return None
+    left = limits.max_bytes
+    for length, frame in zip(lengths, frames, strict=True):
+        if type(frame) in _COUNTED:
+            size = len(frame)
+        elif type(frame) is memoryview and frame.c_contiguous:
+            size = frame.nbytes
+        else:  # whatever else has a length may count it otherwise
+            return None
+        left -= size
+        if type(length) is not int or length != size or size > limits.max_array or left < 0:
+            return None
+    return list(frames)
+
+
 def bare(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return *header* without what transport added, none of which is read."""
-    return {key: value for key, value in header.items() if key not in _KEYS}
+    left = dict(header)
+    left.pop("lengths", None)
+    left.pop("compression", None)
+    return left
 
 
 def _refuse(problem: str, *, fix: str = "") -> NoReturn:

@@ -164,7 +164,9 @@ def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
     total = 0
     for frame in frames:
         try:
-            view = memoryview(frame).cast("B")
+            view = memoryview(frame)
+            if type(frame) is not bytearray and type(frame) is not bytes:
+                view = view.cast("B")
         except TypeError:
             raise PayloadError(
                 "a frame is not one run of bytes",

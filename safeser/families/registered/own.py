@@ -21,6 +21,8 @@ __all__ = ["GROUP", "OwnFamilies", "OwnFamily", "own_families", "register_serial
 #: Entry points of installed distributions: the name is the family's, the object has its functions.
 GROUP = "safeser.families"
 
+_BUILT_IN = frozenset(FAMILIES)
+
 #: Words that mean something else in headers and policies.
 _RESERVED = frozenset({*FAMILIES, "collection", "cuda", "none", "any", "all", "unknown"})
 
@@ -96,7 +98,7 @@ class OwnFamilies:
 
         :param names: those that a policy, a grant or a caller holds.
         """
-        if self._declared is None and not all(name in FAMILIES for name in names):
+        if self._declared is None and not _BUILT_IN.issuperset(names):
             self._entry_points()
 
     def find(self, name: str) -> OwnFamily | None:
