@@ -25,6 +25,8 @@ __all__ = ["inspect"]
 _MAX_GLOBALS = 60
 _MAX_PARTS = 20
 _MAX_LINES = 60
+#: What is longer may have moved the verdict off the screen.
+_SCREEN = 16
 _UNITS = ("bytes", "KiB", "MiB", "GiB")
 
 
@@ -84,21 +86,36 @@ def _show(path: Path, report: Report, *, asked: list[str], tree: bool | None) ->
     name = "standard input" if str(path) == "-" else str(path)
     say(one_line(f"{name}: {report.title}, {_size(report.size)}"))
     _show_verdict(report, asked=asked)
+    below = 0
     if report.globals:
         line()
-        _show_globals(report)
+        below += _show_globals(report)
     if len(report.parts) > 1:
         line()
-        _show_parts(report)
+        below += _show_parts(report)
     if tree is not False:
-        _show_trees(report, most=None if tree else _MAX_LINES)
+        below += _show_trees(report, most=None if tree else _MAX_LINES)
+    if below > _SCREEN:
+        line()
+        _show_word(report)
+
+
+def _show_word(report: Report) -> None:
+    """Say what the verdict is, in one sentence."""
+    from safeser.inspection import Verdict
+
+    if report.verdict is Verdict.ALLOWED:
+        mark(True, f"Allowed: {_permission(report)}")
+    else:
+        word = "Refused" if report.verdict is Verdict.REFUSED else "Not read"
+        mark(False, one_line(f"{word}: {report.reason}. [{report.rule}]"))
 
 
 def _show_verdict(report: Report, *, asked: list[str]) -> None:
     from safeser.inspection import Verdict
 
+    _show_word(report)
     if report.verdict is Verdict.ALLOWED:
-        mark(True, f"Allowed: {_permission(report)}")
         say(f"Load it by {_loading(report)}. Check what you load: allowed is not the same as true.")
         if report.kind == "joblib":
             say("Never by pickle.load: it would take the arrays' bytes for opcodes, and run them.")
@@ -107,11 +124,8 @@ def _show_verdict(report: Report, *, asked: list[str]) -> None:
                 f"Unlike safeser, {report.loader} does not check what it hands to the globals that"
                 " are listed: forged values can crash it, or take its memory."
             )
-    else:
-        word = "Refused" if report.verdict is Verdict.REFUSED else "Not read"
-        mark(False, one_line(f"{word}: {report.reason}. [{report.rule}]"))
-        if report.fix:
-            say(one_line(report.fix))
+    elif report.fix:
+        say(one_line(report.fix))
     if asked:
         added = [name for name in report.profiles if name not in asked]
         also = f" (with {', '.join(added)}, on which they build)" if added else ""
@@ -136,8 +150,8 @@ def _permission(report: Report) -> str:
     return f"{listed}; values are checked on load." if report.kind == "pickle" else f"{listed}."
 
 
-def _show_globals(report: Report) -> None:
-    """Show each global once, with its roles, refused ones first."""
+def _show_globals(report: Report) -> int:
+    """Show each global once, with its roles, refused ones first; return how many."""
     rows: dict[tuple[str, str], list[str]] = {}
     offsets: dict[tuple[str, str], int] = {}
     for use in report.globals:
@@ -150,17 +164,19 @@ def _show_globals(report: Report) -> None:
         (name, ", ".join(roles), by, str(offsets[name, by]))
         for (name, by), roles in islice(rows.items(), _MAX_GLOBALS)
     ]
-    table(("global", "is", "allowed by", "at byte"), shown)
+    table(("global", "is", "allowed by", "at byte"), shown, names=("global",))
     _say_rest(len(rows) - len(shown), "globals")
+    return len(shown)
 
 
-def _show_parts(report: Report) -> None:
+def _show_parts(report: Report) -> int:
     rows = [
         (part.name, part.what, str(part.offset), _size(part.size))
         for part in report.parts[:_MAX_PARTS]
     ]
     table(("part", "what", "from byte", "size"), rows)
     _say_rest(len(report.parts) - len(rows), "parts")
+    return len(rows)
 
 
 def _say_rest(count: int, what: str) -> None:
@@ -168,9 +184,10 @@ def _say_rest(count: int, what: str) -> None:
         line(f"... and {count} more {what}; --json has more of them")
 
 
-def _show_trees(report: Report, *, most: int | None) -> None:
+def _show_trees(report: Report, *, most: int | None) -> int:
+    """Show the first *most* lines of all trees; return how many there were."""
     trees = [part for part in report.parts if part.inspection is not None]
-    left = most
+    left, shown = most, 0
     for part in trees:
         assert part.inspection is not None
         lines = part.inspection.text().splitlines()
@@ -179,11 +196,13 @@ def _show_trees(report: Report, *, most: int | None) -> None:
             line(f"{part.name}:")
         for each in islice(lines, left):
             line(each)
+        shown += len(lines) if left is None else min(len(lines), left)
         if left is not None:
             if len(lines) > left or (part is not trees[-1] and len(lines) == left):
                 line("... the rest is left out; --tree shows it")
-                return
+                return shown
             left -= len(lines)
+    return shown
 
 
 def _size(count: int) -> str:

@@ -6,20 +6,25 @@ style or hide a line, nor move the cursor over another.
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 __all__ = ["line", "mark", "say", "table"]
 
+#: How much of a terminal's width, in percent, dotted names in a table may take.
+_NAMES_PART = 45
 
-def _console() -> Console:
+
+def _console(width: int | None = None) -> Console:
     # Made for each use: tests and pipes replace sys.stdout.
-    return Console(markup=False, highlight=False, emoji=False)
+    return Console(markup=False, highlight=False, emoji=False, width=width)
 
 
 def _plain(text: str, style: str = "") -> Text:
@@ -54,11 +59,44 @@ def mark(good: bool, text: str) -> None:
     say(text, style="green" if good else "red")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print *rows* under *columns*; what does not fit is folded, never cut."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, names: Collection[str] = ()
+) -> None:
+    """Print *rows* under *columns*; what does not fit is folded, never cut.
+
+    :param names: columns of dotted names: those are whole in a pipe and broken behind dots on a
+        terminal. What is still too long there makes the table wider than the terminal.
+    """
+    console = _console()
+    room = console.width * _NAMES_PART // 100 if console.is_terminal else None
+    cells = [
+        [
+            _broken(cell, room) if name in names else cell
+            for name, cell in zip(columns, row, strict=True)
+        ]
+        for row in rows
+    ]
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in columns:
-        made.add_column(name, overflow="fold")
-    for row in rows:
+    wide = console.width
+    for at, name in enumerate(columns):
+        if name not in names:
+            made.add_column(name, overflow="fold")
+            continue
+        longest = max(
+            (cell_len(piece) for row in cells for piece in row[at].split("\n")), default=0
+        )
+        wide += max(0, longest - wide * _NAMES_PART // 100)
+        made.add_column(name, no_wrap=True, min_width=longest)
+    for row in cells:
         made.add_row(*(_plain(cell) for cell in row))
-    _console().print(made)
+    _console(wide).print(made)
+
+
+def _broken(name: str, room: int | None) -> str:
+    """Return dotted *name* on lines of at most *room* columns, as far as its parts are shorter."""
+    lines = [""]
+    for part in re.findall(r"[^.:]*[.:]*", name):
+        if room is not None and lines[-1] and len(lines[-1]) + len(part) > room:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)

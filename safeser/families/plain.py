@@ -23,14 +23,17 @@ from safeser.families.keys import check_keys
 from safeser.values import Limits
 
 __all__ = [
+    "CYCLE",
     "DEFAULTS",
     "DEPTH_CEILING",
+    "NAN_KEY",
     "Unencodable",
     "check_keys",
     "decode",
     "decode_counted",
     "encode",
     "label",
+    "refuse_nan_keys",
 ]
 
 #: Whatever a policy's max_depth says, deeper nesting would meet CPython's own recursion limit when
@@ -55,6 +58,11 @@ _MARK_OF = {kind: code for code, kind in _MARKED.items()}
 
 _DOUBLE = struct.Struct(">Bd")
 
+#: Why a dict or set with NaN in it is refused.
+NAN_KEY = "NaN as a key or member cannot be told from its duplicate"
+
+#: Why an object is refused that only pickles can carry.
+CYCLE = "it holds itself, and only pickles can carry that"
 
 #: What to do about a value that is over a limit.
 RAISE = "Raise that limit on both sides: in the policy, or by limits=safeser.Limits(...)."
@@ -91,7 +99,7 @@ class Unencodable(Exception):
         if self.final:
             # Whoever is met is kept, lest another object gets its identity.
             if id(container) in self._met:
-                self.reason = "it holds itself, and only pickles can carry that"
+                self.reason = CYCLE
                 del self.path[: self._met[id(container)][0] + 1]
                 self._met = {}
             self._met[id(container)] = (len(self.path), container)
@@ -185,7 +193,9 @@ class _Writer:
     def enter(self, value: object, count: int, room: int) -> None:
         if room <= 0:
             raise Unencodable(
-                value, f"it is nested more than {self.limits.max_depth} deep", final=True
+                value,
+                f"it is nested more than {min(self.limits.max_depth, DEPTH_CEILING)} deep",
+                final=True,
             )
         self.refs -= count
         if self.refs < 0:
@@ -202,8 +212,8 @@ class _Writer:
         if len(value) >= _RUN and self.run(value, as_keys=mark in (_SET, _FROZENSET)):
             return
         for position, item in enumerate(value):
-            if mark in (_SET, _FROZENSET):
-                _refuse_nan(item)
+            if type(item) is float and mark in (_SET, _FROZENSET):
+                _refuse_nan(value, item)
             try:
                 self.put(item, room - 1)
             except Unencodable as error:
@@ -231,7 +241,8 @@ class _Writer:
             if self.run(flat, as_keys=False):
                 return
         for key, item in value.items():
-            _refuse_nan(key)
+            if type(key) is float:
+                _refuse_nan(value, key)
             try:
                 self.put(key, room - 1)
                 self.put(item, room - 1)
@@ -240,9 +251,18 @@ class _Writer:
                 raise
 
 
-def _refuse_nan(key: object) -> None:
-    if type(key) is float and key != key:  # noqa: PLR0124 - only NaN differs from itself
-        raise Unencodable(key, "NaN as a key or member cannot be told from its duplicate")
+def refuse_nan_keys(x: Iterable[object]) -> None:
+    """Refuse a dict or set *x* with NaN among its keys, as :func:`check_keys` does on arrival."""
+    if any(issubclass(kind, float) for kind in set(map(type, x))):
+        for key in x:
+            _refuse_nan(x, key)
+
+
+def _refuse_nan(container: object, key: object) -> None:
+    if isinstance(key, float) and key != key:  # noqa: PLR0124 - only NaN differs from itself
+        error = Unencodable(key, NAN_KEY)
+        error.inside(container, "[nan]")
+        raise error
 
 
 def label(key: object) -> str:

@@ -158,7 +158,7 @@ def deserialize(
             raise _not_granted(node, family, grant, denials)
 
     def look(name: str, *, where: str) -> Typed:
-        return _named(name, where, grant)
+        return _named(name, where, grant, beside=nodes)
 
     typed = _check(nodes, limits, budget, look)
     builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
@@ -207,10 +207,10 @@ def _not_granted(
     )
 
 
-def _named(name: str, where: str, grant: Grant) -> Typed:
+def _named(name: str, where: str, grant: Grant, *, beside: Sequence[Node] = ()) -> Typed:
     """Return what reads type *name*: listed here, or registered elsewhere and named by *grant*."""
     if registry.knows(name):
-        return registry.named(name, where=where)
+        return registry.named(name, where=where, beside=(node.type for node in beside))
     found = functions.named(name, grant.types)
     if found is not None:
         return found

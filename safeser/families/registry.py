@@ -7,9 +7,11 @@ once cannot be replaced.
 from __future__ import annotations
 
 import re
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from safeser.errors import ConfigError, PayloadError, SafeserError
@@ -22,6 +24,9 @@ __all__ = ["Parts", "Registry", "Typed", "is_name", "is_remade", "registry"]
 _NAME = re.compile(
     r"[A-Za-z_][\w.]{0,63}:(?:[A-Za-z_]|<locals>)(?:[\w.]|<locals>){0,63}\Z", re.ASCII
 )
+
+#: What is installed under another name than it is imported by.
+_PROJECTS = {"sklearn": "scikit-learn"}
 
 
 def is_name(name: str) -> bool:
@@ -234,9 +239,10 @@ class Registry:
             fix="Register it on this side too, under this name: import the module that does.",
         )
 
-    def named(self, name: str, *, where: str = "") -> Typed:
+    def named(self, name: str, *, where: str = "", beside: Iterable[str] = ()) -> Typed:
         """Return the serializer listed as *name*, importing its package if it is needed for that.
 
+        :param beside: names of all types in the payload, so that a refusal tells what they need.
         :raises PayloadError: if nothing is listed under that name, before anything is imported.
         """
         found = self.listed(name, where=where)
@@ -244,13 +250,26 @@ class Registry:
             return found
         lazy = self._lazy_names[name]  # or listed() had refused the name
         if not self._load(lazy) or name not in self._by_name:
+            missing = self._missing(beside) - {lazy.package}
+            packages = [_PROJECTS.get(each, each) for each in (lazy.package, *sorted(missing))]
+            are = "is" if len(packages) == 1 else "are"
             raise PayloadError(
-                f"values of type {name} need {lazy.package}, which is not installed here",
+                f"values of type {name} need {' and '.join(packages)}, which {are} not installed"
+                " here",
                 rule="families.not-installed",
                 where=where,
-                fix=f"Install {lazy.package}, or have the sender convert the value.",
+                fix=f"Install {' and '.join(packages)}, or have the sender convert the value.",
             )
         return self._by_name[name]
+
+    def _missing(self, names: Iterable[str]) -> set[str]:
+        """Return the packages of listed *names* that are not installed here; imports nothing."""
+        packages = {self._lazy_names[name].package for name in names if name in self._lazy_names}
+        return {
+            package
+            for package in packages
+            if sys.modules.get(package) is None and find_spec(package) is None
+        }
 
     def _load(self, lazy: _Lazy) -> bool:
         """Run *lazy* once; False if its package cannot be imported.

@@ -18,7 +18,15 @@ from safeser.errors import SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
 from safeser.families.marked import Serialize, Serialized
-from safeser.families.plain import DEFAULTS, DEPTH_CEILING, RAISE, Unencodable, label
+from safeser.families.plain import (
+    CYCLE,
+    DEFAULTS,
+    DEPTH_CEILING,
+    NAN_KEY,
+    RAISE,
+    Unencodable,
+    label,
+)
 from safeser.families.registered import hosted
 from safeser.families.registered.dispatch import functions
 from safeser.families.registered.hosted import Failed
@@ -130,8 +138,13 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     if alone:
         return alone
     base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
-    if error.final:
-        advice = "Flatten it, or break the cycle inside it"
+    if error.reason == NAN_KEY:
+        advice = "Write None or a text in its place"
+    elif error.final and error.reason != CYCLE:
+        # Pickles are read within the same limits.
+        return "Flatten it, or send its parts as values of their own."
+    elif error.final:
+        advice = "Break the cycle inside it"
     elif error.reason and _is_listed(type(value)):
         advice = "Change that in it, or send its parts as values of their own"
     elif _is_record(type(value)):
@@ -173,11 +186,14 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
         return f"A function or class is code: ask for {grant} cloudpickle{where}."
     if isinstance(value, _OF_THIS_PROCESS):
         return "It stands for something in this process alone: send what is in it."
-    return RAISE if error.reason and type(value) in _PLAIN and not error.final else ""
+    over = error.reason not in ("", NAN_KEY) and not error.final
+    return RAISE if over and type(value) in _PLAIN else ""
 
 
 def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
     """Return what else to ask for, where the caller's own arguments rule out what would do."""
+    if error.reason == NAN_KEY or error.final:
+        return ""
     if "dask" not in sender.families:
         return "Allow family dask too, or convert it to plain values."
     if sender.iterate is False and error.path and sender.holds_typed(error.value, 5):
@@ -339,6 +355,8 @@ class _Sender:
     def collection(self, x: Any, depth: int) -> Sent:
         header: dict[str, Any] = {"serializer": "collection", "type": type(x).__name__}
         children: list[tuple[str, object]]
+        if type(x) in (dict, set, frozenset):
+            plain.refuse_nan_keys(x)
         if type(x) is dict:
             children = [(".keys()", tuple(x)), *((f"[{label(k)}]", v) for k, v in x.items())]
         else:

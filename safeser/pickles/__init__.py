@@ -301,7 +301,10 @@ def _whole(data: bytes | bytearray | memoryview, limits: Limits) -> bytes:
     """Return *data* as bytes; a copy only where it isn't, and only within bounds."""
     if type(data) is bytes:
         return data
-    view = memoryview(data)
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise TypeError(f"data is bytes or another buffer, not a {type(data).__name__}") from None
     if view.nbytes > limits.max_bytes:
         raise over("max-bytes", "the pickle is larger than allowed")
     return view.tobytes()

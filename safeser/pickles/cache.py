@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
+from safeser.errors import ConfigError
 from safeser.pickles.budget import Budget
 from safeser.pickles.build import Builder
 from safeser.pickles.canonical import BYTES_PER_REF, Blobs, Canonical, apart
@@ -79,6 +80,11 @@ class Scopes:
             if len(self._by_value) >= _MAX_SCOPES:
                 # Verdicts are then found no more, and go with time.
                 self._by_value, self._by_identity = {}, {}
+            if not isinstance(limits, Limits):
+                raise ConfigError(
+                    f"limits is a safeser.Limits, not a {type(limits).__name__}",
+                    rule="config.limits",
+                )
             scope = Scope(profile, limits, policy)
             found = self._by_value.setdefault((profile, limits, policy), scope)
             if found.limits is limits:

@@ -190,17 +190,12 @@ class Profile:
             ``{"my:Point": {"role": "class", "fields": ["x", "y"], "hashable": True}}``; or to a
             list of either, ``["class", "reference"]``, one for each role.
         """
-        if isinstance(globals_, Mapping):
-            globals_ = [
-                allowed for name, spec in globals_.items() for allowed in Allowed.each(name, spec)
-            ]
+        allowed_ones = _allowed(globals_)
         entries = dict(self.entries)
-        count = 0
-        for allowed in globals_:
+        for allowed in allowed_ones:
             added, known = _own_entry(allowed), entries.get(allowed.name)
             entries[allowed.name] = known.merged(added) if known else added
-            count += 1
-        return Profile(f"{self.name}+{count} of policy", entries.values())
+        return Profile(f"{self.name}+{len(allowed_ones)} of policy", entries.values())
 
     def get(self, name: str) -> Entry | None:
         return self._entries.get(name)
@@ -227,6 +222,20 @@ class Profile:
     def object_of(self, entry: Entry) -> Any:
         """Return the live object of *entry*."""
         return self.live(entry).found
+
+
+def _allowed(globals_: Mapping[str, Any] | Iterable[Allowed]) -> list[Allowed]:
+    """Return what *globals_* spells; a name without a role allows nothing, and says so."""
+    if isinstance(globals_, Mapping):
+        return [each for name, spec in globals_.items() for each in Allowed.each(name, spec)]
+    listed = list(globals_) if isinstance(globals_, Iterable) else [globals_]
+    if not all(isinstance(each, Allowed) for each in listed):
+        raise ConfigError(
+            "globals_ maps each module:qualname to a role",
+            rule="config.allow",
+            fix='Write {"my:Point": "class"}.',
+        )
+    return listed
 
 
 def _own_entry(allowed: Allowed) -> Entry:

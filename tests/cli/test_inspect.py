@@ -225,3 +225,46 @@ def test_sizes_are_told_in_units(safeser, tmp_path):
     np.save(file, np.zeros(1 << 18))
     (tmp_path / "array").write_bytes(file.getvalue())
     assert "a NumPy array, 2.0 MiB" in safeser("inspect", tmp_path / "array").out
+
+
+LONG = "package_of_somebody.a_module_inside_it:ClassWithALongName"
+
+
+@pytest.fixture
+def model(tmp_path):
+    module, _, name = LONG.partition(":")
+    used = f"c{module}\n{name}\n".encode()
+    (tmp_path / "model").write_bytes(pickle.dumps([*range(60)], 2)[:-1] + used + b"\x86.")
+    return tmp_path / "model"
+
+
+def test_what_is_long_ends_with_its_verdict(safeser, model, tmp_path):
+    (tmp_path / "list").write_bytes(pickle.dumps([*range(60)]))
+    (tmp_path / "cut").write_bytes(pickle.dumps([*range(60)]) + b"\x80")
+    for path, verdict in (
+        (model, "Refused: "),
+        (tmp_path / "list", "Allowed: "),
+        (tmp_path / "cut", "Not read: "),
+    ):
+        first, *_, last = safeser("inspect", path).out.splitlines()[1:]
+        assert first == last
+        assert last.startswith(verdict)
+        assert safeser("inspect", path, "--no-tree").out.count(verdict) == 1
+
+
+def test_a_name_is_whole_in_a_pipe(safeser, model):
+    assert f"\n{LONG}   referenced" in safeser("inspect", model, "--no-tree").out
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_name_breaks_behind_dots_on_a_terminal(safeser, model, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    out = safeser("inspect", model, "--no-tree").out
+    rows = out.rpartition("at byte")[2].splitlines()
+    pieces = [row.split("  ")[0].strip() for row in rows]
+    assert "package_of_somebody." in pieces
+    assert "a_module_inside_it:" in pieces
+    assert "ClassWithALongName" in pieces
+    if columns == 80:
+        assert max(map(len, rows)) <= 80

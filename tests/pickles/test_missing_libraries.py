@@ -1,4 +1,4 @@
-"""Refusals where a library is not installed: they name that library, and how to get it."""
+"""Refusals where a library or the right argument is missing: they name it, and how to get it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from safeser.errors import ConfigError, PayloadError
-from safeser.pickles import Profile
+from safeser.pickles import Profile, check, family_of, global_of, inspect, loads
 from safeser.pickles.shims import shim
 
 
@@ -34,8 +34,42 @@ def test_what_to_install_is_said(monkeypatch, function, library, fix):
     assert fix in caught.value.fix
 
 
+def test_a_model_needs_more_than_the_library_that_is_met_first(monkeypatch):
+    # scikit-learn's own modules import SciPy before they would say that they are missing.
+    for name in list(sys.modules):
+        if name.partition(".")[0] in ("sklearn", "scipy") or ".shims.sklearn" in name:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(PayloadError, match="needs scipy"):
+        shim("sklearn.nothing")
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(PayloadError, match="needs sklearn") as caught:
+        shim("sklearn.nothing")
+    assert "Install scikit-learn" in caught.value.fix
+
+
 def test_what_granted_code_needs_is_said():
     with pytest.raises(ConfigError) as caught:
         Profile.named("code")
     assert "cloudpickle" in caught.value.fix
     assert "load_code" not in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "given", [{"a:B"}, ["a:B"], "a:B", b"a", 5, None, {"a:B": "class"}.items()]
+)
+def test_what_allows_nothing_is_said(given):
+    with pytest.raises(ConfigError, match="globals_ maps each module:qualname to a role"):
+        Profile.named("data").allowing(given)
+
+
+@pytest.mark.parametrize("function", [loads, check, inspect, family_of, global_of])
+def test_text_is_no_pickle(function):
+    with pytest.raises(TypeError, match="data is bytes or another buffer, not a str"):
+        function("N.")
+
+
+def test_limits_are_no_mapping():
+    for function in (loads, check):
+        with pytest.raises(ConfigError, match=r"limits is a safeser\.Limits, not a dict"):
+            function(b"N.", limits={"max_depth": 3})

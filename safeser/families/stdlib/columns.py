@@ -74,6 +74,7 @@ def parts_of(x: Any, limits: Limits) -> tuple[str, Parts] | None:
     if column.zoned and len({id(item.tzinfo) for item in items}) != 1:
         return None
     if kind is dict:
+        plain.refuse_nan_keys(x)
         halves = ((".keys()", tuple(x)), (".values()", list(items)))
         return "builtins:dict", Parts({}, (), halves)
     meta: dict[str, Any] = {"of": column.name}

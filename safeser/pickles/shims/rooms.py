@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from safeser.errors import PayloadError
@@ -52,6 +53,8 @@ def shim(name: str) -> Callable[..., Any]:
     except ImportError as error:
         missing = error.name or room
         library = room if missing.startswith("safeser") else missing.partition(".")[0]
+        if room == "sklearn" and find_spec(room) is None:
+            library = room  # whose own requirements come with it, SciPy among them
         raise PayloadError(
             f"what this pickle holds needs {library}, which is not installed here",
             rule="pickle.unresolved",
