@@ -234,7 +234,10 @@ def _is_leaf(node: Node, claimed: dict[str, Any]) -> bool:
     if claimed["serializer"] != "dask":
         return False
     node.serializer = "dask"
-    node.type = node.yields = _type_name(node, claimed["type"])
+    name = claimed["type"]
+    if type(name) is not str or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        name = _type_name(node, name)
+    node.type = node.yields = name
     node.meta = _meta(node, claimed["sub-header"])
     return True
 
