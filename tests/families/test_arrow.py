@@ -136,11 +136,19 @@ REFUSED = {
         ),
         "occurs twice",
     ),
+    "part of a day": (pa.array([86_400_000, 1]).view(pa.date64()), "no whole day"),
+    "part of a day in a column": (pa.table({"x": pa.array([1]).view(pa.date64())}), "whole day"),
     "keys of a schema": (
         pa.schema([], metadata=pa.KeyValueMetadata([("a", "1"), ("a", "2")])),
         "occurs twice",
     ),
 }
+
+
+def test_what_is_behind_a_missing_date_may_be_anything():
+    days, null = np.array([86_400_000, 1], "i8"), pa.py_buffer(b"\x01")
+    array = pa.Array.from_buffers(pa.date64(), 2, [null, pa.py_buffer(days)])
+    same(through(array), array)
 
 
 @pytest.mark.parametrize("name", REFUSED)
