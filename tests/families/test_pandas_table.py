@@ -233,3 +233,25 @@ def test_what_cannot_be_the_same_is_refused_by_name(name):
         assert f"column {name!r}" in str(caught.value)
     with pytest.raises(PayloadError, match="index"):
         families.serialize(sent.set_index(name), FAMILIES)
+
+
+UNSENT = {
+    "many days": pd.period_range("2020", periods=2, freq="1000D"),
+    "many more": pd.PeriodIndex.from_ordinals([1, 2], freq=pd.offsets.Day(1001)),
+    "swapped": pd.arrays.SparseArray(np.array([0, 1], np.dtype("i8").newbyteorder())),
+}
+
+
+@pytest.mark.parametrize("name", UNSENT)
+def test_what_no_receiver_accepts_is_not_sent(name):
+    sent = pd.DataFrame({"first": [1, 2], name: UNSENT[name]})
+    for part in (sent, sent[name]):
+        with pytest.raises(PayloadError) as caught:
+            families.serialize(part, FAMILIES)
+        assert caught.value.rule == "families.cannot-serialize"
+        assert f"column {name!r}" in str(caught.value)
+
+
+def test_a_period_of_too_many_days_is_not_sent():
+    with pytest.raises(PayloadError, match="multiple of 999"):
+        families.serialize(pd.Period("2020", freq="1000D"), FAMILIES)

@@ -23,7 +23,7 @@ from safeser.families.pandas.offsets import (
     required,
     with_freq,
     write_freq,
-    write_offset,
+    write_period_freq,
 )
 from safeser.families.pandas.parts import (
     TURNED,
@@ -144,7 +144,7 @@ def _read_dates(reader: Reader, described: Any, columns: int | None) -> Part:
 
 def _write_periods(writer: Writer, x: Any, where: str) -> list[Any]:
     numbers = writer.numbers(x._ndarray, where=where)
-    return ["periods", *numbers, write_offset(writer, x.freq)]
+    return ["periods", *numbers, write_period_freq(writer, x.freq, where=where)]
 
 
 def _read_periods(reader: Reader, described: Any, columns: int | None) -> Part:
@@ -275,6 +275,8 @@ def _read_arrow(reader: Reader, described: Any, columns: int | None) -> Part:
 
 def _write_sparse(writer: Writer, x: Any, where: str) -> list[Any]:
     places, blocks = x.sp_index, hasattr(x.sp_index, "blocs")
+    if not x.sp_values.dtype.isnative:
+        writer.refuse(x, "its sparse values are in another byte order than this machine's", where)
     values = writer.numbers(x.sp_values, where=where)
     for part in (places.blocs, places.blengths) if blocks else (places.indices,):
         writer.buffer(part)

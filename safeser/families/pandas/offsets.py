@@ -40,6 +40,7 @@ __all__ = [
     "with_freq",
     "write_freq",
     "write_offset",
+    "write_period_freq",
 ]
 
 _room: Any = importlib.import_module("pandas._libs.tslibs.offsets")
@@ -129,13 +130,26 @@ def read_offset(reader: Reader, described: Any) -> Built:
 def read_period_freq(reader: Reader, described: Any) -> Built:
     """Return what builds the freq of periods, of which there are not endlessly many."""
     _, count, normalize, parts = reader.split(described, 4)
-    if type(count) is not int or not 1 <= count <= _MAX_PERIODS or normalize is not False:
-        reader.refuse("its freq is none that periods have", "families.freq")
-    if type(parts) not in (list, tuple) or any(
-        part is not None and (type(part) is not int or not 0 <= part <= 12) for part in parts
-    ):
+    if not _is_of_periods(count, normalize, parts):
         reader.refuse("its freq is none that periods have", "families.freq")
     return read_offset(reader, described)
+
+
+def write_period_freq(writer: Writer, x: Any, *, where: str = ".freq") -> list[Any]:
+    """Return the description of a freq of periods, or raise Unencodable."""
+    described = write_offset(writer, x)
+    if not _is_of_periods(*described[1:]):
+        most = f"up to a multiple of {_MAX_PERIODS}, and not of business days"
+        writer.refuse(x, f"its freq is none that periods travel with: {most}", where)
+    return described
+
+
+def _is_of_periods(count: Any, normalize: Any, parts: Any) -> bool:
+    if type(count) is not int or not 1 <= count <= _MAX_PERIODS or normalize is not False:
+        return False
+    return type(parts) in (list, tuple) and all(
+        part is None or (type(part) is int and 0 <= part <= 12) for part in parts
+    )
 
 
 def _check_spans(reader: Reader, spans: Any) -> None:

@@ -20,7 +20,7 @@ from safeser.families.pandas.offsets import (
     encode_offset,
     read_period_freq,
     required,
-    write_offset,
+    write_period_freq,
 )
 from safeser.families.pandas.parts import Loaded, Reader, Writer
 from safeser.families.registry import Parts, Typed, registry
@@ -87,7 +87,7 @@ def _decode_timedelta(node: Node, values: list[Any]) -> Any:
 
 def _encode_period(x: Any, limits: Limits) -> Parts:
     writer = Writer(limits)
-    return writer.parts({"value": x.ordinal, "freq": write_offset(writer, x.freq)})
+    return writer.parts({"value": x.ordinal, "freq": write_period_freq(writer, x.freq)})
 
 
 def _check_period(node: Node, limits: Limits) -> None:
