@@ -9,14 +9,12 @@ no global that was not.
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import contextlib
 import gzip
 import io
 import json
 import lzma
-import os
 import pickle
 import random
 import struct
@@ -25,7 +23,6 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import atheris
@@ -37,6 +34,7 @@ import joblib
 import numpy as np
 
 from safeser.envelope.format import MAGIC
+from tests.fuzz import running
 from tests.inspection.forging import archive, legacy_file, state_dict, torch_records
 
 
@@ -187,28 +185,11 @@ def _inside(data: bytes, max_size: int, chance: random.Random) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=int, default=900)
-    options, passed_on = parser.parse_known_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    options, passed_on = running.options_of(__doc__, 900)
     warnings.simplefilter("ignore")
-    for number, seed in enumerate(seeds()):
-        (options.folder / f"seed-{number:04}").write_bytes(seed)
+    for seed in running.write_seeds(options.folder, seeds()):
         one_input(seed, strict=False)  # codecs, and what NumPy imports late
-    arguments = [
-        sys.argv[0],
-        str(options.folder),
-        f"-max_total_time={options.seconds}",
-        "-max_len=16384",
-        "-timeout=20",
-        "-rss_limit_mb=2048",
-        "-print_final_stats=1",
-        f"-artifact_prefix={options.folder}{os.sep}crash-",
-        *passed_on,
-    ]
-    atheris.Setup(arguments, one_input, custom_mutator=mutate)
-    atheris.Fuzz()
+    running.fuzz(options, passed_on, one_input, mutate, longest=16384)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,11 @@ imported on the way. libFuzzer keeps what reached new code in a folder, so a run
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
-import os
 import pickletools
 import random
 import sys
-from pathlib import Path
 
 import atheris
 
@@ -31,7 +28,7 @@ with atheris.instrument_imports(include=["safeser.pickles"]):
 
 from safeser.errors import SafeserError
 from safeser.values import Limits
-from tests.fuzz import seeds
+from tests.fuzz import running, seeds
 
 LIMITS = Limits(max_bytes=1 << 20, max_refs=20_000)
 BUFFERS = (b"", bytes(64), bytearray(range(256)), memoryview(bytes(1024)))
@@ -114,27 +111,10 @@ SEEDS = seeds.seeds()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=int, default=3600)
-    options, passed_on = parser.parse_known_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for number, seed in enumerate(SEEDS):
-        (options.folder / f"seed-{number:04}").write_bytes(seed)
+    options, passed_on = running.options_of(__doc__, 3600)
+    running.write_seeds(options.folder, SEEDS)
     warm_up()
-    arguments = [
-        sys.argv[0],
-        str(options.folder),
-        f"-max_total_time={options.seconds}",
-        "-max_len=4096",
-        "-timeout=20",
-        "-rss_limit_mb=2048",
-        "-print_final_stats=1",
-        f"-artifact_prefix={options.folder}{os.sep}crash-",
-        *passed_on,
-    ]
-    atheris.Setup(arguments, one_input, custom_mutator=mutate)
-    atheris.Fuzz()
+    running.fuzz(options, passed_on, one_input, mutate, longest=4096)
 
 
 if __name__ == "__main__":

@@ -18,31 +18,12 @@ from safeser.pickles.machine import read
 from safeser.pickles.profiles import DATA_PROFILES, Profile
 from safeser.values import Limits
 
+pytestmark = pytest.mark.usefixtures("verdicts")
+
 LIMITS = Limits()
 VALUE = {"a": [1, 2.5, (None, "x")], "when": datetime.date(2026, 1, 1), 3: bytearray(b"xy")}
 DATA = pickle.dumps(VALUE, 5)
 LARGE = pickle.dumps([{"id": number, "name": f"n{number}"} for number in range(2000)], 5)
-
-
-@pytest.fixture(autouse=True)
-def verdicts(monkeypatch):
-    fresh = Verdicts()
-    monkeypatch.setattr(pickles, "_VERDICTS", fresh)
-    monkeypatch.setattr(pickles, "_PROGRAMS", Programs())
-    return fresh
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """Count how often bytes are read."""
-    seen = []
-
-    def counted(data, **options):
-        seen.append(data)
-        return read(data, **options)
-
-    monkeypatch.setattr(pickles, "read", counted)
-    return seen
 
 
 @pytest.mark.parametrize("data", [DATA, LARGE])

@@ -9,35 +9,15 @@ import pytest
 
 from safeser import pickles
 from safeser.errors import PayloadError
-from safeser.pickles.cache import Programs, Scopes, Verdicts
-from safeser.pickles.machine import read
+from safeser.pickles.cache import Scopes
 from safeser.pickles.profiles import Profile
 from safeser.values import Limits
+
+pytestmark = pytest.mark.usefixtures("verdicts")
 
 ROWS = 5000
 #: How a pickle says the length of an array inside it.
 LENGTH = ROWS.to_bytes(8, "little")
-
-
-@pytest.fixture(autouse=True)
-def verdicts(monkeypatch):
-    fresh = Verdicts()
-    monkeypatch.setattr(pickles, "_VERDICTS", fresh)
-    monkeypatch.setattr(pickles, "_PROGRAMS", Programs())
-    return fresh
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """Count how often bytes are read."""
-    seen = []
-
-    def counted(data, **options):
-        seen.append(data)
-        return read(data, **options)
-
-    monkeypatch.setattr(pickles, "read", counted)
-    return seen
 
 
 def loads(data, **options):

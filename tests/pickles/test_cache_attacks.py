@@ -13,22 +13,16 @@ import pytest
 from safeser import pickles
 from safeser.errors import PayloadError
 from safeser.pickles.budget import Budget
-from safeser.pickles.cache import Programs, Scopes, Verdicts
+from safeser.pickles.cache import Scopes, Verdicts
 from safeser.pickles.machine import read
 from safeser.pickles.profiles import Profile
 from safeser.values import Limits
 
+pytestmark = pytest.mark.usefixtures("verdicts")
+
 LIMITS = Limits()
 #: Key ``number`` is two to this many references to one empty tuple.
 DOUBLINGS = 12
-
-
-@pytest.fixture(autouse=True)
-def verdicts(monkeypatch):
-    fresh = Verdicts()
-    monkeypatch.setattr(pickles, "_VERDICTS", fresh)
-    monkeypatch.setattr(pickles, "_PROGRAMS", Programs())
-    return fresh
 
 
 def costly(count: int, *, grow: bytes = b"}", tail: bytes = b"u") -> bytes:
