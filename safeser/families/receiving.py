@@ -177,10 +177,10 @@ def _alone(
     """Read the only value of a payload, as most are, without what many would need."""
     if "dask" not in grant.families:
         raise _not_granted(node, "dask", grant, ())
-    if budget is not None:
-        budget.spend(refs=1, calls=0)
     typed = registry.ready(node.type) or _named(node.type, node.where, grant)
     typed.check(node, limits)
+    if budget is not None:
+        budget.spend(refs=1 + node.refs, calls=0)
     words = None if context is None else hosted.words_of(context)
     return _decoded(node, typed, [], words)
 

@@ -185,3 +185,16 @@ def test_columns_are_for_collections_alone():
         families.serialize(Listy([1j] * 9), FAMILIES)
     with pytest.raises(plain.Unencodable):
         families.registry.named("builtins:list").encode([1j] * 9, Limits())
+
+
+def test_a_column_alone_is_charged_to_its_message():
+    # A payload of one value is read by a shorter way, which charged one for all of it.
+    sent = [dt.date(2026, 1, day) for day in range(1, 21)]
+    header, frames = families.serialize(sent, FAMILIES)
+    assert header["serializer"] == "dask"
+    budget = families.Budget(Limits(max_refs=100))
+    families.deserialize(header, frames, GRANT, budget=budget)
+    assert budget.refs == 100 - 61  # three numbers for each date, and the list
+    families.deserialize(header, frames, GRANT, budget=families.Budget(Limits(max_refs=61)))
+    with pytest.raises(PayloadError, match="more elements"):
+        families.deserialize(header, frames, GRANT, budget=families.Budget(Limits(max_refs=60)))
