@@ -7,7 +7,6 @@ dtype that holds no pointers; strides never travel, and objects travel one by on
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from safeser.families.tree import Node
 from safeser.pickles.shims.numpy import check_long_doubles
 from safeser.values import Limits
 
-__all__ = ["Owned", "align", "aligned", "array_child", "checked_content", "covered", "register"]
+__all__ = ["align", "aligned", "array_child", "checked_content", "covered", "register"]
 
 Array = np.ndarray[Any, Any]
 
@@ -33,21 +32,8 @@ _REPEATED_KEYS = _KEYS | {"base"}
 _POINTS = {order: np.dtype(f"{order}u4") for order in "<>="}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Owned:
-    """An array that its receiver may write to, whatever view of it the sender happened to have."""
-
-    array: Array
-
-
-def _encode_array(x: Array | Owned, limits: Limits) -> Parts:
-    if isinstance(x, Owned):
-        return _array_parts(x.array, True, limits)
-    return _array_parts(x, x.flags.writeable, limits)
-
-
-def _array_parts(x: Array, writeable: bool, limits: Limits) -> Parts:
-    dtype = x.dtype
+def _encode_array(x: Array, limits: Limits) -> Parts:
+    dtype, writeable = x.dtype, x.flags.writeable
     meta: dict[str, Any] = {"shape": list(x.shape), "order": "C", "writeable": writeable}
     if dtype.char in array_elements.LETTERS and dtype.metadata is None:
         return array_elements.parts(x, meta)
@@ -248,5 +234,5 @@ def array_child(
 def register() -> None:
     """List NumPy's arrays; called once, when safeser.families is imported."""
     registry.register(
-        Typed("numpy:ndarray", (np.ndarray, Owned), _encode_array, _check_array, _decode_array)
+        Typed("numpy:ndarray", (np.ndarray,), _encode_array, _check_array, _decode_array)
     )
