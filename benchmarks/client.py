@@ -68,10 +68,43 @@ def transfer(client: Any, size: int) -> list[float]:
     return [scattered - start, gathered - scattered]
 
 
+#: Rows of one partition: 64 MB of two columns of eight bytes each, as Dask's guide advises.
+_PARTITION_ROWS = 4_000_000
+_ROW_BYTES = 16
+
+
+def shuffle(client: Any, size: int) -> list[float]:
+    """Return the seconds to move *size* bytes of rows, made on the workers, to where they belong.
+
+    The rows are made by the tasks themselves, so that only the shuffle crosses from process to
+    process; every row is counted where it arrives.
+    """
+    import dask.dataframe as dd
+
+    total = max(1, size // _ROW_BYTES)
+    number = max(2, -(-total // _PARTITION_ROWS))
+    counts = [len(range(start, total, number)) for start in range(number)]
+    frame = dd.from_map(_rows, counts, range(number), meta=_rows(0, 0))
+    moved = frame.shuffle("key", shuffle_method="p2p").map_partitions(len)
+    start_time = time.perf_counter()
+    found = client.compute(moved.sum()).result()
+    seconds = time.perf_counter() - start_time
+    assert found == total, (found, total)
+    return [seconds]
+
+
+def _rows(count: int, seed: int) -> Any:
+    import pandas as pd
+
+    keys = np.random.default_rng(seed).integers(0, 1 << 40, count)
+    return pd.DataFrame({"key": keys, "value": np.arange(count, dtype=np.float64)})
+
+
 MEASURES: dict[str, Callable[[Any, int], list[float]]] = {
     "tasks": tasks,
     "calls": calls,
     "transfer": transfer,
+    "shuffle": shuffle,
 }
 
 

@@ -36,10 +36,16 @@ class Run:
     """One run over three clusters: every measure once a round, the transports taking turns."""
 
     def __init__(
-        self, clusters: Mapping[str, Cluster], *, tasks: int, calls: int, size: int
+        self,
+        clusters: Mapping[str, Cluster],
+        *,
+        tasks: int,
+        calls: int,
+        size: int,
+        shuffled: int,
     ) -> None:
         self._clusters = clusters
-        self._amounts = {"tasks": tasks, "calls": calls, "transfer": size}
+        self._amounts = {"tasks": tasks, "calls": calls, "transfer": size, "shuffle": shuffled}
         # One list for each quantity and transport; those of one quantity are equally long.
         self._seconds = {name: {scheme: [] for scheme in clusters} for name in self.quantities()}
 
@@ -47,13 +53,18 @@ class Run:
 
     def quantities(self) -> dict[str, Quantity]:
         tasks, size = self._amounts["tasks"], self._amounts["transfer"]
-        mega = number_of_megabytes(size)
+        shuffled = self._amounts["shuffle"]
+        mega, moved = number_of_megabytes(size), number_of_megabytes(shuffled)
         return {
             "tasks": Quantity(f"map and gather {tasks:,} tasks", "tasks/s", tasks, True, 1),
             "cpu": Quantity("processor time, all processes", "ms/task", tasks, False, tasks / 1000),
+            "scheduler": Quantity(
+                "processor time, scheduler", "ms/task", tasks, False, tasks / 1000
+            ),
             "calls": Quantity("one submit and result", "ms", 1, False, 1e-3),
             "scatter": Quantity(f"scatter {mega} MB", "MB/s", size, True, MEGABYTE),
             "gather": Quantity(f"gather {mega} MB", "MB/s", size, True, MEGABYTE),
+            "shuffle": Quantity(f"p2p shuffle of {moved} MB", "MB/s", shuffled, True, MEGABYTE),
         }
 
     def warm_up(self) -> None:
@@ -67,13 +78,16 @@ class Run:
         first = number % len(clusters)
         for measure, amount in self._amounts.items():
             for scheme, cluster in clusters[first:] + clusters[:first]:
-                before = cluster.cpu_seconds()
+                before, scheduling = cluster.cpu_seconds(), cluster.scheduler_seconds()
                 taken = cluster.measure(measure, amount)
                 if measure == "tasks":
                     self._note("tasks", scheme, taken[0])
                     self._note("cpu", scheme, cluster.cpu_seconds() - before)
+                    self._note("scheduler", scheme, cluster.scheduler_seconds() - scheduling)
                 elif measure == "calls":
                     self._note("calls", scheme, statistics.median(taken))
+                elif measure == "shuffle":
+                    self._note("shuffle", scheme, taken[0])
                 else:
                     self._note("scatter", scheme, taken[0])
                     self._note("gather", scheme, taken[1])
@@ -118,24 +132,33 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds after the one to warm up.")] = 9,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of one map.")] = 1000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds after the one to warm up.")] = 7,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of one map.")] = 10_000,
     calls: Annotated[
         int, typer.Option(min=1, help="Calls of which a round takes the median.")
     ] = 30,
     size: Annotated[float, typer.Option(min=0.001, help="Megabytes to scatter and gather.")] = 64,
+    shuffled: Annotated[
+        float, typer.Option("--shuffle", min=0.001, help="Megabytes to shuffle.")
+    ] = 1000,
     markdown_file: Annotated[
         Path | None, typer.Option("--markdown", help="Write the table for the docs to this file.")
     ] = None,
 ) -> None:
-    """Measure safeser:// beside tcp:// and tls://, interleaved; a few minutes on two cores."""
+    """Measure safeser:// beside tcp:// and tls://, interleaved; half an hour on two cores."""
     signal.signal(signal.SIGTERM, _stop)
     console, progress = Console(), Console(stderr=True)
     load = os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
         try:
             with progress.status("Starting three clusters") as status, running(Path(folder)) as up:
-                run = Run(up, tasks=tasks, calls=calls, size=round(size * MEGABYTE))
+                run = Run(
+                    up,
+                    tasks=tasks,
+                    calls=calls,
+                    size=round(size * MEGABYTE),
+                    shuffled=round(shuffled * MEGABYTE),
+                )
                 status.update("Warming up")
                 run.warm_up()
                 for number in range(rounds):

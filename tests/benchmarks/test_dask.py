@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-TINY = ("--rounds", "2", "--tasks", "8", "--calls", "2", "--size", "0.1")
+TINY = ("--rounds", "2", "--tasks", "8", "--calls", "2", "--size", "0.1", "--shuffle", "0.1")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_tiny_run_measures_everything_on_every_transport(tmp_path):
     assert run.returncode == 0, err
     text = file.read_text()
     for scheme in ("safeser", "tcp", "tls"):
-        assert text.count(f"| {scheme}:// |") == 5
+        assert text.count(f"| {scheme}:// |") == 7
         assert f"{scheme}://" in out
     # One run compared with itself.
     tcp = [line for line in text.splitlines() if "| tcp:// |" in line]
