@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from typing import NoReturn
 
 from safeser.audit.chain import HEAD_SIZE, ZERO, Head, Keys, encode_head, step
@@ -176,23 +177,32 @@ class ChainFile:
         )
 
     def append(self, fields: dict[str, object]) -> None:
-        """Write one record and the head that covers it.
+        """Write one record and the head that covers it; see :meth:`append_all`."""
+        self.append_all((fields,))
 
-        :raises AuditError: if it is not in the file, or the head does not cover it. Then the file
-            holds whole records only and the next call may succeed, or every later call fails too.
+    def append_all(self, records: Sequence[dict[str, object]]) -> None:
+        """Write *records* at once, and the head that covers them.
+
+        :raises AuditError: if they are not in the file, none of them, or the head does not cover
+            them. Then the file holds whole records only and the next call may succeed, or every
+            later call fails too.
         """
         if self._broken:
             raise AuditError(self._broken, rule="audit.closed", where=self.place)
-        count = self.count
-        fields["seq"] = count
-        body = encode(fields)
-        mac = step(self._keys.chain, self.mac, count, body)
-        data = line(mac, body)
-        if count - self._looked >= _LOOK_EVERY:
+        count, mac = self.count, self.mac
+        lines = []
+        for fields in records:
+            fields["seq"] = count
+            body = encode(fields)
+            mac = step(self._keys.chain, mac, count, body)
+            lines.append(line(mac, body))
+            count += 1
+        data = b"".join(lines)
+        if self.count - self._looked >= _LOOK_EVERY:
             self.look()
         self._write(data)
-        # From here on the record is part of the file, whatever becomes of its head.
-        self.count, self.mac, self.size = count + 1, mac, self.size + len(data)
+        # From here on the records are part of the file, whatever becomes of their head.
+        self.count, self.mac, self.size = count, mac, self.size + len(data)
         if self._fsync:
             self._sync(self._handle)
         self._write_head()

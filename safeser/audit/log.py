@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, NoReturn, TypeAlias
@@ -134,16 +134,28 @@ class AuditLog:
 
         :raises AuditError: if it could not be written. The caller refuses the message.
         """
-        fields = clean(event)
+        self.record_all((event,))
+
+    def record_all(self, events: Sequence[Mapping[str, Field]]) -> None:
+        """Append a record of each of *events*, in their order, in one write; see :meth:`record`.
+
+        :raises AuditError: if they could not be written; then none of them is in the file.
+        """
+        cleaned = [clean(event) for event in events]
         with self._using() as chain:
             now = self._write_due(chain)
-            if fields.get("permitted") is False:
-                write, last = self._throttle.admit(fields.get("sender"), fields.get("rule"), now)
-                if not write:
-                    return
-                if last:
-                    fields["then"] = "counted"
-            self._append(chain, "event", fields, now)
+            written = [fields for fields in cleaned if self._is_written(fields, now)]
+            if written:
+                chain.append_all([self._finished("event", fields, now) for fields in written])
+
+    def _is_written(self, fields: dict[str, object], now: int) -> bool:
+        """Tell whether an event is written, rather than counted."""
+        if fields.get("permitted") is not False:
+            return True
+        write, last = self._throttle.admit(fields.get("sender"), fields.get("rule"), now)
+        if last:
+            fields["then"] = "counted"
+        return write
 
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
@@ -230,10 +242,13 @@ class AuditLog:
         return now
 
     def _append(self, chain: ChainFile, kind: str, fields: dict[str, object], now: int) -> None:
+        chain.append(self._finished(kind, fields, now))
+
+    def _finished(self, kind: str, fields: dict[str, object], now: int) -> dict[str, object]:
         fields["policy"] = self._policy_text
         fields["time"] = now
         fields["type"] = kind
-        chain.append(fields)
+        return fields
 
     def _write_due(self, chain: ChainFile, *, everything: bool = False) -> int:
         """Write the counts and summaries whose time has come; return the time."""

@@ -53,6 +53,52 @@ def test_a_full_disk_refuses_and_leaves_whole_records_only(
     clean(place, key)
 
 
+def test_several_records_are_one_write_and_one_head(make, place, key, monkeypatch, records, clean):
+    log = make()
+    write, calls = os.write, []
+    monkeypatch.setattr(os, "write", lambda handle, data: calls.append(data) or write(handle, data))
+    log.record_all([{**ADMIT, "bytes": size} for size in (1, 2, 3)])
+    monkeypatch.undo()
+    assert len(calls) == 1
+    assert [record.number("bytes") for record in records(log)] == [1, 2, 3]
+    log.record_all([])
+    log.record(ADMIT)
+    assert len(records(log)) == 4
+    clean(place, key)
+
+
+@pytest.mark.parametrize("kept", [0, 20, 400])
+def test_of_several_records_none_is_left_where_one_does_not_fit(
+    make, place, key, monkeypatch, kept, records, clean
+):
+    log = make()
+    log.record(ADMIT)
+    write, calls = os.write, []
+
+    def full(handle, data):
+        calls.append(data)
+        if len(calls) > 1 or not kept:
+            raise OSError(errno.ENOSPC, "full")
+        return write(handle, data[:kept])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(AuditError, match="No space left"):
+        log.record_all([ADMIT, REFUSE, ADMIT])
+    monkeypatch.undo()
+    assert len(records(log)) == 1
+    log.record_all([ADMIT, REFUSE])
+    assert [record.text("event") for record in records(log)] == ["admit", "admit", "refuse"]
+    clean(place, key)
+
+
+def test_refusals_beyond_the_burst_are_counted_among_several_too(make, records):
+    log = make()
+    log.record_all([REFUSE, ADMIT] * 150)
+    found = [record.text("event") for record in records(log)]
+    assert found.count("refuse") == 100
+    assert found.count("admit") == 150
+
+
 def test_a_write_of_nothing_is_a_full_disk(make, monkeypatch):
     log = make()
     monkeypatch.setattr(os, "write", lambda handle, data: 0)
