@@ -26,7 +26,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench dask-suite differential fuzz format lock clean
+.PHONY: help demo test check bench dask-suite differential fuzz soak format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -69,6 +69,10 @@ fuzz: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.fuzz.pickles .fuzz/pickles --seconds 3600
 	@$(BIN)/python -m tests.fuzz.files .fuzz/files --seconds 900
 	@$(BIN)/python -m tests.fuzz.estimators .fuzz/estimators --seconds 1800
+
+## soak: an hour of work on a cluster that is killed, cut and attacked; stops and resumes, in .soak
+soak: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.soak --seconds 3600 --state .soak
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp

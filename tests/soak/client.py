@@ -1,0 +1,123 @@
+"""One client of the soak: job after job until it is told to end; a line of JSON for each.
+
+``python -m tests.soak.client KIND ADDRESS SEED``. The one rule: it says what it saw. Whether a
+failure is the fault of a blow that fell meanwhile is judged by the harness, which dealt the blows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import faulthandler
+import signal
+import sys
+import threading
+import time
+import traceback
+from random import Random
+from typing import Any
+
+from distributed import KilledWorker
+from distributed.comm.core import CommClosedError
+
+import safeser
+from safeser.demo.speech import Speech
+from tests.soak import jobs
+
+#: How often a job is begun anew after a blow, with the same values. Then it counts as lost.
+ATTEMPTS = 8
+
+#: What a client may see when a worker or its connection is gone, by class.
+_BLOWS = (
+    concurrent.futures.CancelledError,
+    asyncio.CancelledError,
+    KilledWorker,
+    CommClosedError,
+    ConnectionError,
+)
+
+#: The same by text: Dask has no class for it, or it crossed as data.
+_BLOW_TEXTS = (
+    "Worker holding Actor was lost",
+    "Unable to contact Actor",
+    "lost dependencies",
+    "connection to scheduler",
+    "Timed out trying to connect",
+)
+
+_BOOKS = {"code": jobs.CODE, "approved": jobs.APPROVED, "data": jobs.DATA}
+
+
+def main(kind: str, address: str, seed: str) -> None:
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    speech = Speech.of_this_process()
+    ended = threading.Event()
+    threading.Thread(target=_listen, args=(speech, ended), daemon=True).start()
+    random = Random(f"{kind} {seed}")
+    book = _BOOKS[kind]
+    client = None
+    while not ended.is_set():
+        if client is None or client.status not in ("running", "connecting"):
+            client = _connect(kind, address, speech)
+            continue
+        _one(random.choice(sorted(book)), book, client, random.getrandbits(64), speech, ended)
+    if client is not None:
+        client.close()
+    speech.tell("done")
+
+
+def _listen(speech: Speech, ended: threading.Event) -> None:
+    for _ in speech.commands():
+        pass
+    ended.set()
+
+
+def _connect(kind: str, address: str, speech: Speech) -> Any:
+    families = None if kind == "code" else ["dask", "msgpack"]
+    begun = time.time()
+    try:
+        return safeser.Client(address, timeout=60, deserializers=families)
+    except (OSError, TimeoutError, safeser.SafeserError) as error:
+        speech.tell("job", job="connect", outcome="failed", begun=begun, error=_text(error))
+        time.sleep(1)
+        return None
+
+
+def _one(
+    name: str, book: Any, client: Any, seed: int, speech: Speech, ended: threading.Event
+) -> None:
+    """Do one job until it is done; say what became of each attempt."""
+    for attempt in range(ATTEMPTS):
+        begun, tasks, text = time.time(), 0, ""
+        try:
+            tasks = book[name](client, Random(f"{seed} {attempt}"))
+            outcome = "done"
+        except jobs.Wrong as error:
+            outcome, text = "wrong", _text(error)
+        except BaseException as error:
+            outcome, text = _judged(error), _text(error)
+        if outcome == "disturbed" and attempt == ATTEMPTS - 1:
+            outcome = "lost"
+        if ended.is_set() and outcome != "wrong":
+            return
+        speech.tell("job", job=name, outcome=outcome, tasks=tasks, begun=begun, error=text)
+        if outcome != "disturbed" or client.status not in ("running", "connecting"):
+            return
+        time.sleep(0.5)
+
+
+def _judged(error: BaseException) -> str:
+    if isinstance(error, _BLOWS) or any(text in str(error) for text in _BLOW_TEXTS):
+        return "disturbed"
+    if isinstance(error, KeyError) and str(error.args[0]).startswith("safeser://"):
+        return "disturbed"  # Dask's scheduler scatters to a worker that is gone when it is done
+    return "lost" if isinstance(error, TimeoutError) else "failed"
+
+
+def _text(error: BaseException) -> str:
+    lines = traceback.format_exception(error, limit=-4)
+    return "".join(lines)[-1500:]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
