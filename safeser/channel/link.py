@@ -258,6 +258,19 @@ class Link(Recording):
             self._note_failure("refuse", context, payload, error)
             raise
 
+    def permits_part(
+        self, context: Context, payload: Received, willing: Sequence[str] | None
+    ) -> bool:
+        """Tell whether *payload* may pass, where its message loses nothing without it.
+
+        A refusal is recorded. What may pass is decided again with the whole message.
+        """
+        try:
+            self._decide(context, payload, willing)
+        except PolicyDenied:
+            return False
+        return True
+
     def permit_inner(self, context: Context) -> None:
         """Refuse an operation that a relay would carry for a sender who may not ask for it."""
         decision = self.policy.permits_operation(context)

@@ -7,6 +7,7 @@ made by the step before it, and :func:`build` opens nothing else.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,6 +72,7 @@ class Judged:
     admitted: Admitted
     parts: tuple[tuple[Received, Reference, PayloadRow], ...]
     wrapped: tuple[str, ...] = ()
+    left_out: frozenset[int] = frozenset()
 
 
 def judge_operation(
@@ -113,6 +115,7 @@ def judge_operation(
         willing=willing,
         declared=declared,
         wrapped=wrapped,
+        wholes=_wholes(row.fields, body, reply=False),
     )
 
 
@@ -141,6 +144,7 @@ def judge_reply(
         raw=raw,
         willing=willing,
         declared=None,
+        wholes=_wholes(fields, body, reply=True),
     )
 
 
@@ -155,10 +159,12 @@ def _judge(
     willing: Sequence[str] | None,
     declared: set[int] | None,
     wrapped: tuple[str, ...] = (),
+    wholes: frozenset[int] = frozenset(),
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
     parts = []
+    left_out = set()
     for where, reference in places:
         row = message.rows[reference.index]
         payload = link.payload(
@@ -170,6 +176,13 @@ def _judge(
             author=row.author,
             wraps=reference.index in wrapping and not row.failed,
         )
+        if reference.index in wholes:
+            # The failure itself stands beside it as data, so that nothing is lost with it.
+            if row.failed or not link.permits_part(context, payload, willing):
+                left_out.add(reference.index)
+                continue
+            parts.append((payload, reference, row))
+            continue
         stray = declared is not None and reference.index not in declared
         if stray and payload.family not in HARMLESS:
             # Dask's own decoder would open a pickle in any field of any message.
@@ -184,7 +197,7 @@ def _judge(
     bare = [link.code(verified, where, value) for where, value in raw]
     payloads = [*(payload for payload, _, _ in parts), *bare]
     admitted = link.admit(verified, context, payloads, willing=willing)
-    return Judged(link, context, body, admitted, tuple(parts), wrapped)
+    return Judged(link, context, body, admitted, tuple(parts), wrapped, frozenset(left_out))
 
 
 def _with_bare_pickles(
@@ -216,7 +229,8 @@ def build(judged: Judged, *, opens: bool) -> Any:
     :param opens: whether payloads are opened here at all; eager ones always are.
     :raises PayloadError: if one of them cannot be built, or the sender could not send it.
     """
-    objects = {
+    objects: dict[int, Any] = dict.fromkeys(judged.left_out)
+    objects |= {
         reference.index: _load(judged, payload, row)
         if (opens or reference.eager) and not _is_graph(judged, payload)
         else _pass_on(judged, payload, row)
@@ -304,6 +318,27 @@ def _payload_fields(
             elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
                 declared.update(references(value))
     return raw, declared
+
+
+def _wholes(fields: Mapping[str, Encoding], body: Any, *, reply: bool) -> frozenset[int]:
+    """Return the rows that hold failures as their process pickled them, see translate.outgoing.
+
+    No row counts that stands elsewhere too: there it is a payload like all others.
+    """
+    paths_of = {p for p, e in fields.items() if e is Encoding.ERROR and p.endswith("traceback")}
+    if reply:
+        nested = [p for p, encoding in fields.items() if encoding is Encoding.NESTED]
+        paths_of |= {"traceback", *(f"{path}.traceback".strip(".") for path in nested)}
+    found = [
+        value.index
+        for path in paths_of
+        for _, value in select(body, path)
+        if isinstance(value, Reference)
+    ]
+    if not found:
+        return frozenset()
+    used = Counter(reference.index for _, reference in paths(body))
+    return frozenset(index for index in found if used[index] == 1)
 
 
 def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:

@@ -61,7 +61,8 @@ def encode_message(
     """
     limits = link.policy.limits
     encoder = Encoder(limits)
-    encoder.add(translate.outgoing(message), _Values(link, row, serializers, fails=fails))
+    values = _Values(link, row, serializers, fails=fails)
+    encoder.add(translate.outgoing(message, takes_code=values.take_code), values)
     if fails:
         _shed(encoder, link, listed=False)
     return _checked(encoder.frames(listed=False), limits)
@@ -86,7 +87,8 @@ def encode_elements(
         # An element that cannot be sent is left out, or its error would end the stream that
         # carries everybody's.
         try:
-            encoder.add(translate.outgoing(element), _Values(link, row, None, fails=True))
+            values = _Values(link, row, None, fails=True)
+            encoder.add(translate.outgoing(element, takes_code=values.take_code), values)
             sent += 1
         except SafeserError as error:
             logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
@@ -201,6 +203,10 @@ class _Values:
                 raise
             logger.warning("Not sent to %s: %s", self._link.peer, error)
             return _failure_row(translate.failure_of(error), failed=True), eager
+
+    def take_code(self) -> bool:
+        """Tell whether the other side may be sent code."""
+        return "cloudpickle" in self._grant.families
 
     def _row(self, leaf: Any) -> PayloadRow:
         author, failed = None, False

@@ -23,7 +23,13 @@ from safeser import pickles
 from safeser.dask import substitutes
 from safeser.dask.fields import transform
 from safeser.errors import PayloadError, SafeserError
-from safeser.families.errors.wire import ExceptionData, encode, from_data, to_data
+from safeser.families.errors.wire import (
+    ExceptionData,
+    RemoteError,
+    encode,
+    from_data,
+    to_data,
+)
 from safeser.operations import Encoding, Server
 
 __all__ = [
@@ -80,14 +86,18 @@ class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types
 # --- outgoing ----------------------------------------------------------------------------------
 
 
-def outgoing(message: Any) -> Any:
-    """Return *message* with the pickles that Dask put into its fields turned into data."""
+def outgoing(message: Any, *, takes_code: Callable[[], bool] = lambda: False) -> Any:
+    """Return *message* with the pickles that Dask put into its fields turned into data.
+
+    :param takes_code: tells whether its recipient may be sent code.
+    """
     if not isinstance(message, dict):
         return message
     changed: dict[str, Any] = {}
     if message.get("exception") is not None:
-        changed["exception"] = _failure(message["exception"], message)
-        changed["traceback"] = None
+        failure = _failure(message["exception"], message)
+        changed["exception"] = failure
+        changed["traceback"] = _whole(failure, message) if takes_code() else None
     if message.get("op") == "task-finished":
         # The name travels beside the pickle anyway.
         changed["type"] = message.get("typename")
@@ -115,6 +125,22 @@ def _failure(value: Any, message: Mapping[str, Any]) -> Any:
         # Pickled by this process; read as data all the same, so that it never matters who did.
         return Failure(_from_pickle(bytes(value), message, traceback))
     return Failure(to_data(Exception(str(message.get("exception_text", value)))))
+
+
+def _whole(failure: Any, message: Mapping[str, Any]) -> Serialized | None:
+    """Return the failure's own pickle, where its class means something to this program alone.
+
+    It travels in the field of the traceback, which has no other use here: each recipient decides it
+    by itself, and who may not open it has the failure as data.
+    """
+    if isinstance(failure, Relayed):
+        traceback = message.get("traceback")
+        return traceback if isinstance(traceback, Relayed) else None
+    value = message["exception"]
+    value = value.data if isinstance(value, Serialize) else value
+    if not isinstance(value, bytes) or not isinstance(from_data(failure.data), RemoteError):
+        return None
+    return Serialized({"serializer": "pickle", "writeable": ()}, [value])
 
 
 def _from_pickle(data: bytes, message: Mapping[str, Any], traceback: str) -> ExceptionData:
@@ -274,10 +300,23 @@ def _nested_reply(answer: Any, *, note: Note) -> Any:
 def _without_raw_errors(message: dict[str, Any], note: Note) -> dict[str, Any]:
     """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
     message = dict(message)
+    if isinstance(message.get("exception"), RemoteError):
+        message["exception"] = _as_it_was(message["exception"], message.get("traceback"))
     for name, safe in _SAFE.items():
         if name in message:
             message[name] = safe(message[name], note=note)
     return message
+
+
+def _as_it_was(said: RemoteError, whole: Any) -> Exception:
+    """Return *whole*, the same failure as code, if policy let it in; with what was said of it."""
+    if not isinstance(whole, Exception):
+        return said
+    for note in getattr(said, "__notes__", ()):
+        BaseException.add_note(whole, note)
+    whole.__cause__, whole.__context__ = said.__cause__, said.__context__
+    whole.__suppress_context__ = said.__suppress_context__
+    return whole
 
 
 def _safe_exception(value: Any, *, note: Note) -> Any:
@@ -293,9 +332,13 @@ def _safe_exception(value: Any, *, note: Note) -> Any:
     return refusal
 
 
-def _no_traceback(value: Any, *, note: Note) -> None:
-    """Drop a traceback: its text is a note of the exception, and no object is made of a peer's."""
-    del value, note
+def _no_traceback(value: Any, *, note: Note) -> Relayed | None:
+    """Drop a traceback: its text is a note of the exception, and no object is made of a peer's.
+
+    What is only passed on is no traceback but the failure itself, see :func:`_whole`.
+    """
+    del note
+    return value if isinstance(value, Relayed) else None
 
 
 _SAFE: dict[str, Callable[..., Any]] = {

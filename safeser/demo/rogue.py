@@ -72,8 +72,8 @@ def disarm_worker() -> None:
 
     honest_outgoing, honest_add = translate.outgoing, Encoder.add
 
-    def outgoing(message: Any) -> Any:
-        return message if isinstance(message, AsIs) else honest_outgoing(message)
+    def outgoing(message: Any, **options: Any) -> Any:
+        return message if isinstance(message, AsIs) else honest_outgoing(message, **options)
 
     def add(self: Any, element: Any, default: Any) -> None:
         honest_add(self, element, _leaf if isinstance(element, AsIs) else default)
