@@ -7,6 +7,7 @@ a policy grants, and where there is no policy, nothing that runs code is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ def serialize(
     codec = resolve(compression)
     asked = _asked(serializers, "serializers")
     limits = _limits(limits, policy)
+    context = _placed(context)
     grant = _grant(policy, context, asked, sealing=True)
     # In the caller's order, of what the policy grants.
     tried = [name for name in asked if families.covers(grant.families, name)]
@@ -118,6 +120,7 @@ def deserialize(
     """
     asked = _asked(deserializers, "deserializers")
     limits = _limits(limits, policy)
+    context = _placed(context)
     grant = _grant(policy, context, asked, sealing=False)
     if type(frames) is not list and not isinstance(frames, Sequence):
         raise ConfigError("frames is a list of buffers", rule="families.frames")
@@ -227,6 +230,13 @@ def _limits(limits: Limits | None, policy: Policy | None) -> Limits:
             "a policy has limits of its own", rule="families.limits", fix="Pass one of the two."
         )
     return policy.limits
+
+
+def _placed(context: AnyContext | None) -> AnyContext | None:
+    """Return *context* as one of a program's own calls, where it says nothing else."""
+    if isinstance(context, Context) and context.transport is None:
+        return replace(context, transport="library")
+    return context
 
 
 def _grant(

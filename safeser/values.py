@@ -10,19 +10,24 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from safeser.errors import ConfigError
 
 __all__ = [
     "ALLOWED_ROLES",
     "ANY_AUTHOR",
+    "CONFLICT_WORDS",
     "FAMILIES",
+    "HARMLESS",
+    "SUBMISSIONS",
+    "TRANSPORTS",
     "UNKNOWN",
     "Allowed",
     "Context",
     "Decision",
     "Grant",
+    "KeyConflicts",
     "Kind",
     "Limits",
     "Payload",
@@ -31,11 +36,24 @@ __all__ = [
 #: The sender or recipient that nothing authenticated. Never granted pickle or cloudpickle.
 UNKNOWN = "unknown"
 
-#: The author of a payload that somebody relayed. Only dask and msgpack pass for it.
+#: The author of a payload that a relay lost. Only dask and msgpack pass for it.
 ANY_AUTHOR = "any"
+
+#: How a message came: Dask on ``safeser://``, a guarded client's ``tcp://`` or ``tls://``, or
+#: neither: a program that seals, opens, serializes or deserializes by itself.
+TRANSPORTS = ("safeser", "tcp", "tls", "library")
 
 #: Built-in serialization families, the least powerful first. ``error`` carries failures as data.
 FAMILIES = ("msgpack", "error", "dask", "pickle", "cloudpickle")
+
+#: Families that pass whoever wrote a payload: they cannot reach code.
+HARMLESS = frozenset({"msgpack", "error", "dask"})
+
+#: What of submitted work a context lets through: nothing, listed functions, any code.
+SUBMISSIONS = ("none", "approved", "code")
+
+#: What may become of a submission whose keys are taken.
+CONFLICT_WORDS = ("refuse", "warn")
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 _FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
@@ -93,12 +111,17 @@ class Context:
     :param recipient: principal that opens the message, or :data:`UNKNOWN`.
     :param kind: ``"admin"``, ``"data"``, ``"task"`` or ``"control"``, or a :class:`Kind`.
     :param operation: Dask's operation, or None where there is none (replies, library use).
+    :param transport: one of :data:`TRANSPORTS`; None where nobody knows.
+    :param same_host: whether the connection's other end is on this machine; None where nobody
+        measured it. What is not known never matches a context that asks for it.
     """
 
     sender: str
     recipient: str
     kind: Kind = Kind.DATA
     operation: str | None = None
+    transport: str | None = None
+    same_host: bool | None = None
 
     def __init__(
         self,
@@ -106,6 +129,9 @@ class Context:
         recipient: str,
         kind: Kind | str = Kind.DATA,
         operation: str | None = None,
+        *,
+        transport: str | None = None,
+        same_host: bool | None = None,
     ) -> None:
         object.__setattr__(self, "sender", check_principal(sender))
         object.__setattr__(self, "recipient", check_principal(recipient))
@@ -119,6 +145,16 @@ class Context:
         if operation is not None and (not isinstance(operation, str) or len(operation) > 128):
             raise ConfigError("an operation must be a short string", rule="config.operation")
         object.__setattr__(self, "operation", operation)
+        if transport is not None and transport not in TRANSPORTS:
+            raise ConfigError(
+                f"the transport of a context must be one of {', '.join(TRANSPORTS)}",
+                rule="config.transport",
+            )
+        object.__setattr__(self, "transport", transport)
+        # Exactly these: 1 would be equal to True where contexts are matched, and "no" is true.
+        if same_host is not None and type(same_host) is not bool:
+            raise ConfigError("same_host is True, False or None", rule="config.same-host")
+        object.__setattr__(self, "same_host", same_host)
 
     def __str__(self) -> str:
         operation = f" {self.operation}" if self.operation else ""
@@ -288,6 +324,17 @@ def check_global(name: object, *, rule: str = "config.allow") -> str:
     return text
 
 
+class KeyConflicts(NamedTuple):
+    """What becomes of a submission whose keys are taken; each word is ``refuse`` or ``warn``.
+
+    :param definition: the key stands for another task already.
+    :param principal: somebody else submitted it first.
+    """
+
+    definition: str = "refuse"
+    principal: str = "refuse"
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What one matched context lets through: an upper bound, never widened by a caller.
@@ -301,6 +348,7 @@ class Grant:
     :param policy: SHA-256 of the policy that grants it; verdicts are never shared between two.
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
         them with distributed's own decorators, which nobody here has reviewed.
+    :param authors: principals whose payloads the sender may relay under all of this grant.
     """
 
     context: str
@@ -311,32 +359,37 @@ class Grant:
     operations: frozenset[str] = frozenset()
     policy: str = ""
     types: frozenset[str] = frozenset()
+    authors: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for family in self.families:
             check_family(family)
         for name in self.types:
             check_global(name, rule="config.types")
-        if self.submission not in ("none", "approved", "code"):
+        if self.submission not in SUBMISSIONS:
             raise ConfigError("submission must be none, approved or code", rule="config.submission")
 
     def narrowed(self, families: Sequence[str]) -> Grant:
         """Return this grant cut to *families*: callers can take away, never add."""
         kept = tuple(family for family in self.families if family in families)
-        return Grant(
-            self.context,
-            kept,
-            self.profiles,
-            self.allow,
-            self.submission,
-            self.operations,
-            self.policy,
-            self.types if "dask" in kept else frozenset(),
-        )
+        return replace(self, families=kept, types=self.types if "dask" in kept else frozenset())
 
-    def relayed(self) -> Grant:
-        """Return this grant for what somebody else than the sender wrote: without *types*."""
-        return replace(self, types=frozenset()) if self.types else self
+    def vouches_for(self, author: str, *, sender: str) -> bool:
+        """Tell whether what *author* wrote passes as if *sender*, who hands it over, wrote it."""
+        return author == sender or (author not in (UNKNOWN, ANY_AUTHOR) and author in self.authors)
+
+    def written_by(self, author: str, *, sender: str) -> Grant:
+        """Return this grant cut to what *author* may write, where *sender* hands it over.
+
+        Of whom the context does not list, only families pass that cannot reach code: no pickle, no
+        program's own family, no type that only its library reads.
+        """
+        if self.vouches_for(author, sender=sender):
+            return self
+        kept = tuple(family for family in self.families if family in HARMLESS)
+        if kept == self.families and not self.types:
+            return self
+        return replace(self, families=kept, profiles=(), allow=(), types=frozenset())
 
 
 @dataclass(frozen=True, slots=True)

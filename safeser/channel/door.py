@@ -91,19 +91,34 @@ class Channel:
         raise PolicyDenied(
             f"{self.identity.principal} may not submit tasks under policy {self.policy.name!r}",
             rule=rule,
-            fix="Ask the operator for 'submission: code' in the context towards the scheduler;"
-            " it lets you run code there.",
+            fix="Ask the operator for 'submission: approved' in the context towards the scheduler,"
+            " which lets you run listed functions there, or for 'submission: code'.",
         )
 
-    def link(self, handshake: Handshake, *, shared: bool = True) -> Link:
+    def link(
+        self,
+        handshake: Handshake,
+        *,
+        shared: bool = True,
+        transport: str = "library",
+        same_host: bool | None = None,
+    ) -> Link:
         """Return the link of a completed handshake.
 
         :param shared: whether this channel's own calls find it by its peer. A connection that
             somebody else reads and writes must not be used by them: its messages are numbered.
+        :param transport: how its messages travel, for contexts that ask for it.
+        :param same_host: whether its other end is on this machine, as this process measured it.
         """
         if not handshake.complete:
             raise AuthenticationError("the handshake is not complete")
-        link = Link(session=handshake.session(), policy=self.policy, audit=self.audit)
+        link = Link(
+            session=handshake.session(),
+            policy=self.policy,
+            audit=self.audit,
+            transport=transport,
+            same_host=same_host,
+        )
         link.note_drift()
         if shared:
             with self._lock:

@@ -82,7 +82,7 @@ class Link(Recording):
         :raises PayloadError: if its shape is not one that a payload has.
         """
         own = dict(header)
-        bound = self._bound(context)
+        bound = self._bound(context).written_by(author or self.peer, sender=self.peer)
         denials: list[PolicyDenied] = []
         try:
             family = serialization.derive(
@@ -199,6 +199,7 @@ class Link(Recording):
             self.refuse(
                 context, "context.session", "the session proved another sender or recipient"
             )
+        self.placed(context)
         if verified.session_id != self.session.id:
             self.refuse(context, "context.session", "another session verified the message")
         for payload in payloads:
@@ -319,7 +320,7 @@ class Link(Recording):
 
     def _grant_of(self, grant: Grant, payload: Received) -> Grant:
         """Return what *grant* lets *payload* be read by: less of what its sender only relays."""
-        return grant if payload.author == self.peer else grant.relayed()
+        return grant.written_by(payload.author, sender=self.peer)
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -403,6 +404,7 @@ class Link(Recording):
             self.refuse(
                 context, "context.session", f"this link goes from {self.local} to {self.peer}"
             )
+        context = self.placed(context)
         grant = self.allowed(context)
         header, frames = self.serialize(obj, grant, context=context)
         family = serialization.claimed(header)
@@ -445,6 +447,7 @@ class Link(Recording):
         The sender's words about kind and operation must be the recipient's: the recipient knows
         what it expects, the message does not choose it.
         """
+        context = self.placed(context)
         try:
             header, kind, operation, frames = _library_message(verified)
         except PayloadError as error:

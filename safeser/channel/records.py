@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 from safeser.envelope import Session
@@ -37,9 +38,22 @@ class Recording:
     """One authenticated connection, the policy that decides on it, and the log of what was decided.
 
     The base of :class:`safeser.channel.Link`.
+
+    :param transport: how its messages travel, and *same_host* whether its other end is on this
+        machine: what this process measured, never what the peer says.
     """
 
-    def __init__(self, *, session: Session, policy: Policy, audit: AuditSink) -> None:
+    def __init__(
+        self,
+        *,
+        session: Session,
+        policy: Policy,
+        audit: AuditSink,
+        transport: str = "library",
+        same_host: bool | None = None,
+    ) -> None:
+        self.transport = transport
+        self.same_host = same_host
         self.session = session
         self.policy = policy
         self.audit = audit
@@ -60,11 +74,26 @@ class Recording:
         context = self._contexts.get(key)
         if context is None:
             pair = (self.peer, self.local) if inbound else (self.local, self.peer)
-            context = Context(*pair, kind, operation)
+            context = Context(
+                *pair, kind, operation, transport=self.transport, same_host=self.same_host
+            )
             if len(self._contexts) >= _CONTEXTS_MAX:
                 self._contexts.clear()
             self._contexts[key] = context
         return context
+
+    def placed(self, context: Context) -> Context:
+        """Return *context* with how this link travels, which its caller need not know.
+
+        :raises PolicyDenied: if the caller says otherwise than this process measured.
+        """
+        measured = (self.transport, self.same_host)
+        said = (context.transport, context.same_host)
+        if said == measured:
+            return context
+        if said != (None, None):
+            self.refuse(context, "context.session", "this link travels another way")
+        return replace(context, transport=self.transport, same_host=self.same_host)
 
     # --- refusals --------------------------------------------------------------------------------
 

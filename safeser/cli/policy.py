@@ -94,6 +94,7 @@ def _show_context(rule: Rule, *, every: bool) -> None:
     line(f"line {rule.line}, {rule.name}", style="bold")
     kinds = [kind.value for kind in sorted(rule.kinds, key=lambda kind: kind.strength)]
     say(f"  {_names(rule.senders)} -> {_names(rule.recipients)}: {', '.join(kinds)}")
+    _show_way(rule)
     sealing, opening = rule.families(sealing=True), rule.families(sealing=False)
     if sealing == opening:
         _row("families", ", ".join(opening))
@@ -106,14 +107,33 @@ def _show_context(rule: Rule, *, every: bool) -> None:
             _row("allowed", ", ".join(f"{each.name} as {each.role}" for each in rule.allow))
     if rule.types:
         _row("types", ", ".join(sorted(rule.types)))
-    if rule.submission == "code":
-        _row("submission", "code: the sender can run what it likes there", style="yellow")
-    else:
-        _row("submission", rule.submission)
+    _show_submission(rule)
     _row("operations", _operations(rule.operations))
     if every:
         for name in sorted(rule.operations):
             line(f"    {name}")
+
+
+def _show_way(rule: Rule) -> None:
+    """Show what else a context asks for: how a message came, and whose it may relay."""
+    if None not in rule.transports:
+        _row("transport", ", ".join(sorted(str(name) for name in rule.transports)))
+    if None not in rule.same_host:
+        _row("same host", "yes" if True in rule.same_host else "no, another")
+    if rule.authors:
+        _row("authors", f"{_names(rule.authors)}, relayed")
+
+
+def _show_submission(rule: Rule) -> None:
+    if rule.submission == "code":
+        _row("submission", "code: the sender can run what it likes there", style="yellow")
+    elif rule.submission == "approved":
+        _row("submission", "approved: functions that profiles and 'allow' list, no code")
+    else:
+        _row("submission", rule.submission)
+    conflicts = rule.key_conflicts._asdict()
+    if "warn" in conflicts.values():
+        _row("conflicts", ", ".join(f"{name}: {word}" for name, word in conflicts.items()))
 
 
 def _row(name: str, value: str, *, style: str = "") -> None:
@@ -150,6 +170,12 @@ def explain(
     author: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who wrote it, if not the sender.")
     ] = None,
+    transport: Annotated[
+        str | None, typer.Option(metavar="NAME", help="safeser, tcp, tls or library.")
+    ] = None,
+    same_host: Annotated[
+        bool | None, typer.Option("--same-host/--other-host", help="Where the other end is.")
+    ] = None,
     sealing: Annotated[bool, typer.Option("--sealing", help="Ask for the sending side.")] = False,
 ) -> None:
     """Say which rule decides in one context, why, and what would change it; code 1 if denied."""
@@ -159,7 +185,7 @@ def explain(
 
     explanation = explained(
         Policy.load(policy),
-        Context(sender, recipient, kind, operation),
+        Context(sender, recipient, kind, operation, transport=transport, same_host=same_host),
         family,
         sealing=sealing,
         author=author,

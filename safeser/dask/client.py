@@ -110,9 +110,17 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         """Refuse a graph where it is submitted, not on a future that somebody waits for."""
         channel = self.safeser
         for peer in sorted(channel.policy.counterparts(channel.identity.principal)):
-            context = Context(channel.identity.principal, peer, Kind.TASK, "update-graph")
-            if channel.policy.permits_operation(context).permitted:
-                return
+            for same_host in (True, False):  # where the scheduler is, is measured when it is asked
+                context = Context(
+                    channel.identity.principal,
+                    peer,
+                    Kind.TASK,
+                    "update-graph",
+                    transport="safeser",
+                    same_host=same_host,
+                )
+                if channel.policy.permits_operation(context).permitted:
+                    return
         context = Context(channel.identity.principal, UNKNOWN, Kind.TASK, "update-graph")
         channel.refuse_submission(context)
 

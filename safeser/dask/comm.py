@@ -32,6 +32,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Channel, Link
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.dependents import fail_dependents
+from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
 from safeser.dask.registrations import ClientIds
 from safeser.dask.roles import Roles, scheduler_of, served_by
@@ -287,6 +288,11 @@ def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:
     return frames
 
 
+def _way(stream: IOStream) -> dict[str, Any]:
+    """Return how a link over *stream* travels, for contexts that ask for it."""
+    return {"transport": "safeser", "same_host": is_same_host(stream)}
+
+
 async def _shake_hands(stream: IOStream, handshake: Handshake) -> None:
     """Run *handshake* over *stream*; raise AuthenticationError or StreamClosedError."""
     if handshake.outgoing:
@@ -354,7 +360,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
                 PREFIX + get_stream_address(stream),
                 PREFIX + address,
                 deserialize,
-                link=channel.link(handshake, shared=False),
+                link=channel.link(handshake, shared=False, **_way(stream)),
                 server=None,
                 deserializers=given.get("deserializers"),
             )
@@ -473,7 +479,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         handshake = self._channel.handshake(initiator=False)
         try:
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
-            return self._channel.link(handshake, shared=False)
+            return self._channel.link(handshake, shared=False, **_way(stream))
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:
             detail = getattr(error, "detail", "") or type(error).__name__
             logger.warning("Closed %s: it did not authenticate (%s)", peer, detail)

@@ -24,7 +24,7 @@ from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy.rules import HARMLESS
-from safeser.values import Context, Kind, Limits
+from safeser.values import ANY_AUTHOR, Context, Kind, Limits
 
 __all__ = [
     "Judged",
@@ -292,7 +292,19 @@ def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
                 "a graph can be opened only where code may be submitted", rule="submission.none"
             )
         return Serialized(translate.to_dask_pickle(payload.header), list(payload.frames))
-    return Relayed(payload.header, list(payload.frames), author=payload.author, failed=row.failed)
+    return Relayed(
+        payload.header, list(payload.frames), author=_author(judged, payload), failed=row.failed
+    )
+
+
+def _author(judged: Judged, payload: Received) -> str:
+    """Return whom this side vouches for as the author of what it passes on.
+
+    A peer may name any author; only of those that its context lists does its word count. Passing
+    on others would make a worker's claim the scheduler's.
+    """
+    vouched = judged.admitted.grant.vouches_for(payload.author, sender=judged.link.peer)
+    return payload.author if vouched else ANY_AUTHOR
 
 
 def _refuse_bytes(value: Any, where: str) -> None:

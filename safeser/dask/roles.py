@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -201,11 +201,11 @@ def _require_fit(server: Server, policy: Policy, principal: str) -> None:
     """Raise unless *policy* lets *principal* be a *server* of some cluster."""
     peers = policy.counterparts(principal)
     if server is Server.SCHEDULER:
-        asked = [Context(peer, principal, Kind.ADMIN, "register-worker") for peer in peers]
+        asked = [hop for peer in peers for hop in _hops(peer, principal, "register-worker")]
         lacking = f"lets nobody register a worker with {principal!r}"
     else:
         operation = REGISTRATIONS[server]
-        asked = [Context(principal, peer, Kind.ADMIN, operation) for peer in peers]
+        asked = [hop for peer in peers for hop in _hops(principal, peer, operation)]
         lacking = f"does not let {principal!r} register a {server.value} with anybody"
     if any(policy.permits_operation(context).permitted for context in asked):
         return
@@ -216,6 +216,14 @@ def _require_fit(server: Server, policy: Policy, principal: str) -> None:
         fix=f"Set DASK_SAFESER__{setting} to the key of a {server.value}, or grant"
         f" {asked[0].operation if asked else 'register-worker'} in a context.",
     )
+
+
+def _hops(sender: str, recipient: str, operation: str) -> Iterator[Context]:
+    """Yield the contexts of an operation on safeser://, wherever the peer will turn out to be."""
+    for same_host in (True, False):
+        yield Context(
+            sender, recipient, Kind.ADMIN, operation, transport="safeser", same_host=same_host
+        )
 
 
 def _overrides(given: Mapping[str, Any], role: str) -> Mapping[str, Any]:

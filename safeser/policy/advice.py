@@ -6,10 +6,10 @@ Where a floor denies, the advice says so and proposes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from safeser.operations import GROUPS
+from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import (
     CODE_OPERATIONS,
     HARMLESS,
@@ -30,7 +30,7 @@ _NAMES_SHOWN = 4
 class Edit:
     """One change of one context: add *value* to a list, or set ``submission`` to it.
 
-    :param field: ``serializers``, ``deserializers``, ``operations`` or ``submission``.
+    :param field: ``serializers``, ``deserializers``, ``operations``, ``authors`` or ``submission``.
     """
 
     context: str
@@ -47,25 +47,47 @@ class Edit:
 def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:
     """Return the smallest change to *rule* that lifts the denial *name*; none if none can."""
     if name == "operation.not-granted" and query.operation is not None:
-        return _granting(query.operation, rule)
+        return _granting(query, query.operation, rule)
     if name == "submission.none" and not _has_unknown(rule):
-        return (Edit(rule.name, "submission", "code"),)
+        return _submitting(query, rule)
+    if name == "author.relayed" and query.author != UNKNOWN:
+        return (Edit(rule.name, "authors", query.author),)
     if name == "context.family" and query.family != UNLISTED:
-        hopeless = query.family not in HARMLESS and (query.relayed or _has_unknown(rule))
-        return () if hopeless else _listing(query, rule)
+        powerful = query.family not in HARMLESS
+        if powerful and (query.author == UNKNOWN or _has_unknown(rule)):
+            return ()
+        return _listing(query, rule) + (_writing(query, rule) if powerful else ())
     return ()
 
 
-def _granting(operation: str, rule: Rule) -> tuple[Edit, ...]:
+def _granting(query: Query, operation: str, rule: Rule) -> tuple[Edit, ...]:
     if operation == UNLISTED:
         return ()
     grant = Edit(rule.name, "operations", operation)
-    needs_code = operation in CODE_OPERATIONS or operation == SUBMIT
-    if _has_unknown(rule) and (needs_code or operation not in UNKNOWN_OPERATIONS):
+    beyond = operation not in UNKNOWN_OPERATIONS or operation == SUBMIT
+    if _has_unknown(rule) and (beyond or operation in CODE_OPERATIONS):
         return ()
-    if needs_code and rule.submission == "none":
+    if operation == SUBMIT and rule.submission == "none":
+        return (grant, *_submitting(query, rule))
+    if operation in CODE_OPERATIONS and rule.submission != "code":
         return (grant, Edit(rule.name, "submission", "code"))
     return (grant,)
+
+
+def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
+    """The least that lets work through: listed functions, unless code is what was asked about."""
+    if query.family == "cloudpickle":
+        return (Edit(rule.name, "submission", "code"),)
+    lacking = [
+        side
+        for side, families in (
+            ("serializers", rule.serializers),
+            ("deserializers", rule.deserializers),
+        )
+        if "pickle" not in families
+    ]
+    pickles = [Edit(rule.name, side, "pickle") for side in lacking]
+    return (Edit(rule.name, "submission", "approved"), *pickles)
 
 
 def _listing(query: Query, rule: Rule) -> tuple[Edit, ...]:
@@ -74,9 +96,15 @@ def _listing(query: Query, rule: Rule) -> tuple[Edit, ...]:
     if query.family == "cloudpickle":
         if "pickle" not in rule.families(sealing=query.sealing):
             changes.append(Edit(rule.name, side, "pickle"))
-        if rule.submission == "none":
+        if rule.submission != "code":
             changes.append(Edit(rule.name, "submission", "code"))
     return tuple(changes)
+
+
+def _writing(query: Query, rule: Rule) -> tuple[Edit, ...]:
+    if not query.relayed or query.author in rule.authors:
+        return ()
+    return (Edit(rule.name, "authors", query.author),)
 
 
 def _has_unknown(rule: Rule) -> bool:
@@ -99,23 +127,26 @@ def fix(name: str, query: Query, rule: Rule | None) -> str:
 
 
 def _new_context(query: Query) -> str:
-    if UNKNOWN in (query.sender, query.recipient):
+    hop = query.hop
+    if UNKNOWN in hop[:2]:
         return (
             "List the principal under 'principals', its key in the roster, and a context for it."
             " Risk: that key's owner then takes part in the cluster."
         )
     return (
-        f"Add a context with 'sender: {query.sender}', 'recipient: {query.recipient}' and"
-        f" 'kinds: [{query.kind.value}]'. Risk: it opens a way from {query.sender} to"
-        f" {query.recipient} that this policy keeps shut."
+        f"Add a context with 'sender: {hop.sender}', 'recipient: {hop.recipient}' and"
+        f" 'kinds: [{hop.kind.value}]'. Risk: it opens a way from {hop.sender} to"
+        f" {hop.recipient} that this policy keeps shut."
     )
 
 
 def _impossible(name: str, query: Query, rule: Rule) -> str:
-    if name == "author.relayed" or (query.relayed and query.family not in HARMLESS):
+    hop = query.hop
+    if query.family not in HARMLESS and query.author == UNKNOWN:
         return (
-            "No policy of this version can permit it. Fetch the value from its author directly, or"
-            " return it as numbers, text, arrays or frames, which travel as dask or msgpack."
+            "No policy can permit it: who wrote it is not known. Fetch the value from its author"
+            " directly, or return it as numbers, text, arrays or frames, which travel as dask or"
+            " msgpack."
         )
     if name in ("floor.admin", "floor.unknown"):
         return "No policy can permit it."
@@ -124,25 +155,41 @@ def _impossible(name: str, query: Query, rule: Rule) -> str:
         "context.family",
     ):
         return "No policy can permit what safeser does not know."
-    if UNKNOWN in (query.sender, query.recipient):
+    if UNKNOWN in hop[:2]:
         return "No policy can permit it from or to unknown; list the principal and its key."
     return (
-        f"Context {rule.name!r} (line {rule.line}) also covers unknown: give {query.sender} ->"
-        f" {query.recipient} a context of its own above it."
+        f"Context {rule.name!r} (line {rule.line}) also covers unknown: give {hop.sender} ->"
+        f" {hop.recipient} a context of its own above it."
     )
 
 
 def _risk(changes: Iterable[Edit], rule: Rule) -> str:
     senders, recipients = _few(rule.senders), _few(rule.recipients)
-    values = {change.value for change in changes}
-    if values & (CODE_OPERATIONS | {"code", "cloudpickle"}):
+    authors = [change.value for change in changes if change.field == "authors"]
+    if authors:
+        # Whoever relays could write it itself; what is new is what it is written by.
+        senders = f"{authors[0]} (as {senders} relay it)"
+    values = {change.value for change in changes if change.field != "authors"}
+    running = values & (CODE_OPERATIONS | {"code", "cloudpickle"})
+    if running or (authors and rule.submission == "code"):
         return f"{senders} can then run any code in {recipients}, read the keys there and use them"
-    if "pickle" in values:
+    if "approved" in values:
+        return (
+            f"graphs of {senders} are then opened in {recipients}, and what the profiles and"
+            " 'pickle: allow' list runs there with any arguments"
+        )
+    return _lesser_risk(values, rule, senders, recipients, rebuilds=bool(authors))
+
+
+def _lesser_risk(
+    values: Collection[str], rule: Rule, senders: str, recipients: str, *, rebuilds: bool
+) -> str:
+    if "pickle" in values or rebuilds:
         profiles = ", ".join(rule.profiles)
         return f"pickles of {senders} are then rebuilt in {recipients}, within profile {profiles}"
-    if values & (GROUPS["debug"] | GROUPS["benchmark"] | GROUPS["control"]):
+    if (GROUPS["debug"] | GROUPS["benchmark"] | GROUPS["control"]).intersection(values):
         return f"{senders} can then steer, load or stop {recipients}"
-    if values - {*FAMILIES} and any(change.field.endswith("serializers") for change in changes):
+    if not NAMES.issuperset(values) and not set(FAMILIES).issuperset(values):
         return f"what {senders} send then goes to that family's own code in {recipients}"
     if "dask" in values:
         return f"typed data of {senders}, such as arrays, is then decoded in {recipients}"

@@ -1,41 +1,45 @@
 """The decision: pure, total, default deny.
 
-The one rule: the first context whose sender, recipient and kind match decides, and nothing falls
-through to a later one. What is not known (a principal, kind, operation or family) is never
-permitted, and no function here raises for it. The steps of :meth:`Table.decide`, in order:
+The one rule: the first context whose sender, recipient, kind, transport and host match decides,
+and nothing falls through to a later one. What is not known (a principal, kind, operation or family)
+is never permitted, and no function here raises for it. The steps of :meth:`Table.decide`, in order:
 
 1. match a context, or deny;
 2. the operation must be granted, and submitting a graph needs a submission;
 3. the floors: admin is msgpack, and ``unknown`` never gets pickle or a program's own family,
    whatever a rule says;
 4. the family must be listed for this side;
-5. what somebody else wrote passes only in families that cannot reach code.
+5. what somebody wrote whom the context does not list as an author passes only in families that
+   cannot reach code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+import itertools
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from safeser.errors import PolicyDenied
 from safeser.operations import NAMES
 from safeser.policy import advice
-from safeser.policy.rules import HARMLESS, SUBMIT, UNLISTED, Query, Rule
-from safeser.values import FAMILIES, UNKNOWN, Context, Decision, Grant, Kind
+from safeser.policy.rules import HARMLESS, REFUSED, SUBMIT, UNLISTED, Hop, Query, Rule
+from safeser.values import FAMILIES, UNKNOWN, Context, Decision, Grant, KeyConflicts, Kind
 
 __all__ = ["Table"]
 
 # Principals x principals x kinds x operations x families of a cluster of tens is a few thousand.
 _CACHE_MAX = 1 << 16
 
-_KINDS = tuple(Kind)
 _FAMILIES = frozenset(FAMILIES)
 
 
 class Table:
-    """The contexts of one policy, indexed so that a match costs three lookups and two ANDs.
+    """The contexts of one policy, indexed so that a match costs five lookups and four ANDs.
 
-    Bit *i* of a mask stands for context *i*; the lowest bit that sender, recipient and kind share
-    is the first context that matches.
+    Bit *i* of a mask stands for context *i*; the lowest bit that all parts of a hop share is
+    the first context that matches.
 
     :param rules: in the order of the file.
     :param principals: names that the policy lists; everybody else is ``unknown``.
@@ -56,19 +60,13 @@ class Table:
         self._families = _FAMILIES | own
         self.rules = tuple(rules)
         self.principals = frozenset(principals)
-        self._senders: dict[str, int] = {}
-        self._recipients: dict[str, int] = {}
-        self._kinds: dict[Kind, int] = dict.fromkeys(_KINDS, 0)
-        for index, rule in enumerate(self.rules):
-            bit = 1 << index
-            for sender in rule.senders:
-                self._senders[sender] = self._senders.get(sender, 0) | bit
-            for recipient in rule.recipients:
-                self._recipients[recipient] = self._recipients.get(recipient, 0) | bit
-            for kind in rule.kinds:
-                self._kinds[kind] |= bit
+        self._senders = _masks([rule.senders for rule in rules])
+        self._recipients = _masks([rule.recipients for rule in rules])
+        self._kinds = _masks([rule.kinds for rule in rules])
+        self._transports = _masks([rule.transports for rule in rules])
+        self._hosts = _masks([rule.same_host for rule in rules])
         self._decisions: dict[Query, Decision] = {}
-        self._grants: dict[tuple[str, str, Kind, bool], Grant | None] = {}
+        self._grants: dict[tuple[Hop, bool], Grant | None] = {}
 
     # --- matching ------------------------------------------------------------------------------
 
@@ -76,12 +74,24 @@ class Table:
         """Return *principal* if the policy lists it, else ``unknown``."""
         return principal if principal in self.principals else UNKNOWN
 
-    def match(self, sender: str, recipient: str, kind: Kind) -> Rule | None:
+    def hop(self, context: Context) -> Hop:
+        """Return what of *context* is matched, in names that the policy knows."""
+        return Hop(
+            self.known(context.sender),
+            self.known(context.recipient),
+            context.kind,
+            context.transport,
+            context.same_host,
+        )
+
+    def match(self, hop: Hop) -> Rule | None:
         """Return the first context for a hop between resolved names, or None."""
         found = (
-            self._senders.get(sender, 0)
-            & self._recipients.get(recipient, 0)
-            & self._kinds.get(kind, 0)
+            self._senders.get(hop.sender, 0)
+            & self._recipients.get(hop.recipient, 0)
+            & self._kinds.get(hop.kind, 0)
+            & self._transports.get(hop.transport, 0)
+            & self._hosts.get(hop.same_host, 0)
         )
         return self.rules[(found & -found).bit_length() - 1] if found else None
 
@@ -95,15 +105,14 @@ class Table:
         """Return the first context that earlier ones leave nothing to match, or None."""
         for index, rule in enumerate(self.rules):
             # Principals that the same contexts list are one class: groups of thousands cost one.
-            senders = {self._senders[name] for name in rule.senders}
-            recipients = {self._recipients[name] for name in rule.recipients}
-            masks = (
-                there & back & self._kinds[kind]
-                for there in senders
-                for back in recipients
-                for kind in rule.kinds
+            parts = (
+                {self._senders[name] for name in rule.senders},
+                {self._recipients[name] for name in rule.recipients},
+                {self._kinds[kind] for kind in rule.kinds},
+                {self._transports[name] for name in rule.transports},
+                {self._hosts[same] for same in rule.same_host},
             )
-            if not any(found & -found == 1 << index for found in masks):
+            if not any(_lowest(masks) == 1 << index for masks in itertools.product(*parts)):
                 return rule
         return None
 
@@ -122,13 +131,11 @@ class Table:
         if operation is not None and operation not in NAMES:
             operation = UNLISTED
         return Query(
-            self.known(context.sender),
-            self.known(context.recipient),
-            context.kind,
+            self.hop(context),
             operation,
             family if family is not None and family in self._families else UNLISTED,
             sealing,
-            author is not None and author != context.sender,
+            "" if author is None or author == context.sender else self.known(author),
         )
 
     def decide(
@@ -149,7 +156,7 @@ class Table:
     def permits_operation(self, context: Context) -> Decision:
         """Answer whether the operation alone may pass, whatever the message carries."""
         query = self.query(context, "msgpack")
-        rule = self.match(query.sender, query.recipient, query.kind)
+        rule = self.match(query.hop)
         if rule is None:
             return _deny_unmatched(query)
         refusal = _judge_operation(query, rule)
@@ -162,7 +169,7 @@ class Table:
         return decision
 
     def _judge(self, query: Query) -> Decision:
-        rule = self.match(query.sender, query.recipient, query.kind)  # step 1
+        rule = self.match(query.hop)  # step 1
         if rule is None:
             return _deny_unmatched(query)
         for judge in _STEPS:
@@ -178,12 +185,12 @@ class Table:
 
         :raises PolicyDenied: if no context matches.
         """
-        key = (self.known(context.sender), self.known(context.recipient), context.kind, sealing)
+        key = (self.hop(context), sealing)
         try:
             grant = self._grants[key]
         except KeyError:
-            rule = self.match(*key[:3])
-            grant = None if rule is None else _bound(rule, key, self.policy)
+            rule = self.match(key[0])
+            grant = None if rule is None else _bound(rule, *key, self.policy)
             if len(self._grants) >= _CACHE_MAX:
                 self._grants.clear()
             self._grants[key] = grant
@@ -193,6 +200,25 @@ class Table:
                 f"{context}: {decision.reason}", rule=decision.rule, fix=decision.fix
             )
         return grant
+
+    def key_conflicts(self, context: Context) -> KeyConflicts:
+        """Return what becomes of keys that are taken; where nothing says so, they are refused."""
+        rule = self.match(self.hop(context))
+        return REFUSED if rule is None else rule.key_conflicts
+
+
+def _masks(values: Sequence[frozenset[Any]]) -> Mapping[Any, int]:
+    """Return, for each value that some context matches, the bits of all contexts that do."""
+    masks: dict[Any, int] = {}
+    for index, matched in enumerate(values):
+        for value in matched:
+            masks[value] = masks.get(value, 0) | 1 << index
+    return masks
+
+
+def _lowest(masks: Sequence[int]) -> int:
+    found = functools.reduce(operator.and_, masks)
+    return found & -found
 
 
 def _judge_operation(query: Query, rule: Rule) -> Decision | None:
@@ -208,10 +234,10 @@ def _judge_operation(query: Query, rule: Rule) -> Decision | None:
 
 
 def _judge_floors(query: Query, rule: Rule) -> Decision | None:
-    if query.kind is Kind.ADMIN and query.family != "msgpack":
+    if query.hop.kind is Kind.ADMIN and query.family != "msgpack":
         return _deny(query, rule, "floor.admin", "admin messages are plain msgpack")
     powerful = query.family not in HARMLESS and query.family != UNLISTED
-    if powerful and UNKNOWN in (query.sender, query.recipient):
+    if powerful and UNKNOWN in query.hop[:2]:
         reason = f"{query.family} never passes from or to unknown"
         return _deny(query, rule, "floor.unknown", reason)
     return None
@@ -231,7 +257,10 @@ def _judge_family(query: Query, rule: Rule) -> Decision | None:
 def _judge_author(query: Query, rule: Rule) -> Decision | None:
     if not query.relayed or query.family in HARMLESS:
         return None
-    reason = f"{query.family} passes only from its author, and somebody else wrote this"
+    if query.author != UNKNOWN and query.author in rule.authors:
+        return None
+    who = "nobody known" if query.author == UNKNOWN else query.author
+    reason = f"{query.family} passes only from its author or those listed, and {who} wrote this"
     return _deny(query, rule, "author.relayed", reason)
 
 
@@ -239,17 +268,17 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
 _STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
-def _bound(rule: Rule, key: tuple[str, str, Kind, bool], policy: str) -> Grant:
-    sender, recipient, kind, sealing = key
+def _bound(rule: Rule, hop: Hop, sealing: bool, policy: str) -> Grant:
     families = rule.families(sealing=sealing)
-    if kind is Kind.ADMIN:
+    stranger = UNKNOWN in hop[:2]
+    if hop.kind is Kind.ADMIN:
         families = ("msgpack",)
-    elif UNKNOWN in (sender, recipient):
+    elif stranger:
         families = tuple(family for family in families if family in HARMLESS)
     # What libraries registered with distributed may do anything with bytes, unpickling included.
     # The side that seals must know what the other reads: it has other families to choose from.
-    foreign = "dask" in families and UNKNOWN not in (sender, recipient)
-    if kind is not Kind.ADMIN and "msgpack" in families:
+    foreign = "dask" in families and not stranger
+    if hop.kind is not Kind.ADMIN and "msgpack" in families:
         families = (*families, "error")
     return Grant(
         context=rule.name,
@@ -260,6 +289,7 @@ def _bound(rule: Rule, key: tuple[str, str, Kind, bool], policy: str) -> Grant:
         operations=rule.operations,
         policy=policy,
         types=rule.types if foreign else frozenset(),
+        authors=rule.authors,
     )
 
 
@@ -278,5 +308,5 @@ def _deny(query: Query, rule: Rule, name: str, reason: str) -> Decision:
 
 
 def _deny_unmatched(query: Query) -> Decision:
-    reason = f"no context lets {query.sender} hand {query.recipient} anything of this kind"
+    reason = f"no context lets {query.hop.sender} hand {query.hop.recipient} anything of this kind"
     return Decision(False, "context.none", reason, fix=advice.fix("context.none", query, None))

@@ -14,6 +14,8 @@ from safeser.values import UNKNOWN, Context, Decision
 
 __all__ = ["Explanation", "explain"]
 
+_HOSTS = {True: "the same host", False: "another host", None: "a host that is not known"}
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -55,11 +57,17 @@ def explain(
     written = f", written by {author}" if author is not None else ""
     question = (
         f"may {context.sender} hand {context.recipient} {context.kind.value}"
-        f" as {shown(str(family))}{operation}{written}"
+        f" as {shown(str(family))}{operation}{written}{_way(context)}"
         f" ({'sealing' if sealing else 'opening'}), under {policy.name} revision {policy.revision}?"
     )
     steps = _strangers(policy, context) + _walk(policy, context)
     return Explanation(question, decision, tuple(steps))
+
+
+def _way(context: Context) -> str:
+    """Say how the message came, as far as that is known."""
+    over = f", over {context.transport}" if context.transport is not None else ""
+    return over + ("" if context.same_host is None else f", from {_HOSTS[context.same_host]}")
 
 
 def _strangers(policy: Policy, context: Context) -> list[str]:
@@ -79,9 +87,15 @@ def _walk(policy: Policy, context: Context) -> list[str]:
             if rule.types:
                 types = ", ".join(sorted(rule.types))
                 steps.append(f"  read by what their libraries registered with distributed: {types}")
+            if rule.authors:
+                steps.append(f"  what these wrote passes like the sender's own: {_few(rule)}")
             return steps
         steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
     return [*steps, "no context is left: deny"]
+
+
+def _few(rule: Rule) -> str:
+    return ", ".join(sorted(rule.authors))
 
 
 def _mismatch(policy: Policy, context: Context, rule: Rule) -> str:
@@ -91,4 +105,8 @@ def _mismatch(policy: Policy, context: Context, rule: Rule) -> str:
         return f"not for sender {sender}"
     if recipient not in rule.recipients:
         return f"not for recipient {recipient}"
-    return f"not for kind {context.kind.value}"
+    if context.kind not in rule.kinds:
+        return f"not for kind {context.kind.value}"
+    if context.transport not in rule.transports:
+        return f"not for transport {context.transport or 'unknown'}"
+    return f"not for {_HOSTS[context.same_host]}"

@@ -38,7 +38,11 @@ _MAX_SCALAR = 256  # the longest legal values are operations, 128 characters
 _MAX_DIGITS = 19  # 2**63 has 19; Python's int() is quadratic in the number of digits
 
 Path = tuple[str | int, ...]
-Value = str | int | list["Value"] | dict[str, "Value"]
+Value = str | int | bool | list["Value"] | dict[str, "Value"]
+
+#: Keys whose value is true or false. Anywhere else those words are refused: a principal or a class
+#: of that name is text to one reader of YAML and none to another.
+_BOOLEANS = frozenset({"same_host"})
 
 _INTEGER = re.compile(r"(?:0|[1-9][0-9]*(?:_[0-9]+)*)\Z")
 
@@ -187,7 +191,7 @@ class _Builder:
         self.places[path] = _place(event.start_mark)
         return path
 
-    def _text(self, event: ScalarEvent) -> str | int:
+    def _text(self, event: ScalarEvent) -> str | int | bool:
         text = event.value
         if len(text) > _MAX_SCALAR:
             self.refuse(f"no value in a policy is longer than {_MAX_SCALAR} characters", event)
@@ -204,6 +208,8 @@ class _Builder:
             return str(text)
         if _INTEGER.match(text):
             return self._integer(text, event)
+        if text in ("true", "false") and self.stack and self.stack[-1].key in _BOOLEANS:
+            return bool(text == "true")
         if _NOT_TEXT.match(text):
             self.refuse(
                 f"{shown(text)} is not text to every YAML reader",

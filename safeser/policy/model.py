@@ -19,6 +19,7 @@ from safeser.values import LEAST_COLLISIONS, LEAST_WALK
 __all__ = [
     "ContextModel",
     "DaskModel",
+    "KeyConflictsModel",
     "LimitsModel",
     "PickleModel",
     "PolicyModel",
@@ -39,17 +40,14 @@ _LATER = frozenset(
     {
         "acknowledge",
         "audit",
-        "authors",
         "dashboard",
         "deny",
         "detached",
         "enforce",
-        "key_conflicts",
         "learn",
         "min_peer_revision",
         "shadow",
         "suite",
-        "transport",
         "until",
         "warn",
     }
@@ -142,6 +140,13 @@ class OperationsModel(_Strict):
     grant: _OneOrMore
 
 
+class KeyConflictsModel(_Strict):
+    """``key_conflicts: {definition: warn}``: what becomes of a submission whose keys are taken."""
+
+    definition: str = "refuse"
+    principal: str = "refuse"
+
+
 class ContextModel(_Strict):
     """One entry of ``contexts``: who hands whom what kinds, and what may pass then."""
 
@@ -149,6 +154,10 @@ class ContextModel(_Strict):
     sender: _OneOrMore
     recipient: _OneOrMore
     kinds: _Names | None = None
+    transport: _OneOrMore | None = None
+    same_host: bool | None = None
+    authors: _OneOrMore | None = None
+    key_conflicts: KeyConflictsModel | None = None
     submission: str = "none"
     serializers: _Names = ("msgpack",)
     deserializers: _Names = ("msgpack",)
@@ -235,6 +244,7 @@ _SECTIONS: dict[str | int, type[BaseModel]] = {
     "principals": PrincipalModel,
     "contexts": ContextModel,
     "dask": DaskModel,
+    "key_conflicts": KeyConflictsModel,
     "pickle": PickleModel,
     "operations": OperationsModel,
     "limits": LimitsModel,
@@ -312,6 +322,7 @@ def _expectation(kind: str, context: dict[str, Any]) -> str:
     return {
         "string_type": "must be text",
         "int_type": "must be a whole number",
+        "bool_type": "must be true or false",
         "tuple_type": "must be a list, such as [a, b]",
         "dict_type": "must be a mapping, such as {a: b}",
         "model_type": "must be a mapping, such as {a: b}",

@@ -19,7 +19,7 @@ from safeser.policy.model import LimitsModel, shape
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal, Rule
-from safeser.values import Context, Decision, Grant, Limits
+from safeser.values import Context, Decision, Grant, KeyConflicts, Limits
 
 __all__ = ["Policy"]
 
@@ -128,10 +128,14 @@ class Policy:
 
     def match(self, context: Context) -> Rule | None:
         """Return the context of this policy that decides for *context*, or None."""
-        table = self._table
-        return table.match(
-            table.known(context.sender), table.known(context.recipient), context.kind
-        )
+        return self._table.match(self._table.hop(context))
+
+    def key_conflicts(self, context: Context) -> KeyConflicts:
+        """Return what becomes of a submission in *context* whose keys are taken.
+
+        Where no context matches, or the one that does says nothing, it is refused.
+        """
+        return self._table.key_conflicts(context)
 
     def counterparts(self, principal: str) -> frozenset[str]:
         """Return the listed principals with whom *principal* shares a context, in any direction.

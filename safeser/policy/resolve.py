@@ -13,20 +13,34 @@ from typing import NoReturn
 from safeser.errors import ConfigError
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, NAMES
+from safeser.policy import floors
 from safeser.policy.decide import Table
+from safeser.policy.entry import Entry
 from safeser.policy.faults import did_you_mean, fault, shown
-from safeser.policy.loader import Document, Path
+from safeser.policy.loader import Document
 from safeser.policy.model import ContextModel, PolicyModel
 from safeser.policy.rules import (
-    CODE_OPERATIONS,
-    PICKLES,
+    ANY_TRANSPORT,
+    ANYWHERE,
     PROFILES,
-    UNKNOWN_OPERATIONS,
+    REFUSED,
     WEAKEST,
     Principal,
     Rule,
 )
-from safeser.values import ANY_AUTHOR, FAMILIES, UNKNOWN, Allowed, Kind, check_family, check_global
+from safeser.values import (
+    ANY_AUTHOR,
+    CONFLICT_WORDS,
+    FAMILIES,
+    SUBMISSIONS,
+    TRANSPORTS,
+    UNKNOWN,
+    Allowed,
+    KeyConflicts,
+    Kind,
+    check_family,
+    check_global,
+)
 
 __all__ = ["resolve"]
 
@@ -132,7 +146,7 @@ def _selectors(principals: Mapping[str, Principal]) -> dict[str, frozenset[str]]
     return single | {group: frozenset(names) for group, names in groups.items()}
 
 
-class _Reader:
+class _Reader(Entry):
     """Resolves one context; holds what every check of it needs, the place above all."""
 
     def __init__(
@@ -143,21 +157,10 @@ class _Reader:
         members: Mapping[str, frozenset[str]],
         own: frozenset[str],
     ) -> None:
-        self.context = context
-        self.document = document
+        super().__init__(context, index, document)
         self.members = members
         self.own = own
         self.listable = (*_LISTABLE, *sorted(own))
-        self.path: Path = ("contexts", index)
-
-    def refuse(self, message: str, *path: str | int, rule: str, fix: str = "") -> NoReturn:
-        raise fault(
-            f"context {self.context.name!r}: {message}",
-            source=self.document.source,
-            place=self.document.place((*self.path, *path)),
-            rule=rule,
-            fix=fix,
-        )
 
     def check_name(self, seen: dict[str, int]) -> None:
         place = self.document.place(self.path)
@@ -185,10 +188,12 @@ class _Reader:
             submission=self._submission(),
             operations=self._operations(),
             types=self._types(),
+            authors=self._authors(),
+            transports=self._transports(),
+            same_host=self._same_host(),
+            key_conflicts=self._key_conflicts(),
         )
-        self._check_admin(rule)
-        self._check_unknown(rule)
-        self._check_code(rule)
+        floors.check(self, rule, listable=self.listable, own=self.own)
         return rule
 
     # --- names ---------------------------------------------------------------------------------
@@ -258,8 +263,9 @@ class _Reader:
 
     def _profiles(self) -> tuple[str, ...]:
         lists = {*self.context.serializers, *self.context.deserializers}
+        implied = ("dask-graph",) if self.context.submission == "approved" else ()
         if self.context.pickle is None:
-            return ("data",)
+            return ("data", *implied)
         if "pickle" not in lists:
             self.refuse(
                 "a pickle profile has no effect where no list of families holds pickle",
@@ -268,7 +274,7 @@ class _Reader:
                 fix="Take it out, or list pickle.",
             )
         self._known(self.context.pickle.profile, PROFILES, "profile", "pickle", "profile")
-        return self.context.pickle.profile
+        return tuple(dict.fromkeys((*self.context.pickle.profile, *implied)))
 
     def _allow(self) -> tuple[Allowed, ...]:
         listed = self.context.pickle.allow if self.context.pickle else {}
@@ -298,22 +304,49 @@ class _Reader:
         return frozenset(self.context.dask.types)
 
     def _submission(self) -> str:
-        submission = self.context.submission
-        if submission == "approved":
-            self.refuse(
-                "'submission: approved' is not enforced by this version of safeser",
-                "submission",
-                rule="config.not-supported",
-                fix="Use 'none', or 'code' for whom you would let run any code.",
-            )
-        if submission not in ("none", "code"):
-            self.refuse(
-                f"there is no submission {shown(submission)}",
-                "submission",
-                rule="config.submission",
-                fix=did_you_mean(submission, ("none", "code")),
-            )
-        return submission
+        self._known((self.context.submission,), SUBMISSIONS, "submission", "submission")
+        return self.context.submission
+
+    def _authors(self) -> frozenset[str]:
+        names = self.context.authors or ()
+        for index, name in enumerate(names):
+            if name in _RESERVED:
+                self.refuse(
+                    "no policy can let pickles or code pass of which nobody known is the author",
+                    "authors",
+                    index,
+                    rule="floor.author",
+                    fix=f"Leave {name} out; dask and msgpack pass whoever wrote them.",
+                )
+        authors = self._members("authors", names)
+        senders = self._members("sender", self.context.sender)
+        for index, name in enumerate(names):
+            if senders == self.members[name]:
+                self.refuse(
+                    f"{name} is the sender, and what it wrote itself needs no listing",
+                    "authors",
+                    index,
+                    rule="config.no-effect",
+                    fix="Take it out.",
+                )
+        return authors
+
+    def _transports(self) -> frozenset[str | None]:
+        if self.context.transport is None:
+            return ANY_TRANSPORT
+        self._known(self.context.transport, TRANSPORTS, "transport", "transport")
+        return frozenset(self.context.transport)
+
+    def _same_host(self) -> frozenset[bool | None]:
+        return ANYWHERE if self.context.same_host is None else frozenset({self.context.same_host})
+
+    def _key_conflicts(self) -> KeyConflicts:
+        if self.context.key_conflicts is None:
+            return REFUSED
+        words = KeyConflicts(**self.context.key_conflicts.model_dump())
+        for field, word in words._asdict().items():
+            self._known((word,), CONFLICT_WORDS, "key conflict", "key_conflicts", field)
+        return words
 
     def _operations(self) -> frozenset[str]:
         if self.context.operations is None:
@@ -335,79 +368,6 @@ class _Reader:
                 )
         return frozenset().union(*granted)
 
-    # --- floors and what they imply ------------------------------------------------------------
-
-    def _listing(self, families: Collection[str]) -> tuple[str, str] | None:
-        """Return the first field that lists one of *families*, and that family."""
-        for field in ("serializers", "deserializers"):
-            for family in getattr(self.context, field):
-                if family in families:
-                    return field, family
-        return None
-
-    def _check_admin(self, rule: Rule) -> None:
-        listed = self._listing({*self.listable} - {"msgpack"})
-        if rule.kinds == {Kind.ADMIN} and listed:
-            self.refuse(
-                f"admin messages are plain msgpack, and no policy can let {listed[1]} into them",
-                listed[0],
-                rule="floor.admin",
-                fix="List msgpack alone, or add the kind that carries payloads.",
-            )
-
-    def _check_unknown(self, rule: Rule) -> None:
-        if UNKNOWN not in rule.senders | rule.recipients:
-            return
-        # What a program's own family does with bytes is not known here: it counts as the worst.
-        listed = self._listing(PICKLES | self.own)
-        if listed:
-            self.refuse(
-                f"no policy can let {listed[1]} pass from or to unknown",
-                listed[0],
-                rule="floor.unknown",
-                fix="Give unknown a context of its own with dask and msgpack only.",
-            )
-        if rule.types:
-            self.refuse(
-                "no policy can let unknown be read by what other libraries registered",
-                "dask",
-                rule="floor.unknown",
-                fix="Give unknown a context of its own without 'dask: types'.",
-            )
-        if rule.submission != "none":
-            self.refuse("no policy can let unknown submit work", "submission", rule="floor.unknown")
-        beyond = sorted(rule.operations - UNKNOWN_OPERATIONS)
-        if beyond:
-            self.refuse(
-                f"unknown can be granted operations of group basic only, not {beyond[0]}",
-                "operations",
-                rule="floor.unknown",
-            )
-
-    def _check_code(self, rule: Rule) -> None:
-        """Where code can pass, the file says ``submission: code``, which readers look for."""
-        if rule.submission == "code":
-            return
-        listed = self._listing({"cloudpickle"})
-        if listed:
-            self.refuse(
-                "cloudpickle is code, and a context that lists it must say 'submission: code'",
-                listed[0],
-                rule="config.code",
-                fix="Add 'submission: code' if these senders may run any code in these recipients;"
-                " otherwise take cloudpickle out.",
-            )
-        running = sorted(rule.operations & CODE_OPERATIONS)
-        if running:
-            self.refuse(
-                f"operation {running[0]} runs what the sender sends, and a context that grants it"
-                " must say 'submission: code'",
-                "operations",
-                rule="config.code",
-                fix="Add 'submission: code' if these senders may run any code in these recipients;"
-                " otherwise do not grant it.",
-            )
-
 
 def _refuse_unreached(rules: list[Rule], unreached: Rule, document: Document) -> NoReturn:
     index = rules.index(unreached)
@@ -417,6 +377,8 @@ def _refuse_unreached(rules: list[Rule], unreached: Rule, document: Document) ->
         if rule.senders & unreached.senders
         and rule.recipients & unreached.recipients
         and rule.kinds & unreached.kinds
+        and rule.transports & unreached.transports
+        and rule.same_host & unreached.same_host
     ]
     raise fault(
         f"context {unreached.name!r} is never reached: all it covers is decided by"

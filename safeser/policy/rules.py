@@ -13,17 +13,21 @@ from typing import NamedTuple
 
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, OPERATIONS
-from safeser.values import Allowed, Kind
+from safeser.values import HARMLESS, TRANSPORTS, Allowed, KeyConflicts, Kind
 
 __all__ = [
+    "ANYWHERE",
+    "ANY_TRANSPORT",
     "CODE_OPERATIONS",
     "HARMLESS",
     "PICKLES",
     "PROFILES",
+    "REFUSED",
     "SUBMIT",
     "UNKNOWN_OPERATIONS",
     "UNLISTED",
     "WEAKEST",
+    "Hop",
     "Principal",
     "Query",
     "Rule",
@@ -31,9 +35,6 @@ __all__ = [
 
 #: Families that can reach code; never for ``unknown``, never in a message without payloads.
 PICKLES = frozenset({"pickle", "cloudpickle"})
-
-#: Families that pass even where the author of a payload is lost.
-HARMLESS = frozenset({"msgpack", "error", "dask"})
 
 #: Profiles of restricted pickle that a policy may name in this version.
 PROFILES = (
@@ -66,6 +67,13 @@ WEAKEST: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
+#: How a message may have come, and where from; None where nobody knows.
+ANY_TRANSPORT: frozenset[str | None] = frozenset((*TRANSPORTS, None))
+ANYWHERE: frozenset[bool | None] = frozenset((True, False, None))
+
+#: What becomes of taken keys where no context says anything.
+REFUSED = KeyConflicts()
+
 #: What may be granted to whom nobody authenticated.
 UNKNOWN_OPERATIONS = GROUPS["basic"]
 
@@ -75,16 +83,32 @@ UNKNOWN_OPERATIONS = GROUPS["basic"]
 UNLISTED = "?"
 
 
-class Query(NamedTuple):
-    """A question in the policy's own names; hashable, and one of finitely many."""
+class Hop(NamedTuple):
+    """What contexts match, in the policy's own names; all that they match."""
 
     sender: str
     recipient: str
     kind: Kind
+    transport: str | None = None
+    same_host: bool | None = None
+
+
+class Query(NamedTuple):
+    """A question in the policy's own names; hashable, and one of finitely many.
+
+    :param author: who wrote it, if not the sender: a principal or ``unknown``; otherwise empty.
+    """
+
+    hop: Hop
     operation: str | None
     family: str
     sealing: bool
-    relayed: bool
+    author: str
+
+    @property
+    def relayed(self) -> bool:
+        """Whether somebody else than the sender wrote it."""
+        return self.author != ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +124,8 @@ class Rule:
     """One context with its groups and operations spelled out.
 
     :param line: where it stands in the file.
+    :param transports: those it matches; with None among them, also what nobody knows.
+    :param same_host: where it matches, likewise.
     """
 
     name: str
@@ -114,6 +140,10 @@ class Rule:
     submission: str = "none"
     operations: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
+    authors: frozenset[str] = frozenset()
+    transports: frozenset[str | None] = ANY_TRANSPORT
+    same_host: frozenset[bool | None] = ANYWHERE
+    key_conflicts: KeyConflicts = REFUSED
 
     def families(self, *, sealing: bool) -> tuple[str, ...]:
         return self.serializers if sealing else self.deserializers

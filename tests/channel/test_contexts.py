@@ -24,7 +24,9 @@ def test_the_same_context_is_made_once(ann):
 def test_a_caller_with_many_operations_does_not_grow_a_link(ann):
     for number in range(3 * _CONTEXTS_MAX):
         name = f"operation-{number}"
-        assert ann.inbound(Kind.DATA, name) == Context("bea", "ann", Kind.DATA, name)
+        assert ann.inbound(Kind.DATA, name) == Context(
+            "bea", "ann", Kind.DATA, name, transport="library"
+        )
         assert len(ann._contexts) <= _CONTEXTS_MAX
 
 

@@ -42,8 +42,10 @@ def links(doors, policy):
 
 def test_contexts_name_who_proved_it(links):
     _, bea = links("ann", "bea")
-    assert bea.inbound(Kind.DATA, "scatter") == Context("ann", "bea", Kind.DATA, "scatter")
-    assert bea.outbound(Kind.ADMIN) == Context("bea", "ann", Kind.ADMIN)
+    library = {"transport": "library"}
+    inbound = Context("ann", "bea", Kind.DATA, "scatter", **library)
+    assert bea.inbound(Kind.DATA, "scatter") == inbound
+    assert bea.outbound(Kind.ADMIN) == Context("bea", "ann", Kind.ADMIN, **library)
 
 
 def test_a_message_without_payloads_is_counted(links):
@@ -169,6 +171,75 @@ def test_types_of_other_libraries_are_for_their_sender_alone(
     context = bea.inbound(Kind.DATA)
     bea.load(bea.admit(context, [bea.payload(context, "a", *ONE, author=author)]))
     assert [grant.types for grant in grants] == [seen]
+
+
+@pytest.fixture
+def relayed(links, policy):
+    """Return ann's and bea's sides where ann may relay what cy wrote, and dora's words not."""
+    text = policy.replace("recipient: bea\n", "recipient: bea\n    authors: [cy]\n", 1)
+    return links("ann", "bea", text)
+
+
+@pytest.mark.parametrize("author", ["cy", "ann"])
+def test_what_a_listed_author_wrote_passes_as_the_context_permits(relayed, author):
+    ann, bea = relayed
+    context = bea.inbound(Kind.DATA)
+    payload = bea.payload(context, "a", PICKLE, [pickle.dumps({"x": 1})], author=author)
+    assert bea.load(bea.admit(context, [payload])) == [{"x": 1}]
+    assert bea.audit.events[-1]["author"] == author
+    frames = (pickle.dumps(1),)
+    ann.permit_sending(ann.outbound(Kind.DATA), Payload("x", "pickle", PICKLE, frames, author))
+
+
+@pytest.mark.parametrize("author", ["dora", "bea", "any", "unknown", "group:x", "cy "])
+def test_what_an_unlisted_author_wrote_is_not_even_read(relayed, author):
+    ann, bea = relayed
+    context = bea.inbound(Kind.DATA)
+    # Not a pickle at all: whoever read it would say so.
+    payload = bea.payload(context, "a", PICKLE, [b"\x80\x04nonsense"], author=author)
+    with pytest.raises(PolicyDenied) as caught:
+        bea.admit(context, [payload])
+    assert caught.value.rule == "author.relayed"
+    own = Payload("x", "pickle", PICKLE, (pickle.dumps(1),), author)
+    with pytest.raises(PolicyDenied) as caught:
+        ann.permit_sending(ann.outbound(Kind.DATA), own)
+    assert caught.value.rule == "author.relayed"
+
+
+# --- how a link travels -----------------------------------------------------------------------
+
+
+def test_a_caller_does_not_say_how_a_link_travels(doors, policy):
+    text = policy.replace("recipient: bea\n", "recipient: bea\n    transport: safeser\n", 1)
+    ann, bea = doors.links("ann", "bea", text)
+    # A program's own link is no connection of Dask's, whatever its caller writes.
+    for claimed in (
+        Context("ann", "bea", transport="safeser"),
+        Context("ann", "bea", transport="safeser", same_host=True),
+        Context("ann", "bea", transport="library", same_host=True),
+        Context("ann", "bea", same_host=False),
+    ):
+        with pytest.raises(PolicyDenied) as caught:
+            ann.seal(1, claimed)
+        assert caught.value.rule == "context.session"
+        message = bea.verify(ann.session.seal(b"", []))
+        with pytest.raises(PolicyDenied) as caught:
+            bea.admit(message, claimed)
+        assert caught.value.rule == "context.session"
+        with pytest.raises(PolicyDenied) as caught:
+            bea.admit_message(message, claimed)
+        assert caught.value.rule == "context.session"
+    with pytest.raises(PolicyDenied) as caught:
+        ann.seal(1, Context("ann", "bea"))
+    assert caught.value.rule == "context.none"
+
+
+def test_a_library_context_matches_a_programs_own_messages(doors, policy):
+    text = policy.replace("recipient: bea\n", "recipient: bea\n    transport: library\n", 1)
+    ann, bea = doors.links("ann", "bea", text)
+    for context in (Context("ann", "bea"), Context("ann", "bea", transport="library")):
+        admitted = bea.admit_message(bea.verify(ann.seal([1], context)), context)
+        assert bea.load(admitted) == [[1]]
 
 
 # --- families ---------------------------------------------------------------------------------

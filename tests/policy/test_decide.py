@@ -59,6 +59,10 @@ def reference(
             continue
         if "kinds" in rule and kind not in rule["kinds"]:
             continue
+        if "transport" in rule and context.transport not in rule["transport"]:
+            continue
+        if "same_host" in rule and context.same_host is not rule["same_host"]:
+            continue
         break
     else:
         return False, "context.none"
@@ -77,7 +81,8 @@ def reference(
     families = rule.get("serializers" if sealing else "deserializers", ["msgpack"])
     if family not in [*families, "error"]:
         return False, "context.family"
-    if author not in (None, context.sender) and family in ("pickle", "cloudpickle"):
+    own = author in (None, context.sender) or family not in ("pickle", "cloudpickle")
+    if not own and not listed(rule.get("authors", []), author):
         return False, "author.relayed"
     return True, "permit"
 
@@ -101,7 +106,13 @@ def contexts(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         rule["operations"] = {"grant": draw(some(("basic", "diagnose", "run", "gather"), 2))}
     if draw(st.booleans()):
-        rule["submission"] = "code"
+        rule["submission"] = draw(st.sampled_from(("code", "approved")))
+    if draw(st.booleans()):
+        rule["authors"] = draw(some(("a", "c", "group:g"), 2))
+    if draw(st.booleans()):
+        rule["transport"] = draw(some(("safeser", "library", "tcp"), 2))
+    if draw(st.booleans()):
+        rule["same_host"] = draw(st.booleans())
     return legal(rule)
 
 
@@ -129,7 +140,18 @@ def legal(rule: dict[str, Any]) -> dict[str, Any]:
         and (not unknown or name in ("basic", "gather"))
     ]
     rule.pop("operations", None)
-    return {**rule, "operations": {"grant": grant}} if grant else rule
+    if grant:
+        rule["operations"] = {"grant": grant}
+    graphs = [side for side in ("serializers", "deserializers") if "pickle" in rule.get(side, ())]
+    if rule.get("submission") == "approved" and (len(graphs) < 2 or "basic" not in grant):
+        rule.pop("submission")
+    if not graphs or rule["sender"] in (["a"], ["c"]):
+        rule.pop("authors", None)
+    if rule.get("transport") == ["tcp"] and not unknown:
+        rule.pop("transport")
+    if rule.get("transport") == ["safeser"] and ["unknown"] in (rule["sender"], rule["recipient"]):
+        rule.pop("transport")
+    return rule
 
 
 def written(rules: list[dict[str, Any]]) -> dict[str, Any]:
@@ -156,16 +178,26 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def questions() -> Iterator[tuple[Context, Any, bool, str | None]]:
+    # Each with one way that it came and one author: all together would be thirty times as many.
+    ways = itertools.cycle(
+        [*itertools.product(("safeser", "library", "tcp"), (True, False)), (None, None)]
+    )
+    authors = itertools.cycle(("any", "a", "unknown", "b", "c"))
     for sender, recipient, kind in itertools.product(NAMES, NAMES, Kind):
         for operation in OPERATIONS_ASKED:
-            context = Context(sender, recipient, kind, operation)
+            transport, same_host = next(ways)
+            context = Context(
+                sender, recipient, kind, operation, transport=transport, same_host=same_host
+            )
             for family in FAMILIES:
                 yield context, family, False, None
                 yield context, family, True, None
-                yield context, family, False, "any"
+                yield context, family, False, next(authors)
 
 
 QUESTIONS = tuple(questions())
+
+TAKEN = ("serializers", "deserializers", "operations")
 
 
 def permitted(policy: Policy) -> set[tuple[Any, ...]]:
@@ -211,12 +243,12 @@ def test_floors_grants_and_denials(spelled: dict[str, Any]) -> None:
             assert family == "msgpack"
         if family in ("pickle", "cloudpickle"):
             assert {context.sender, context.recipient} <= {"a", "b", "c"}
-            assert author is None
+            assert author in (None, context.sender) or author in grant.authors
             assert grant.profiles or family == "cloudpickle"
         if family == "cloudpickle":
             assert grant.submission == "code"
         if context.operation == "update-graph":
-            assert grant.submission == "code"
+            assert grant.submission in ("approved", "code")
 
 
 @given(policies(), st.data())
@@ -226,11 +258,15 @@ def test_taking_away_from_a_context_never_permits_more(
 ) -> None:
     before = permitted(loaded(spelled))
     rule = data.draw(st.sampled_from(spelled["contexts"]))
-    fields = [name for name in ("serializers", "deserializers", "operations") if name in rule]
+    fields = [name for name in (*TAKEN, "authors") if name in rule]
     assume(fields)
     field = data.draw(st.sampled_from(fields))
     del rule[field]
-    assert permitted(loaded(spelled)) <= before
+    try:
+        fewer = loaded(spelled)
+    except ConfigError:
+        assume(False)  # what is left of it has no effect
+    assert permitted(fewer) <= before
 
 
 @given(policies(), contexts())
@@ -279,6 +315,12 @@ def test_removing_a_context_can_permit_more() -> None:
     assert loaded(written([broad])).decide(Context("a", "b"), "dask").permitted
 
 
+def placed(
+    sender: str, recipient: str, kind: Kind, transport: str | None, same_host: bool | None
+) -> Context:
+    return Context(sender, recipient, kind, transport=transport, same_host=same_host)
+
+
 @given(policies())
 @settings(max_examples=15, deadline=None)
 def test_counterparts_are_whom_some_context_joins(spelled: dict[str, Any]) -> None:
@@ -289,7 +331,8 @@ def test_counterparts_are_whom_some_context_joins(spelled: dict[str, Any]) -> No
             for other in PRINCIPALS
             for sender, recipient in ((one, other), (other, one))
             for kind in Kind
-            if reference(spelled, Context(sender, recipient, kind), "msgpack", False, None)[0]
+            for way in itertools.product(("safeser", "library", "tcp", None), (True, False, None))
+            if reference(spelled, placed(sender, recipient, kind, *way), "msgpack", False, None)[0]
         }
         assert policy.counterparts(one) == expected == policy.counterparts(one)
 

@@ -135,7 +135,7 @@ def test_wrong_types_at_the_top(head: str, words: str) -> None:
 
 @pytest.mark.parametrize(
     "field",
-    ["shadow: {}", "warn: x", "enforce: x", "min_peer_revision: 3", "transport: x", "suite: 2"],
+    ["shadow: {}", "warn: x", "enforce: x", "min_peer_revision: 3", "suite: 2"],
 )
 def test_a_field_not_enforced_yet_is_refused_never_ignored(field: str) -> None:
     error = refused(more=field + "\n")
@@ -146,7 +146,7 @@ def test_a_field_not_enforced_yet_is_refused_never_ignored(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["authors: [a]", "until: '2027-01-01'", "transport: x", "warn: x"]
+    "field", ["acknowledge: [a]", "until: '2027-01-01'", "audit: x", "warn: x"]
 )
 def test_the_same_in_a_context(field: str) -> None:
     assert refused(one(field)).rule == "config.not-supported"
@@ -155,7 +155,7 @@ def test_the_same_in_a_context(field: str) -> None:
 @pytest.mark.parametrize(
     ("contexts", "rule"),
     [
-        (one("submission: approved"), "config.not-supported"),
+        (one("detached: once"), "config.not-supported"),
         (one("operations: {grant: [basic], deny: [run]}"), "config.not-supported"),
     ],
 )

@@ -1,0 +1,208 @@
+"""``transport`` and ``same_host``: contexts that match by how a message came."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeser.errors import ConfigError
+from safeser.policy import Policy, explain
+from safeser.policy.decide import Table
+from safeser.policy.rules import ANY_TRANSPORT, ANYWHERE, Hop, Rule
+from safeser.values import TRANSPORTS, Context, Kind
+
+HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
+
+
+def context(name: str, rest: str = "", *, sender: str = "a") -> str:
+    return f"- name: {name}\n  sender: {sender}\n  recipient: b\n{rest}"
+
+
+def loaded(*contexts: str) -> Policy:
+    return Policy.parse(HEAD + "".join(contexts), source="p.yaml")
+
+
+def refused(*contexts: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        loaded(*contexts)
+    return caught.value
+
+
+NEAR = context("near", "  same_host: true\n  deserializers: [dask, msgpack]\n")
+REST = context("rest")
+
+
+def test_a_context_matches_where_the_connection_was_measured_to_be() -> None:
+    policy = loaded(NEAR, REST)
+    for same_host, name in ((True, "near"), (False, "rest"), (None, "rest")):
+        hop = Context("a", "b", same_host=same_host)
+        assert policy.grant(hop).context == name
+        assert policy.decide(hop, "dask").permitted is (name == "near")
+
+
+@pytest.mark.parametrize("asked", ["true", "false"])
+def test_what_is_not_known_matches_no_context_that_asks(asked: str) -> None:
+    policy = loaded(context("one", f"  same_host: {asked}\n"))
+    assert policy.decide(Context("a", "b"), "msgpack").rule == "context.none"
+    assert policy.decide(Context("a", "b", same_host=asked == "true"), "msgpack").permitted
+    assert not policy.decide(Context("a", "b", same_host=asked == "false"), "msgpack").permitted
+
+
+@pytest.mark.parametrize("name", TRANSPORTS)
+def test_a_context_matches_the_transports_that_it_lists(name: str) -> None:
+    policy = loaded(context("one", f"  transport: [{name}]\n", sender="[a, unknown]"))
+    for transport in (*TRANSPORTS, None):
+        for sender in ("a", "stranger"):
+            decision = policy.decide(Context(sender, "b", transport=transport), "msgpack")
+            assert decision.permitted is (transport == name)
+
+
+def test_one_transport_needs_no_list() -> None:
+    policy = loaded(context("one", "  transport: library\n"))
+    assert policy.contexts[0].transports == {"library"}
+    assert loaded(REST).contexts[0].transports == ANY_TRANSPORT
+    assert loaded(REST).contexts[0].same_host == ANYWHERE
+
+
+@pytest.mark.parametrize(
+    ("rest", "rule", "place", "words"),
+    [
+        ("  transport: [safesr]\n", "config.transport", "line 9, column 15", "'safeser'"),
+        ("  transport: inproc\n", "config.transport", "line 9, column 14", "Known here"),
+        ("  transport: []\n", "config.empty", "line 9, column 14", "empty"),
+        ("  transport: [tls, tls]\n", "config.twice", "line 9, column 14", "twice"),
+        ("  transport: 7\n", "config.value", "line 9", "list"),
+        ("  same_host: yes\n", "config.ambiguous", "line 9, column 14", "quotes"),
+        ("  same_host: 'true'\n", "config.value", "line 9, column 14", "true or false"),
+        ("  same_host: True\n", "config.ambiguous", "line 9, column 14", "quotes"),
+        ("  same_host: 1\n", "config.value", "line 9, column 14", "true or false"),
+        ("  same_host: [true]\n", "config.ambiguous", "line 9, column 15", ""),
+        ("  same-host: true\n", "config.ambiguous", "line 9, column 14", ""),
+        ("  samehost: 'x'\n", "config.unknown-key", "line 9, column 3", "'same_host'"),
+        ("  submission: true\n", "config.ambiguous", "line 9, column 15", "quotes"),
+        ("  transport: [tcp, tls]\n", "config.unreachable", "line 9, column 14", "prove nothing"),
+    ],
+)
+def test_what_means_nothing_is_refused_at_its_place(
+    rest: str, rule: str, place: str, words: str
+) -> None:
+    error = refused(context("one", rest))
+    assert (error.rule, words in str(error)) == (rule, True)
+    assert place in error.where
+
+
+def test_no_stranger_comes_by_safeser() -> None:
+    error = refused(context("one", "  transport: safeser\n", sender="unknown"))
+    assert error.rule == "config.unreachable"
+    assert "no connection on safeser://" in error.message
+    loaded(context("one", "  transport: [safeser, tcp]\n", sender="[a, unknown]"))
+
+
+@pytest.mark.parametrize(
+    "contexts",
+    [
+        (REST, NEAR),
+        (
+            context("one", "  transport: [safeser, library]\n"),
+            context("two", "  transport: library\n"),
+        ),
+        (
+            context("one", "  same_host: true\n"),
+            context("two", "  same_host: false\n"),
+            context("last", "  same_host: true\n  transport: library\n"),
+        ),
+        (
+            # Together they leave nothing: each alone leaves something.
+            context("one", "  transport: library\n"),
+            context("two", "  same_host: true\n"),
+            context("last", "  transport: library\n  same_host: true\n"),
+        ),
+    ],
+)
+def test_a_context_that_others_leave_nothing_is_an_error(contexts: tuple[str, ...]) -> None:
+    error = refused(*contexts)
+    assert error.rule == "config.unreachable"
+    assert "never reached" in error.message
+
+
+def test_who_says_neither_is_reached_below_all_who_say_one() -> None:
+    # What nobody measured is left for it.
+    policy = loaded(
+        context("one", "  same_host: true\n"),
+        context("two", "  same_host: false\n"),
+        context("last"),
+    )
+    assert policy.grant(Context("a", "b")).context == "last"
+
+
+def test_an_explanation_says_by_what_a_context_does_not_match() -> None:
+    policy = loaded(context("one", "  transport: library\n"), NEAR)
+    answer = explain(policy, Context("a", "b", transport="tls", same_host=False), "msgpack")
+    assert [step.rpartition(": ")[2] for step in answer.steps] == [
+        "not for transport tls",
+        "not for another host",
+        "deny",
+    ]
+    assert "over tls, from another host" in answer.question
+    answer = explain(policy, Context("a", "b"), "msgpack")
+    assert answer.steps[0].endswith("not for transport unknown")
+    assert answer.steps[1].endswith("not for a host that is not known")
+
+
+# --- reachability, against every hop there is ---------------------------------------------------
+
+
+def subset(values: frozenset[object]) -> st.SearchStrategy[frozenset[object]]:
+    return st.sets(st.sampled_from(sorted(values, key=str)), min_size=1).map(frozenset)
+
+
+RULES = st.builds(
+    Rule,
+    name=st.just("x"),
+    line=st.just(1),
+    senders=subset(frozenset("ab")),
+    recipients=subset(frozenset("ab")),
+    kinds=subset(frozenset(Kind)),
+    transports=subset(ANY_TRANSPORT),
+    same_host=subset(ANYWHERE),
+)
+
+HOPS = tuple(Hop(*parts) for parts in itertools.product("ab", "ab", Kind, ANY_TRANSPORT, ANYWHERE))
+
+
+@given(st.lists(RULES, min_size=1, max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_shadowed_is_exactly_what_no_hop_reaches(rules: list[Rule]) -> None:
+    table = Table(rules, "ab")
+    reached = {id(table.match(hop)) for hop in HOPS}
+    unreached = [rule for rule in rules if id(rule) not in reached]
+    assert table.shadowed() is (unreached[0] if unreached else None)
+
+
+@given(st.lists(RULES, min_size=1, max_size=5))
+@settings(max_examples=25, deadline=None)
+def test_a_match_is_the_first_that_covers_all_of_a_hop(rules: list[Rule]) -> None:
+    table = Table(rules, "ab")
+    for hop in HOPS:
+        covering = [
+            rule
+            for rule in rules
+            if hop.sender in rule.senders
+            and hop.recipient in rule.recipients
+            and hop.kind in rule.kinds
+            and hop.transport in rule.transports
+            and hop.same_host in rule.same_host
+        ]
+        assert table.match(hop) is (covering[0] if covering else None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"transport": "inproc"}, {"transport": ""}, {"same_host": 1}, {"same_host": "true"}],
+)
+def test_a_context_holds_what_there_is(given: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        Context("a", "b", **given)  # type: ignore[arg-type]  # that is what is tested

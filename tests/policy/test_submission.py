@@ -1,0 +1,164 @@
+"""``submission: approved`` and ``key_conflicts``: what submitted work may be, and become."""
+
+from __future__ import annotations
+
+import pytest
+
+from safeser.errors import ConfigError
+from safeser.operations import GROUPS
+from safeser.policy import Policy
+from safeser.policy.rules import CODE_OPERATIONS
+from safeser.values import Context, KeyConflicts, Kind
+
+HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
+BOTH = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
+GRANT = "  operations: {grant: [update-graph]}\n"
+APPROVED = "  submission: approved\n" + BOTH + GRANT
+
+GRAPH = Context("a", "b", Kind.TASK, "update-graph")
+
+
+def policy(rest: str, sender: str = "a") -> Policy:
+    return Policy.parse(
+        f"{HEAD}- name: x\n  sender: {sender}\n  recipient: b\n{rest}", source="p.yaml"
+    )
+
+
+def refused(rest: str, sender: str = "a") -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        policy(rest, sender)
+    return caught.value
+
+
+def test_approved_lets_listed_functions_through_and_no_code() -> None:
+    loaded = policy(APPROVED)
+    assert loaded.permits_operation(GRAPH).permitted
+    assert loaded.decide(GRAPH, "pickle").permitted
+    assert loaded.decide(GRAPH, "pickle", sealing=True).permitted
+    assert loaded.decide(GRAPH, "cloudpickle").rule == "context.family"
+    assert loaded.grant(GRAPH).submission == "approved"
+
+
+@pytest.mark.parametrize(
+    ("pickle", "profiles"),
+    [
+        ("", ("data", "dask-graph")),
+        ("  pickle: {profile: numpy}\n", ("numpy", "dask-graph")),
+        ("  pickle: {profile: [dask-graph, numpy]}\n", ("dask-graph", "numpy")),
+        ('  pickle: {allow: {"my.lib:train": reference}}\n', ("data", "dask-graph")),
+    ],
+)
+def test_approved_implies_the_profile_of_graphs(pickle: str, profiles: tuple[str, ...]) -> None:
+    assert policy(APPROVED + pickle).grant(GRAPH).profiles == profiles
+
+
+def test_none_and_code_imply_no_profile() -> None:
+    for submission in ("none", "code"):
+        loaded = policy(f"  submission: {submission}\n{BOTH}{GRANT}")
+        assert loaded.grant(GRAPH).profiles == ("data",)
+
+
+@pytest.mark.parametrize(
+    ("rest", "rule", "place", "words"),
+    [
+        ("  submission: aproved\n", "config.submission", "line 9, column 15", "'approved'"),
+        ("  submission: [code]\n", "config.value", "line 9", "must be text"),
+        ("  submission: approved\n", "config.approved", "line 9, column 15", "Add pickle"),
+        (
+            "  submission: approved\n  serializers: [msgpack, pickle]\n" + GRANT,
+            "config.approved",
+            "line 9, column 15",
+            "Add pickle to 'deserializers'",
+        ),
+        (
+            "  submission: approved\n  serializers: [msgpack, dask]\n"
+            "  deserializers: [msgpack, pickle]\n",
+            "config.approved",
+            "line 10, column 16",
+            "Add pickle to 'serializers'",
+        ),
+        (
+            "  submission: approved\n  serializers: [msgpack, pickle, cloudpickle]\n"
+            "  deserializers: [msgpack, pickle]\n",
+            "config.approved",
+            "line 10, column 16",
+            "any code",
+        ),
+        ("  submission: approved\n" + BOTH, "config.no-effect", "line 9, column 15", "granted"),
+        ("  submission: code\n  key_conflict: {}\n", "config.unknown-key", "line 10", "key_con"),
+        ("  key_conflicts: {definition: warn}\n", "config.no-effect", "line 9", "does not let"),
+        (GRANT + "  key_conflicts: {}\n", "config.no-effect", "line 10", "does not let"),
+        (
+            "  submission: code\n  key_conflicts: {definition: warn}\n",
+            "config.no-effect",
+            "line 10, column 18",
+            "does not let",
+        ),
+        (
+            APPROVED + "  key_conflicts: {definition: wran}\n",
+            "config.key-conflict",
+            "line 13, column 31",
+            "'warn'",
+        ),
+        (APPROVED + "  key_conflicts: {principals: warn}\n", "config.unknown-key", "", "principal"),
+        (APPROVED + "  key_conflicts: warn\n", "config.value", "line 13", "mapping"),
+        (APPROVED + "  key_conflicts: {principal: 1}\n", "config.value", "line 13", "text"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_at_its_place(
+    rest: str, rule: str, place: str, words: str
+) -> None:
+    error = refused(rest)
+    assert error.rule == rule
+    assert place in error.where
+    assert words in str(error)
+
+
+@pytest.mark.parametrize("operation", sorted(CODE_OPERATIONS))
+def test_approved_grants_nothing_that_runs_what_is_sent(operation: str) -> None:
+    error = refused(APPROVED.replace("[update-graph]", f"[update-graph, {operation}]"))
+    assert error.rule == "config.code"
+    assert policy(
+        APPROVED.replace("approved", "code").replace("update-graph", f"update-graph, {operation}")
+    )
+
+
+def test_approved_is_nothing_for_unknown() -> None:
+    assert refused(APPROVED, "[a, unknown]").rule == "floor.unknown"
+
+
+def test_the_least_that_lets_work_through_is_advised() -> None:
+    denied = policy(BOTH + GRANT).decide(GRAPH, "pickle")
+    assert denied.rule == "submission.none"
+    assert "set 'submission: approved'." in denied.fix
+    assert "graphs of a are then opened in b" in denied.fix
+    denied = policy(GRANT).decide(GRAPH, "pickle")
+    assert "add pickle to 'serializers', add pickle to 'deserializers'" in denied.fix
+    denied = policy(BOTH + GRANT).decide(GRAPH, "cloudpickle")
+    assert "set 'submission: code'" in denied.fix
+    denied = policy(APPROVED).decide(GRAPH, "cloudpickle")
+    assert "add cloudpickle to 'deserializers', set 'submission: code'" in denied.fix
+
+
+@pytest.mark.parametrize(
+    ("spelled", "words"),
+    [
+        ("", ("refuse", "refuse")),
+        ("  key_conflicts: {}\n", ("refuse", "refuse")),
+        ("  key_conflicts: {definition: warn}\n", ("warn", "refuse")),
+        ("  key_conflicts: {principal: warn, definition: refuse}\n", ("refuse", "warn")),
+    ],
+)
+def test_key_conflicts(spelled: str, words: tuple[str, str]) -> None:
+    for submission in ("approved", "code"):
+        loaded = policy(APPROVED.replace("approved", submission) + spelled)
+        assert loaded.key_conflicts(GRAPH) == KeyConflicts(*words) == words
+
+
+def test_where_nothing_matches_key_conflicts_are_refused() -> None:
+    loaded = policy(APPROVED + "  key_conflicts: {definition: warn, principal: warn}\n")
+    assert loaded.key_conflicts(Context("b", "a")) == ("refuse", "refuse")
+
+
+def test_update_graph_is_in_the_group_that_clients_are_given() -> None:
+    assert "update-graph" in GROUPS["basic"]
