@@ -4,9 +4,20 @@ The one rule: there is no other way in. Dask's comm, the gateway and the command
 and get objects; everything between is in this room.
 """
 
-from safeser.channel.admitted import Admitted, Received
+from safeser.channel.admitted import Admitted, Arrived, Received, Unverified
 from safeser.channel.door import Channel
 from safeser.channel.link import Link
 from safeser.channel.records import AuditSink
+from safeser.channel.unauthenticated import OpenLink, Unreadable
 
-__all__ = ["Admitted", "AuditSink", "Channel", "Link", "Received"]
+__all__ = [
+    "Admitted",
+    "Arrived",
+    "AuditSink",
+    "Channel",
+    "Link",
+    "OpenLink",
+    "Received",
+    "Unreadable",
+    "Unverified",
+]

@@ -14,11 +14,32 @@ from safeser.envelope import Verified
 from safeser.errors import PolicyDenied
 from safeser.values import Context, Grant, Payload
 
-__all__ = ["MADE_BY_ADMIT", "MADE_BY_PAYLOAD", "Admitted", "Received"]
+__all__ = ["MADE_BY_ADMIT", "MADE_BY_PAYLOAD", "Admitted", "Arrived", "Received", "Unverified"]
 
 #: For safeser.channel.link alone, which shows that it made a value by handing in its proof.
 MADE_BY_PAYLOAD = object()
 MADE_BY_ADMIT = object()
+
+
+class Unverified:
+    """A message that nobody vouches for, of a connection without an envelope.
+
+    Only :meth:`safeser.channel.OpenLink.hear` makes one, and only that link decides it.
+    """
+
+    __slots__ = ("frames", "sequence", "session_id")
+
+    def __init__(self, frames: tuple[memoryview, ...], session_id: bytes, sequence: int) -> None:
+        self.frames = frames
+        self.session_id = session_id
+        self.sequence = sequence
+
+    def __repr__(self) -> str:
+        return f"Unverified({len(self.frames)} frames)"
+
+
+#: What a link decides: a link with a session takes only what that session verified.
+Arrived = Verified | Unverified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +54,7 @@ class Received(Payload):
     :param denial: which names of a pickle make it code, where that was read.
     """
 
-    verified: Verified = field(repr=False, compare=False)
+    verified: Arrived = field(repr=False, compare=False)
     wraps: bool = False
     bare: bool = False
     denial: PolicyDenied | None = field(default=None, repr=False, compare=False)

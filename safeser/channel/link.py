@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from safeser import families as serialization
-from safeser.channel.admitted import MADE_BY_ADMIT, MADE_BY_PAYLOAD, Admitted, Received
+from safeser.channel.admitted import MADE_BY_ADMIT, MADE_BY_PAYLOAD, Admitted, Arrived, Received
 from safeser.channel.records import Recording, event
 from safeser.envelope import (
     PRELUDE_SIZE,
@@ -62,7 +62,7 @@ class Link(Recording):
 
     def payload(
         self,
-        verified: Verified,
+        verified: Arrived,
         context: Context,
         where: str,
         header: Mapping[str, Any],
@@ -109,7 +109,7 @@ class Link(Recording):
             _proof=MADE_BY_PAYLOAD,
         )
 
-    def code(self, verified: Verified, where: str, data: bytes) -> Received:
+    def code(self, verified: Arrived, where: str, data: bytes) -> Received:
         """Return bytes of *verified* that their handler unpickles as they are.
 
         They count as code, whatever is in them: that unpickler knows no restrictions. What the
@@ -135,7 +135,7 @@ class Link(Recording):
 
     def admit(
         self,
-        verified: Verified,
+        verified: Arrived,
         context: Context,
         payloads: Sequence[Received] = (),
         *,
@@ -177,7 +177,7 @@ class Link(Recording):
             self._count(context, "permit", True)
         return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
 
-    def _budgets_of(self, verified: Verified) -> _Budgets:
+    def _budgets_of(self, verified: Arrived) -> _Budgets:
         """Return what reading, checking and loading may each take for all that is in *verified*.
 
         One message of Dask's holds many elements, each of which is admitted by itself.
@@ -193,7 +193,7 @@ class Link(Recording):
         return self._budgets
 
     def _check_origin(
-        self, verified: Verified, context: Context, payloads: Sequence[Received]
+        self, verified: Arrived, context: Context, payloads: Sequence[Received]
     ) -> None:
         if context.sender != self.peer or context.recipient != self.local:
             self.refuse(

@@ -15,7 +15,7 @@ from typing import Any
 from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.sizeof import safe_sizeof
 
-from safeser.channel import Link
+from safeser.channel import Arrived, Link
 from safeser.dask import outgoing, replies, substitutes, translate
 from safeser.dask.incoming import (
     Judged,
@@ -133,7 +133,7 @@ class Conversation:
 
     # --- receiving -----------------------------------------------------------------------------
 
-    def receive(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
+    def receive(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         """Turn verified frames into what Dask reads, or :data:`SKIP`.
 
         :raises SafeserError: only where this side asked and the answer is refused.
@@ -141,7 +141,7 @@ class Conversation:
         willing = deserializers if self._willing is None else self._willing
         self._refusals = 0
         try:
-            parsed = read(verified, self.link.policy.limits)
+            parsed = self._parse(verified)
         except PayloadError as error:
             return self._malformed(error, verified, willing)
         if not self._greeted:
@@ -152,8 +152,16 @@ class Conversation:
             return self._request(parsed, willing)
         return self._reply(parsed, willing)
 
+    def _parse(self, verified: Arrived) -> Message:
+        assert isinstance(verified, Verified)
+        return read(verified, self.link.policy.limits)
+
+    def _parse_apart(self, verified: Arrived) -> tuple[Message, list[PayloadError]]:
+        assert isinstance(verified, Verified)
+        return read_apart(verified, self.link.policy.limits)
+
     def _malformed(
-        self, error: PayloadError, verified: Verified, willing: Sequence[str] | None
+        self, error: PayloadError, verified: Arrived, willing: Sequence[str] | None
     ) -> Any:
         if self._reads is not None:
             return self._what_is_left(error, verified, willing)
@@ -164,14 +172,14 @@ class Conversation:
         return SKIP
 
     def _what_is_left(
-        self, error: PayloadError, verified: Verified, willing: Sequence[str] | None
+        self, error: PayloadError, verified: Arrived, willing: Sequence[str] | None
     ) -> Any:
         """The elements of a malformed batch that are not at fault."""
         if not verified.frames:
             self._note(error)
             return SKIP
         try:
-            parsed, errors = read_apart(verified, self.link.policy.limits)
+            parsed, errors = self._parse_apart(verified)
         except PayloadError:
             self._note(error)
             return SKIP

@@ -14,7 +14,7 @@ from typing import Any
 
 from distributed.protocol.serialize import Serialized
 
-from safeser.channel import Admitted, Link, Received
+from safeser.channel import Admitted, Arrived, Link, Received
 from safeser.dask import translate
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths, substitute
 from safeser.dask.fields import pickled, references, select, transform
@@ -45,7 +45,7 @@ _EXPLANATION = 500
 class Message:
     """A verified message, parsed and not yet decided: *body* holds references, not objects."""
 
-    verified: Verified
+    verified: Arrived
     body: Any
     rows: tuple[PayloadRow, ...]
 

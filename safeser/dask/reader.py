@@ -22,6 +22,7 @@ __all__ = [
     "EXT_OPAQUE",
     "EXT_SET",
     "LEAVES",
+    "MARKERS",
     "Reader",
     "Reference",
     "check_element",
@@ -34,7 +35,7 @@ EXT_EAGER = 2  # a payload that every recipient opens, as Dask's ToPickle
 EXT_SET = 3
 
 #: Keys by which Dask's own codec smuggles instructions into plain dictionaries.
-_MARKERS = {
+MARKERS = {
     "__Pickled__": "marker.pickled",
     "__Serialized__": "marker.serialized",
     "__Enum__": "marker.enum",
@@ -158,10 +159,10 @@ class Reader:
                 if not checked:
                     _check_hashes("a dictionary's key", [key for key, _ in pairs])
                     checked = True
-            elif key in _MARKERS:
+            elif key in MARKERS:
                 raise PayloadError(
                     f"{key} is an instruction to Dask's own decoder, not data",
-                    rule=_MARKERS[key],
+                    rule=MARKERS[key],
                     fix="No honest peer sends it; rename the key if it is your own data.",
                 )
             value[key] = item
@@ -180,9 +181,13 @@ class Reader:
             items = self._set_items(data)
             if not isinstance(items, tuple):
                 raise PayloadError("a set is malformed", rule="payload.msgpack")
-            _check_hashes("a set's member", items, members=True)
-            return set(items)
+            return self.make_set(items)
         raise PayloadError(f"msgpack extension {code} is not known here", rule="payload.ext")
+
+    def make_set(self, items: tuple[Any, ...]) -> set[Any]:
+        """Return the set of *items*, if their hashes were not made to collide."""
+        _check_hashes("a set's member", items, members=True)
+        return set(items)
 
     def _set_items(self, data: Any) -> Any:
         # Each unpacker takes 40 KiB of the C stack: a few hundred sets inside each other would end

@@ -3,10 +3,14 @@
 The one rule: an address in a message chooses the transport in Dask, so every transport that has no
 envelope must be unable to connect or listen. Measured: a worker whose own links were all signed was
 told to gather from ``tcp://`` and ran the pickle that came back.
+
+The stated exception is a process with a guarded client: there ``tcp`` and ``tls`` connect for that
+client alone, and read as it reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
@@ -14,7 +18,7 @@ from distributed.comm import registry
 
 from safeser.errors import ConfigError
 
-__all__ = ["seal_other_schemes"]
+__all__ = ["guard_schemes", "seal_other_schemes"]
 
 _KNOWN = ("tcp", "tls", "ws", "wss", "inproc", "ucx", "ucxx")
 _OWN = "safeser"
@@ -70,6 +74,17 @@ class _Backends(dict[str, Any]):
     def update(self, *args: Any, **kwargs: Any) -> None:
         for scheme, backend in dict(*args, **kwargs).items():
             self[scheme] = backend
+
+
+def guard_schemes(guarded: Mapping[str, Any]) -> None:
+    """Close every scheme but ``safeser``, and put *guarded* backends in the place of some.
+
+    Calling it again changes nothing: what is guarded once stays so, in this process.
+    """
+    seal_other_schemes()
+    for scheme, backend in guarded.items():
+        if isinstance(registry.backends[scheme], _Sealed):
+            dict.__setitem__(registry.backends, scheme, backend)
 
 
 def seal_other_schemes() -> None:

@@ -34,10 +34,12 @@ from safeser.operations import Encoding, Server
 
 __all__ = [
     "PICKLE_HEADER",
+    "WARN",
     "Failure",
     "Relayed",
     "failure_of",
     "from_dask_pickle",
+    "from_pickled_error",
     "incoming_element",
     "incoming_reply",
     "outgoing",
@@ -49,7 +51,8 @@ Note = Callable[[PayloadError], object]
 
 logger = logging.getLogger("safeser.dask")
 
-_WARN = "warn"
+#: The topic of events that Dask opens as warnings.
+WARN = "warn"
 
 #: Longer than any real class's name.
 _TYPE_NAME = 200
@@ -101,7 +104,7 @@ def outgoing(message: Any, *, takes_code: Callable[[], bool] = lambda: False) ->
     if message.get("op") == "task-finished":
         # The name travels beside the pickle anyway.
         changed["type"] = message.get("typename")
-    elif message.get("op") == "log-event" and message.get("topic") == _WARN:
+    elif message.get("op") == "log-event" and message.get("topic") == WARN:
         changed["msg"] = _plain_warning(message.get("msg"))
     elif message.get("op") == "get_metadata" and message.get("default") is no_default:
         # Dask's word for "none was given", an enum; left out it means the same to the handler.
@@ -123,7 +126,7 @@ def _failure(value: Any, message: Mapping[str, Any]) -> Any:
         return Failure(_with_traceback(to_data(value), traceback))
     if isinstance(value, bytes | bytearray):
         # Pickled by this process; read as data all the same, so that it never matters who did.
-        return Failure(_from_pickle(bytes(value), message, traceback))
+        return Failure(from_pickled_error(bytes(value), message, traceback))
     return Failure(to_data(Exception(str(message.get("exception_text", value)))))
 
 
@@ -143,7 +146,10 @@ def _whole(failure: Any, message: Mapping[str, Any]) -> Serialized | None:
     return Serialized({"serializer": "pickle", "writeable": ()}, [value])
 
 
-def _from_pickle(data: bytes, message: Mapping[str, Any], traceback: str) -> ExceptionData:
+def from_pickled_error(
+    data: bytes, message: Mapping[str, Any], traceback: str
+) -> ExceptionData:
+    """Return the pickled exception *data* as data, or what *message* says of it beside it."""
     try:
         record = pickles.exception_record(data)
     except SafeserError:
@@ -293,7 +299,7 @@ def incoming_reply(
 def _nested_reply(answer: Any, *, note: Note) -> Any:
     """Return one worker's part of a broadcast's reply; Client.run unpickles bytes as an error."""
     if isinstance(answer, bytes):
-        return pickles.dumps(from_data(_from_pickle(answer, {}, "")))
+        return pickles.dumps(from_data(from_pickled_error(answer, {}, "")))
     return _without_raw_errors(answer, note) if isinstance(answer, dict) else answer
 
 
@@ -364,7 +370,7 @@ def _is_warning(element: Mapping[str, Any]) -> bool:
     topic = element.get("topic")
     if not isinstance(topic, str):
         raise PayloadError("the topic of an event must be a name", rule="raw.topic", where="topic")
-    return topic == _WARN
+    return topic == WARN
 
 
 def _warning_event(event: Any) -> Any:

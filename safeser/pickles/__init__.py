@@ -20,12 +20,14 @@ from safeser.pickles.budget import Budget, over
 from safeser.pickles.build import Builder
 from safeser.pickles.cache import Programs, Scopes, Unknown, Verdicts, wanted
 from safeser.pickles.canonical import Canonical, as_written
+from safeser.pickles.dtypes import DtypeRecord, dtype_record
 from safeser.pickles.failures import (
     ExceptionRecord,
     FrameRecord,
     exception_record,
     traceback_record,
 )
+from safeser.pickles.holding import held_by
 from safeser.pickles.inspection import Inspection
 from safeser.pickles.judge import Use, check_shape, judge, problem_under
 from safeser.pickles.machine import read
@@ -37,6 +39,7 @@ from safeser.values import Limits
 __all__ = [
     "DATA_PROFILES",
     "Budget",
+    "DtypeRecord",
     "Entry",
     "ExceptionRecord",
     "FrameRecord",
@@ -44,11 +47,13 @@ __all__ = [
     "Profile",
     "Use",
     "check",
+    "dtype_record",
     "dumps",
     "exception_record",
     "family_of",
     "forget",
     "global_of",
+    "held_by",
     "inspect",
     "loads",
     "traceback_record",

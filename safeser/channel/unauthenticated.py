@@ -1,0 +1,126 @@
+"""A connection whose peer has proved nothing: the same deciding and loading, without an envelope.
+
+The one rule: whoever speaks here is ``unknown``, whatever they say, and no policy can let more than
+dask and msgpack in from them. The log says of each record that nobody vouched for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from safeser.channel.admitted import Arrived, Received, Unverified
+from safeser.channel.link import Link
+from safeser.channel.records import AuditSink
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.pickles import held_by
+from safeser.policy import Policy
+from safeser.values import UNKNOWN, Context, Payload
+
+__all__ = ["OpenLink", "Unreadable"]
+
+_PICKLES = ("pickle", "cloudpickle")
+
+
+class Unreadable(dict[str, Any]):
+    """Stands for the header of a payload that could not be read; *error* says why."""
+
+    def __init__(self, error: SafeserError) -> None:
+        super().__init__()
+        self.error = error
+
+
+class _Nobody:
+    """What a link has in place of a session: nobody's word, and an id that no message can claim."""
+
+    def __init__(self, local: str) -> None:
+        self.id = os.urandom(32)
+        self.local = local
+        self.peer = UNKNOWN
+
+
+class _Unvouched:
+    """A log in which each record says that its sender proved nothing, and where it was."""
+
+    def __init__(self, audit: AuditSink, *, transport: str, address: str) -> None:
+        self._audit = audit
+        self._said = {"authenticated": False, "transport": transport, "address": address}
+
+    def record(self, event: Mapping[str, Any], /) -> None:
+        self._audit.record({**event, **self._said})
+
+    def count(
+        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+    ) -> None:
+        self._audit.count(sender, recipient, operation, rule, permitted)
+
+
+class OpenLink(Link):
+    """One connection to a peer who proved nothing, under one policy.
+
+    :param local: the principal that this process is, as *policy* names it.
+    :param transport: ``"tcp"`` or ``"tls"``.
+    :param address: where the peer was found, for the log.
+    """
+
+    def __init__(
+        self, *, local: str, policy: Policy, audit: AuditSink, transport: str, address: str
+    ) -> None:
+        session: Any = _Nobody(local)
+        super().__init__(
+            session=session,
+            policy=policy,
+            audit=_Unvouched(audit, transport=transport, address=address),
+        )
+        self.transport = transport
+        self._heard = 0
+
+    def hear(self, frames: Sequence[memoryview]) -> Unverified:
+        """Return *frames* as the next message of this connection."""
+        self._heard += 1
+        return Unverified(tuple(frames), self.session.id, self._heard)
+
+    def payload(
+        self,
+        verified: Arrived,
+        context: Context,
+        where: str,
+        header: Mapping[str, Any],
+        frames: Sequence[Any],
+        *,
+        author: str | None = None,
+        wraps: bool = False,
+    ) -> Received:
+        if isinstance(header, Unreadable):
+            header.error.where = header.error.where or where
+            raise header.error
+        return super().payload(verified, context, where, header, frames, author=author, wraps=wraps)
+
+    def narrow(
+        self, context: Context, payload: Payload, deserializers: Sequence[str] | None
+    ) -> None:
+        if payload.family in _PICKLES:
+            # Before a caller's list is asked: this is refused whatever anybody asks for.
+            self._refuse_pickle(context, payload)
+        super().narrow(context, payload, deserializers)
+
+    def _refuse_pickle(self, context: Context, payload: Payload) -> NoReturn:
+        held = held_by(bytes(payload.frames[0])) if payload.frames else ""
+        self.refuse(
+            context,
+            "floor.unknown",
+            f"a pickle{f' of {held}' if held else ''} never passes from a peer who proved nothing",
+            payload=payload,
+            fix="Convert the value on the cluster to numbers, text or NumPy arrays; or run the"
+            " cluster on safeser://, where policy can let more in.",
+        )
+
+    def _forbid_sending(self) -> NoReturn:
+        raise PolicyDenied("nothing is sealed for a peer who proved nothing", rule="floor.unknown")
+
+    def permit_operation(self, context: Context) -> None:
+        self._forbid_sending()
+
+    def seal(self, obj: Any, context: Context) -> list[Any]:
+        self._forbid_sending()

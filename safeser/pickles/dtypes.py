@@ -1,0 +1,92 @@
+"""Reading a pickled NumPy dtype as data: names, letters and offsets, without NumPy.
+
+The one rule: nothing is imported or called, and a dtype with anything in it that is not a plain
+number, time, text or record of such is no dtype here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from safeser.errors import PayloadError
+from safeser.pickles.machine import read
+from safeser.pickles.nodes import Call, DictOf, GlobalRef, TupleOf
+from safeser.values import Limits
+
+__all__ = ["DtypeRecord", "dtype_record"]
+
+#: A record of a thousand fields takes some 60 KiB.
+_LIMITS = Limits(max_bytes=1 << 18, max_refs=100_000, max_calls=5000)
+_MAX_NESTING = 8
+_ORDERS = ("<", ">", "|", "=")
+_UNIT_AT = 8
+
+#: NumPy's flag of a record whose fields lie as a C compiler would lay them.
+_ALIGNED = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class DtypeRecord:
+    """A record dtype: its fields by name, dtype (text as NumPy's ``str``, or a record), offset."""
+
+    fields: tuple[tuple[str, DtypeRecord | str, int], ...]
+    size: int
+    align: bool
+
+
+def dtype_record(data: bytes) -> DtypeRecord | str | None:
+    """Return what the pickled dtype *data* says, or None if it is none that is made of these."""
+    try:
+        root = read(data, buffers=0, limits=_LIMITS).root
+    except PayloadError:
+        return None
+    return _dtype(root, _MAX_NESTING)
+
+
+def _dtype(node: Any, room: int) -> DtypeRecord | str | None:
+    if not isinstance(node, Call) or not isinstance(node.callee, GlobalRef) or room == 0:
+        return None
+    args = node.args.items
+    if node.callee.name != "numpy:dtype" or args[1:] != [False, True] or type(args[0]) is not str:
+        return None
+    state = node.state.items if isinstance(node.state, TupleOf) else []
+    if len(state) < _UNIT_AT or state[1] not in _ORDERS or state[2] is not None:
+        return None
+    if isinstance(state[3], TupleOf) and args[0][:1] == "V":
+        return _record(state, room)
+    if state[3] is not None or state[4] is not None:
+        return None
+    unit = _unit(state[_UNIT_AT:])
+    return None if unit is None else f"{state[1]}{args[0]}{unit}"
+
+
+def _unit(rest: list[Any]) -> str | None:
+    """Return the unit of a time as it is written, ``""`` of anything else."""
+    if not rest:
+        return ""
+    match rest[0].items if isinstance(rest[0], TupleOf) else []:
+        case [DictOf(items=[]), TupleOf(items=[bytes() as unit, int() as step, 1, 1])]:
+            if unit.isalpha():
+                return f"[{'' if step == 1 else step}{unit.decode('ascii')}]"
+    return None
+
+
+def _record(state: list[Any], room: int) -> DtypeRecord | None:
+    names, by_name, size, flags = state[3].items, state[4], state[5], state[7]
+    if not isinstance(by_name, DictOf) or type(size) is not int or len(state) > _UNIT_AT:
+        return None
+    pairs = by_name.items
+    held = {pairs[at]: pairs[at + 1] for at in range(0, len(pairs), 2) if type(pairs[at]) is str}
+    fields = []
+    for name in names:
+        entry = held.get(name) if type(name) is str else None
+        if not isinstance(entry, TupleOf) or len(entry.items) != 2 or len(held) != len(names):
+            return None
+        inner, offset = _dtype(entry.items[0], room - 1), entry.items[1]
+        if inner is None or type(offset) is not int:
+            return None
+        fields.append((name, inner, offset))
+    if type(flags) is not int:
+        return None
+    return DtypeRecord(tuple(fields), size, bool(flags & _ALIGNED))
