@@ -15,8 +15,12 @@ from typing import Any
 import dask
 from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
+from distributed.security import Security as DaskSecurity
 
 from safeser.channel import Channel
+from safeser.dask.guarded.client import guard, guarded_scheme
+from safeser.dask.guarded.comm import Guard
+from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.local import LocalCluster, require_processes
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
@@ -32,9 +36,14 @@ _SCHEME = "safeser://"
 class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
+    ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all
+    that comes from there, and only dask and msgpack ever pass.
+
     :param address: ``safeser://host:port``, a :class:`safeser.dask.local.LocalCluster`, or None to
-        start a local cluster of processes with identities made for it and the default policy.
-    :param security: a :class:`safeser.Security`; default: Dask's configuration.
+        start a local cluster of processes with identities made for it and the default policy; or
+        ``tcp://host:port`` or ``tls://host:port`` of a cluster without safeser.
+    :param security: a :class:`safeser.Security`; default: Dask's configuration. For ``tls://`` a
+        :class:`distributed.Security` will do.
     :param policy: with no address, the policy of the new cluster (a path or a ready policy's name).
     :param serializers: families to send with; narrows what policy allows.
     :param deserializers: families to open; narrows what policy allows, on every path into this
@@ -47,7 +56,7 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         self,
         address: Any = None,
         *args: Any,
-        security: Security | None = None,
+        security: DaskSecurity | None = None,
         policy: str | None = None,
         serializers: Sequence[str] | None = None,
         deserializers: Sequence[str] | None = None,
@@ -58,11 +67,9 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         _require_known(kwargs)
         serializers = checked_families(serializers, argument="serializers")
         deserializers = checked_families(deserializers, argument="deserializers")
-        if security is not None and not isinstance(security, Security):
-            raise ConfigError(
-                "security must be a safeser.Security", fix="It carries the identity's path."
-            )
         owned = None
+        guarded = guarded_scheme(address)
+        _check_security(security, guarded)
         if address is None:
             address = _configured_address(kwargs.pop("scheduler_file", None))
         if address is None:
@@ -74,15 +81,15 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
             )
         else:
             _refuse_cluster_options(policy, kwargs)
-            _check_address(address)
-        chosen = security or getattr(address, "security", None) or Security()
-        if not isinstance(chosen, Security):
-            raise ConfigError("this cluster does not run on safeser://", rule="config.scheme")
-        chosen = chosen.narrowed(deserializers, scheduler_at=_location(address))
+            _check_address(address, schemes=(guarded,) if guarded else ())
         try:
             # Everything that can be wrong with keys and policy is said here, in one line, before
             # Dask starts to connect.
-            channel_for("client", chosen.overrides("client"))
+            if guarded:
+                chosen = guard(guarded, security, deserializers)
+                deserializers = chosen.guard.deserializers
+            else:
+                chosen = _own_security(security, address, deserializers)
             super().__init__(
                 address,
                 *args,
@@ -98,8 +105,10 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         self._owned = owned
 
     @property
-    def safeser(self) -> Channel:
-        """This process's side of the door: identity, policy and log."""
+    def safeser(self) -> Channel | Guard:
+        """This process's side of the door: policy, log, and its identity or name in the policy."""
+        if isinstance(self.security, GuardedSecurity):
+            return self.security.guard
         return channel_for("client", self.security.overrides("client"))
 
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -109,6 +118,8 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
     def _check_submission(self) -> None:
         """Refuse a graph where it is submitted, not on a future that somebody waits for."""
         channel = self.safeser
+        if isinstance(channel, Guard):
+            return  # whoever names such an address means to send it work
         for peer in sorted(channel.policy.counterparts(channel.identity.principal)):
             for same_host in (True, False):  # where the scheduler is, is measured when it is asked
                 context = Context(
@@ -131,6 +142,23 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
             result = owned.close()
             if result is not None and hasattr(result, "__await__"):
                 await result
+
+
+def _check_security(security: Any, guarded: str | None) -> None:
+    if security is not None and not isinstance(security, DaskSecurity if guarded else Security):
+        raise ConfigError(
+            "security must be a safeser.Security", fix="It carries the identity's path."
+        )
+
+
+def _own_security(security: Any, address: Any, deserializers: tuple[str, ...] | None) -> Security:
+    """Return the security of a client on ``safeser://``, checked."""
+    chosen = security or getattr(address, "security", None) or Security()
+    if not isinstance(chosen, Security):
+        raise ConfigError("this cluster does not run on safeser://", rule="config.scheme")
+    chosen = chosen.narrowed(deserializers, scheduler_at=_location(address))
+    channel_for("client", chosen.overrides("client"))
+    return chosen
 
 
 def _configured_address(scheduler_file: str | None) -> str | None:
@@ -210,8 +238,11 @@ def _refuse_cluster_options(policy: str | None, arguments: dict[str, Any]) -> No
             )
 
 
-def _check_address(address: Any) -> None:
-    """Refuse an address that this client would never reach; Dask tries for ever, or by TCP."""
+def _check_address(address: Any, *, schemes: Sequence[str] = ()) -> None:
+    """Refuse an address that this client would never reach; Dask tries for ever, or by TCP.
+
+    :param schemes: those that may stand there beside ``safeser``.
+    """
     if isinstance(address, int | float | bytes):
         raise ConfigError(
             f"the first argument is an address or a cluster, not a {type(address).__name__}",
@@ -227,11 +258,12 @@ def _check_address(address: Any) -> None:
             rule="config.scheme",
             fix=f"Write {_SCHEME} before it, as in safeser://127.0.0.1:8786.",
         )
-    if address != f"{_SCHEME}{location}":
+    if address != f"{_SCHEME}{location}" and scheme not in schemes:
         raise ConfigError(
             f"safeser.Client connects to {_SCHEME} addresses, not to {shown(scheme)}",
             rule="config.scheme",
-            fix="Start the scheduler with: dask scheduler --protocol safeser.",
+            fix="Start the scheduler with: dask scheduler --protocol safeser. For a cluster"
+            " without safeser, write its tcp:// or tls:// address in the call.",
         )
     try:
         host, port = parse_host_port(location)

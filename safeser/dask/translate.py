@@ -146,9 +146,7 @@ def _whole(failure: Any, message: Mapping[str, Any]) -> Serialized | None:
     return Serialized({"serializer": "pickle", "writeable": ()}, [value])
 
 
-def from_pickled_error(
-    data: bytes, message: Mapping[str, Any], traceback: str
-) -> ExceptionData:
+def from_pickled_error(data: bytes, message: Mapping[str, Any], traceback: str) -> ExceptionData:
     """Return the pickled exception *data* as data, or what *message* says of it beside it."""
     try:
         record = pickles.exception_record(data)

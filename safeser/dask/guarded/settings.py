@@ -1,6 +1,6 @@
 """What a guarded client decides by: its policy, its name in it, and its log.
 
-The one rule: it needs no keys, since its cluster has none to prove itself to; without any setting it
+The one rule: it needs no keys, since its cluster proves nothing either; without any setting it
 decides by the ready policy ``stock-cluster``. A policy that is set is the one that holds, and a log
 that is set must be writable; nothing falls back.
 """
