@@ -36,7 +36,7 @@ def ask(
 
 
 def test_these_are_ready() -> None:
-    assert ready_policies() == ("default", "demo")
+    assert ready_policies() == ("default", "demo", "stock-cluster")
 
 
 @both

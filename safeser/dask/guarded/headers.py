@@ -97,7 +97,7 @@ class Translator:
             made.append(self.value(inner, frames[at : at + length]))
             at += length
         if kind == "dict":
-            made.insert(0, self._packed(keys))
+            made.insert(0, self._packed(tuple(keys)))
         return {
             "serializer": "collection",
             "type": kind,
@@ -224,7 +224,7 @@ def _nothing(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
 def _fields(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     """A dictionary by its fields, some of which are in the header."""
     plain_fields, others = sparse.fields_of(own, name, meta, frames)
-    made = [own._packed([*plain_fields, *others])]
+    made = [own._packed((*plain_fields, *others))]
     made += [own._packed(value) for value in plain_fields.values()]
     made += others.values()
     return {
