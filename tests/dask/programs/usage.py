@@ -1,0 +1,428 @@
+"""What else Dask offers to somebody whose policy grants it, step by step; prints it as JSON.
+
+Each step is a function whose result is compared in tests/dask/test_live_usage.py. Run as a program.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import operator
+import os
+import sys
+import time
+import traceback
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from dask import delayed
+from distributed import (
+    MultiLock,
+    NannyPlugin,
+    SchedulerPlugin,
+    Semaphore,
+    WorkerPlugin,
+    as_completed,
+    get_task_stream,
+    progress,
+    span,
+    wait,
+)
+from distributed.diagnostics import MemorySampler
+
+import safeser
+
+STEPS: list[Any] = []
+
+
+def step(function: Any) -> Any:
+    STEPS.append(function)
+    return function
+
+
+def until(probe: Any) -> Any:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if found := probe():
+            return found
+        time.sleep(0.02)
+    raise TimeoutError("it did not happen")
+
+
+# --- work ---------------------------------------------------------------------------------------
+
+
+@step
+def from_inside(client: Any) -> Any:
+    """Tasks that submit tasks, by either of Dask's two ways."""
+
+    def by_worker_client(n: int) -> int:
+        from distributed import worker_client
+
+        with worker_client() as inner:
+            return sum(inner.gather(inner.map(lambda x: x * x, range(n))))
+
+    def by_get_client(n: int) -> int:
+        from distributed import get_client, rejoin, secede
+
+        inner = get_client()
+        futures = inner.map(lambda x: x + 1, range(n))
+        secede()
+        total = sum(inner.gather(futures))
+        rejoin()
+        return total
+
+    return client.gather([client.submit(by_worker_client, 4), client.submit(by_get_client, 4)])
+
+
+@step
+def arguments(client: Any) -> Any:
+    """Futures as arguments, in lists and dicts too; results move between workers."""
+    one, two = sorted(client.scheduler_info()["workers"])
+    a = client.submit(np.arange, 5000, workers=one, pure=False)
+    b = client.submit(np.arange, 5000, workers=two, pure=False)
+    added = client.submit(operator.add, a, b)
+    nested = client.submit(lambda d: int(sum(d["x"]).sum()), {"x": [a, b]})
+    return [int(added.result()[-1]), nested.result()]
+
+
+@step
+def computes(client: Any) -> Any:
+    """Both ways to compute, persist, and several at once."""
+    x = da.arange(100, chunks=10)
+    kept = x.persist()
+    total, shifted = dask.compute(kept.sum(), delayed(operator.add)(1, 2))
+    future = client.compute(x.sum())
+    many = client.compute([x.min(), x.max()])
+    return [
+        int(total),
+        shifted,
+        int(future.result()),
+        [int(n) for n in client.gather(many)],
+        client.persist(delayed(operator.add)(5, 1)).compute(),
+    ]
+
+
+@step
+def shuffles(client: Any) -> Any:
+    with dask.config.set({"array.rechunk.method": "p2p", "dataframe.shuffle.method": "p2p"}):
+        values = np.arange(6400).reshape(80, 80)
+        same = da.from_array(values, chunks=(80, 10)).rechunk((10, 80)).compute() == values
+        left = pd.DataFrame({"k": np.arange(200) % 7, "v": np.arange(200)})
+        right = pd.DataFrame({"k": range(7), "w": range(7)})
+        near, far = dd.from_pandas(left, npartitions=3), dd.from_pandas(right, npartitions=2)
+        merged = near.merge(far, on="k").compute()
+    return [bool(same.all()), len(merged), bool((merged.k == merged.w).all())]
+
+
+@step
+def retries(client: Any) -> Any:
+    def flaky(name: str) -> str:
+        path = Path(name)
+        path.write_text(path.read_text() + "x" if path.exists() else "x")
+        if len(path.read_text()) < 3:
+            raise RuntimeError("not yet")
+        return path.read_text()
+
+    first = client.submit(flaky, "flaky-1", retries=3).result(timeout=30)
+    again = client.submit(flaky, "flaky-2", pure=False)
+    wait(again)
+    again.retry()
+    until(lambda: len(Path("flaky-2").read_text()) >= 2)
+    return [first, len(Path("flaky-2").read_text())]
+
+
+@step
+def cancels(client: Any) -> Any:
+    naps = client.map(time.sleep, [30] * 4, pure=False)
+    client.cancel(naps)
+    until(lambda: all(nap.cancelled() for nap in naps))
+    return client.submit(lambda: "goes on").result(timeout=30)
+
+
+@step
+def copies(client: Any) -> Any:
+    """Broadcast, replicate and rebalance: where copies are."""
+    everywhere = client.scatter(np.arange(10), broadcast=True, direct=True)
+    one = client.scatter(np.arange(11))
+    client.replicate([one], n=2)
+    client.rebalance()
+    who = client.who_has([everywhere, one])
+    return [len(who[everywhere.key]), len(who[one.key]), client.gather(one, direct=True).tolist()]
+
+
+@step
+def completes(client: Any) -> Any:
+    import joblib
+
+    executor = client.get_executor()
+    with joblib.parallel_config("dask"):
+        squares = joblib.Parallel()(joblib.delayed(pow)(n, 2) for n in range(4))
+    done = as_completed(client.map(operator.neg, range(4)), with_results=True)
+    return [
+        executor.submit(operator.add, 1, 2).result(),
+        list(executor.map(operator.neg, [1, 2])),
+        sorted(value for _, value in done),
+        squares,
+    ]
+
+
+@step
+def locks(client: Any) -> Any:
+    semaphore = Semaphore(max_leases=2, name="two")
+    semaphore.acquire()
+    with MultiLock(["a", "b"]):
+        held = semaphore.get_value()
+    semaphore.release()
+    inside = client.submit(lambda s: s.acquire() and s.release(), semaphore).result(timeout=30)
+    return [held, inside, semaphore.get_value()]
+
+
+@step
+def annotations(client: Any) -> Any:
+    """Workers, resources, priorities and retries by name."""
+    one, two = sorted(client.scheduler_info()["workers"])
+
+    def where() -> str:
+        from distributed import get_worker
+
+        return get_worker().address
+
+    async def give(dask_worker: Any) -> None:
+        await dask_worker.set_resources(GLASS=1)
+
+    client.run(give, workers=[two])
+    needs = client.submit(where, resources={"GLASS": 1}, pure=False).result(timeout=30)
+    with dask.annotate(workers=[one], priority=5, retries=1):
+        placed = delayed(where)().compute(optimize_graph=False)
+    with span("of glass"):
+        client.submit(where, pure=False).result(timeout=30)
+    spans = client.run_on_scheduler(
+        lambda dask_scheduler: [
+            list(each.name) for each in dask_scheduler.extensions["spans"].spans.values()
+        ]
+    )
+    return [needs == two, placed == one, ["of glass"] in spans]
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+class Broken(Exception):
+    def __init__(self, part: str, number: int) -> None:
+        super().__init__(part, number)
+        self.part = part
+
+
+@step
+def failures(client: Any) -> Any:
+    """A class that only this program has, and the failing task itself."""
+
+    def breaks(number: int) -> None:
+        raise Broken("glass", number)
+
+    future = client.submit(breaks, 7)
+    try:
+        future.result(timeout=30)
+    except Broken as error:
+        said = [error.part, error.args[1], any("in breaks" in n for n in error.__notes__)]
+    try:
+        client.recreate_error_locally(future)
+    except Broken as error:
+        return [*said, error.part]
+    return None
+
+
+# --- authority ----------------------------------------------------------------------------------
+
+
+@step
+def runs(client: Any) -> Any:
+    workers = client.run(os.getpid)
+    nannies = client.run(os.getpid, nanny=True)
+    scheduler = client.run_on_scheduler(os.getpid)
+    return len({*workers.values(), *nannies.values(), scheduler, os.getpid()})
+
+
+class OnWorkers(WorkerPlugin):
+    name = "on-workers"
+
+    def setup(self, worker: Any) -> None:
+        worker.of_glass = 1
+
+    def teardown(self, worker: Any) -> None:
+        worker.of_glass = 2
+
+
+class OnScheduler(SchedulerPlugin):
+    name = "on-scheduler"
+
+    def start(self, scheduler: Any) -> None:
+        scheduler.of_glass = 1
+
+
+class OnNannies(NannyPlugin):
+    name = "on-nannies"
+
+    def setup(self, nanny: Any) -> None:
+        nanny.of_glass = 1
+
+
+@step
+def plugins(client: Any) -> Any:
+    for plugin in (OnWorkers(), OnScheduler(), OnNannies()):
+        client.register_plugin(plugin)
+    there = [
+        *client.run(lambda dask_worker: dask_worker.of_glass).values(),
+        client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.of_glass),
+        *client.run(lambda dask_worker: dask_worker.of_glass, nanny=True).values(),
+    ]
+    client.unregister_worker_plugin("on-workers")
+    client.unregister_scheduler_plugin("on-scheduler")
+    client.unregister_worker_plugin("on-nannies", nanny=True)
+    return [there, *client.run(lambda dask_worker: dask_worker.of_glass).values()]
+
+
+@step
+def uploads(client: Any) -> Any:
+    Path("of_glass.py").write_text("number = 41\n")
+    client.upload_file("of_glass.py")
+
+    def imports() -> int:
+        import of_glass
+
+        return int(of_glass.number)
+
+    return client.submit(imports).result(timeout=30)
+
+
+# --- looking ------------------------------------------------------------------------------------
+
+
+@step
+def forwards(client: Any) -> Any:
+    """What workers log and what tasks report arrives where the client listens."""
+    lines, events = io.StringIO(), []
+    handler = logging.StreamHandler(lines)
+    logger = logging.getLogger("of.glass")
+    logger.addHandler(handler)
+    client.forward_logging("of.glass", level=logging.INFO)
+    client.subscribe_topic("of-glass", events.append)
+
+    def says(x: int) -> None:
+        from distributed import get_worker
+
+        logging.getLogger("of.glass").warning("a worker says %s", x)
+        get_worker().log_event("of-glass", {"x": x})
+
+    client.submit(says, 5).result(timeout=30)
+    client.log_event("of-glass", {"x": 6})
+    until(lambda: "a worker says 5" in lines.getvalue() and len(events) == 2)
+    client.unforward_logging("of.glass")
+    client.unsubscribe_topic("of-glass")
+    logger.removeHandler(handler)
+    return sorted(event["x"] for _, event in events)
+
+
+@step
+def shows(client: Any) -> Any:
+    """Progress as text: one bar, and one for each kind of task."""
+
+    def naps(x: int) -> int:
+        time.sleep(0.05)
+        return x
+
+    with redirect_stdout(io.StringIO()) as one:
+        progress(client.map(naps, range(6), pure=False), notebook=False)
+    with redirect_stdout(io.StringIO()) as many:
+        futures = client.map(naps, range(6), pure=False)
+        progress(*futures, notebook=False, multi=True)
+        wait(futures)
+        until(lambda: "naps" in many.getvalue())
+    return ["100% Completed" in one.getvalue(), "naps" in many.getvalue()]
+
+
+@step
+def measures(client: Any) -> Any:
+    with get_task_stream() as stream:
+        client.gather(client.map(operator.neg, range(5), pure=False))
+    until(lambda: len(client.get_task_stream()) >= 5)
+    sampler = MemorySampler()
+    with sampler.sample("m", interval=0.02):
+        client.submit(np.ones, 1_000_000, pure=False).result(timeout=30)
+        time.sleep(0.1)
+    return [len(stream.data) >= 5, "neg" in str(stream.data), len(sampler.to_pandas()) > 0]
+
+
+@step
+def looks(client: Any) -> Any:
+    """Everything that tells about the cluster."""
+    future = client.submit(operator.neg, 3)
+    wait(future)
+    client.get_versions(check=True)
+    client.dump_cluster_state("dump", format="yaml")
+    asked = {
+        "ncores": client.ncores(),
+        "has_what": client.has_what(),
+        "nbytes": client.nbytes(),
+        "scheduler_logs": client.get_scheduler_logs(),
+        "worker_logs": client.get_worker_logs(),
+        "nanny_logs": client.get_worker_logs(nanny=True),
+        "story": client.story(future.key),
+        "profile": client.profile(),
+    }
+    client.processing()
+    client.call_stack()
+    client.amm.stop()
+    stopped = client.amm.running()
+    client.amm.start()
+    return [sorted(name for name, value in asked.items() if value), stopped, client.amm.running()]
+
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+@step
+def retires(client: Any) -> Any:
+    """What a worker holds moves on before it goes."""
+    one, _ = sorted(client.scheduler_info()["workers"])
+    array = client.submit(np.arange, 30, workers=[one], pure=False)
+    wait(array)
+    client.retire_workers([one])
+    return [len(client.scheduler_info()["workers"]), int(array.result(timeout=30)[-1])]
+
+
+@step
+def restarts(client: Any) -> Any:
+    kept = client.submit(operator.neg, 8, pure=False)
+    wait(kept)
+    client.restart(wait_for_workers=False)
+    client.wait_for_workers(1, timeout=60)
+    return [kept.cancelled(), client.submit(lambda: "again").result(timeout=30)]
+
+
+def main(address: str) -> None:
+    out: dict[str, Any] = {}
+    with safeser.Client(address, timeout=30) as client:
+        client.wait_for_workers(2, timeout=60)
+        for one in STEPS:
+            begun = time.monotonic()
+            try:
+                out[one.__name__] = one(client)
+            # What fails is what the test wants to hear of, whatever it is.
+            except BaseException as error:
+                traceback.print_exc()
+                out[one.__name__] = f"{type(error).__name__}: {error}"
+            print(f"{one.__name__}: {time.monotonic() - begun:.1f} s", file=sys.stderr)
+    print(json.dumps(out, default=str))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
