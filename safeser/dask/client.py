@@ -13,6 +13,7 @@ from numbers import Integral
 from typing import Any
 
 import dask
+from dask._expr import LLGExpr
 from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
 from distributed.security import Security as DaskSecurity
@@ -113,6 +114,10 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
 
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
         self._check_submission()
+        if type(expr) is dict:
+            # recreate_error_locally asks for dependencies by an empty graph in this form, which
+            # Dask's own scheduler fails on.
+            expr = LLGExpr(expr)
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
 
     def _check_submission(self) -> None:

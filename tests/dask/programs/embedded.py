@@ -64,7 +64,7 @@ def spills(client: Any) -> Any:
     got = client.gather(arrays)
     [folder] = client.run(lambda dask_worker: dask_worker.local_directory).values()
     mode = os.stat(folder).st_mode & 0o077
-    return [on_disk > 0, [int(each[0]) for each in got], [len(each) for each in got][0], mode == 0]
+    return [on_disk > 0, [int(each[0]) for each in got], len(got[0]), mode == 0]
 
 
 def local() -> Any:
@@ -112,18 +112,20 @@ def spec(folder: Path) -> Any:
 
 async def asynchronous() -> Any:
     out: list[Any] = []
-    async with LocalCluster(n_workers=1, threads_per_worker=1, asynchronous=True) as cluster:
-        async with safeser.Client(cluster, asynchronous=True) as client:
-            out.append(await client.submit(lambda x: x + 1, 1))
-            out.append(await client.gather(client.map(lambda x: x * 2, range(3))))
-            [array] = await client.scatter([np.arange(3)])
-            out.append((await array).tolist())
-            failing = client.submit(lambda: 1 / 0)
-            try:
-                await failing
-            except ZeroDivisionError as error:
-                out.append(str(error))
-            out.append(len(await client.run(os.getpid)))
+    async with (
+        LocalCluster(n_workers=1, threads_per_worker=1, asynchronous=True) as cluster,
+        safeser.Client(cluster, asynchronous=True) as client,
+    ):
+        out.append(await client.submit(lambda x: x + 1, 1))
+        out.append(await client.gather(client.map(lambda x: x * 2, range(3))))
+        [array] = await client.scatter([np.arange(3)])
+        out.append((await array).tolist())
+        failing = client.submit(lambda: 1 / 0)
+        try:
+            await failing
+        except ZeroDivisionError as error:
+            out.append(str(error))
+        out.append(len(await client.run(os.getpid)))
     return out
 
 
