@@ -42,7 +42,7 @@ USED = {
     "completes": [3, [-1, -2], [-3, -2, -1, 0], [0, 1, 4, 9]],
     "locks": [1, True, 0],
     "annotations": [True, True, True],
-    "failures": ["glass", 7, True, "glass"],
+    "failures": ["glass", 7, True, "glass", "glass"],
     "runs": 6,
     "plugins": [[1, 1, 1, 1, 1], 2, 2],
     "uploads": 41,

@@ -150,6 +150,9 @@ class Soak:
         if self.cluster.children["scheduler"].code is not None:
             self.tally.job("scheduler", {"job": "all"}, outcome="crashed")
             self.stopped = True
+        if self.cluster.children["rogue"].code is not None:
+            self.tally.chaos["restarted rogue"] += 1
+            self.cluster.rogue()
         if self.cluster.children["mallory"].code is not None:
             self.tally.note(chaos="mallory", error="ended and was started again")
             self.cluster.attacker("mallory", "mallory")

@@ -85,6 +85,7 @@ class Cluster:
         self.worker("steady")
         self.worker("shaken")
         self.worker("bare")
+        self.rogue()
 
     def worker(self, name: str) -> None:
         """Start the worker called *name*; a second time, in place of the one that ended."""
@@ -103,6 +104,14 @@ class Cluster:
         command = [sys.executable, "-m", "safeser.demo.attacker", "bob"]
         audit = str(self.state / "attackers")
         return self._start(name, command, principal, talks=True, DASK_SAFESER__AUDIT=audit)
+
+    def rogue(self) -> None:
+        """Start a worker that holds an honest one's key and attacks whoever asks it by name."""
+        scratch = self.state / "scratch" / "rogue"
+        command = [sys.executable, "-m", "safeser.demo.rogue"]
+        command += [self.address, str(self.markers), str(scratch)]
+        audit = str(self.state / "attackers")
+        self._start("rogue", command, "worker", talks=True, DASK_SAFESER__AUDIT=audit)
 
     def worker_process(self, name: str) -> int | None:
         """Return the id of the worker itself, which a nanny started; of the command without one."""

@@ -255,6 +255,32 @@ def late(client: Any, random: Random) -> int:
     return 20
 
 
+#: What the harness calls its workers; the one with another name is the rogue.
+HONEST = frozenset({"steady", "shaken", "bare"})
+
+
+@job(CODE)
+def meets_the_rogue(client: Any, random: Random) -> int:
+    """A hostile worker says pickles in errors, types and warnings; what is next is as ever."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    rogues = [address for address, about in workers.items() if about["name"] not in HONEST]
+    for rogue in rogues:
+        for attack in ("result-type", "warn-event"):
+            key = f"{attack}-{tag(random)}"
+            met = client.submit(lambda: 1, key=key, workers=[rogue])
+            expect(met.result(timeout=PATIENCE), 1)
+        for form in (0, 1):
+            key = f"error-reply-{tag(random)}-{form}"
+            met = client.submit(lambda: 1, key=key, workers=[rogue])
+            try:
+                got = met.result(timeout=PATIENCE)
+            except SafeserError:
+                got = "refused"
+            expect(got, "refused")
+    expect(client.submit(lambda: 7, pure=False).result(timeout=PATIENCE), 7)
+    return 1 + 4 * len(rogues)
+
+
 # --- listed functions are enough --------------------------------------------------------------
 
 
@@ -335,7 +361,9 @@ def scatters(client: Any, random: Random) -> int:
     values[f"{name}-c"] = b"raw" * random.randrange(1, 1000)
     pieces = client.scatter(values, hash=False)
     expect(client.gather(pieces), values)
-    direct = client.scatter(np.arange(100), direct=True, broadcast=True, hash=False)
+    # Not broadcast, nor replicated: Dask's scheduler copies to a worker that is gone for ever, and
+    # holds a lock meanwhile for which everybody's copies wait (2026.8.0, Scheduler.replicate).
+    direct = client.scatter(np.arange(100), direct=True, hash=False)
     expect(client.gather(direct, direct=True), np.arange(100))
     return 4
 

@@ -228,16 +228,17 @@ def failures(client: Any) -> Any:
     def breaks(number: int) -> None:
         raise Broken("glass", number)
 
-    future = client.submit(breaks, 7)
+    future = client.submit(breaks, client.submit(operator.neg, -7))
     try:
         future.result(timeout=30)
     except Broken as error:
         said = [error.part, error.args[1], any("in breaks" in n for n in error.__notes__)]
-    try:
-        client.recreate_error_locally(future)
-    except Broken as error:
-        return [*said, error.part]
-    return None
+    for again in (client.recreate_error_locally, client.recreate_task_locally):
+        try:
+            again(future)
+        except Broken as error:
+            said.append(error.part)
+    return said
 
 
 # --- authority ----------------------------------------------------------------------------------
