@@ -47,10 +47,12 @@ def backend() -> Backend:
     from safeser.dask import described, references
     from safeser.dask.comm import Backend
     from safeser.dask.decorated import honour_decorators
+    from safeser.dask.named import name_roles
     from safeser.dask.schemes import seal_other_schemes
 
     seal_other_schemes()
     honour_decorators()
+    name_roles()
     described.register()
     references.register()
     return Backend()

@@ -34,6 +34,7 @@ from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.dependents import fail_dependents
 from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
+from safeser.dask.named import own_connections
 from safeser.dask.registrations import ClientIds
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.envelope import PRELUDE_SIZE, Handshake, HandshakeRefused, Sealed, Verified, runs
@@ -434,6 +435,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         self._server = served_by(comm_handler)
         works_for = None if self._server is Server.SCHEDULER else scheduler_of(comm_handler)
         self._channel = roles.listening(self._server, safeser or {}, scheduler=works_for)
+        own_connections(comm_handler, self._server)
         if self._server is Server.NANNY:
             roles.follow_worker(comm_handler)
         if self._server is Server.WORKER:

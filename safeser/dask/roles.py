@@ -1,8 +1,8 @@
 """Which role a socket of this process plays: scheduler, worker, nanny or client.
 
-The one rule: a listener's role is the class of the server behind it, which no peer influences. Dask
-tells connectors less: a nanny asks for the worker's arguments, and a stock ``Security`` names no
-role at all, so a connector takes the role of the only server that listens in its process.
+The one rule: a listener's role is the class of the server behind it, which no peer influences. What
+a server connects to, it connects to in that role, and a client as a client; a connection that names
+no role takes that of the only server that listens in its process.
 
 A server that policy could never let work is refused before it listens: what would follow are pages
 of Dask's tracebacks, or a scheduler that nobody ever reaches.
@@ -132,14 +132,17 @@ class Roles:
             # Nanny asks for the worker's arguments too; a process with a nanny and no worker is
             # the nanny's.
             return Server.NANNY.value if Server.NANNY in listening else named
-        if named is not None:
-            return named
-        if not listening:
-            return Server.CLIENT.value
+        # Dask's own Security names a role and no identity. Where that role has none in this process,
+        # the process has one that it shares: a worker's, say, in which a task makes a client.
+        known = named is not None and ("roles" in given or _configured(named))
+        if known or not listening:
+            return named or Server.CLIENT.value
         candidates = {
             replace(settings_for(s.value, _overrides(given, s.value)), expected_scheduler=None)
             for s in listening
         }
+        if len(candidates) > 1 and _configured(Server.CLIENT.value):
+            return Server.CLIENT.value  # servers say which they are
         if len(candidates) > 1:
             raise ConfigError(
                 "this process hosts servers with different identities, so it is unclear whose this"
@@ -190,6 +193,10 @@ class Roles:
             told(code)
 
         nanny._on_worker_exit_sync = worker_ended
+
+
+def _configured(role: str) -> bool:
+    return settings_for(role).identity is not None
 
 
 def _is_command() -> bool:
