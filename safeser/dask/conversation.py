@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from distributed.comm.utils import OFFLOAD_THRESHOLD
@@ -313,8 +314,12 @@ class Conversation:
             try:
                 message = build(judged, opens=self._opens)
                 assert self._reads is not None
+                name = element["op"]
+                takes_code = partial(self._takes_code, name, willing)
                 kept.append(
-                    translate.incoming_element(self._reads, element["op"], message, note=self._note)
+                    translate.incoming_element(
+                        self._reads, name, message, takes_code=takes_code, note=self._note
+                    )
                 )
             except SafeserError as error:
                 kept.append(self._instead(element, error))
@@ -335,6 +340,13 @@ class Conversation:
             return element, judge_operation(self.link, row, element, parsed, willing)
         except SafeserError as error:
             return self._instead(element, error), None
+
+    def _takes_code(self, operation: str, willing: Sequence[str] | None) -> bool:
+        """Tell whether the peer may hand code to this side, which is willing to run it."""
+        if willing is not None and "cloudpickle" not in willing:
+            return False
+        context = self.link.inbound(Kind.DATA, operation)
+        return self.link.policy.decide(context, "cloudpickle").permitted
 
     def _row_of_element(self, element: Any) -> Operation:
         name = _operation_of(element)

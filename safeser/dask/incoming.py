@@ -21,7 +21,7 @@ from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.shards import check_shards
 from safeser.dask.translate import Relayed
 from safeser.envelope import Verified
-from safeser.errors import PayloadError, PolicyDenied
+from safeser.errors import PayloadError, PolicyDenied, SerializationError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy.rules import HARMLESS
 from safeser.values import ANY_AUTHOR, Context, Kind, Limits
@@ -258,9 +258,9 @@ def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
     return value
 
 
-def _unsent(payload: Received, reason: Any) -> PayloadError:
+def _unsent(payload: Received, reason: Any) -> SerializationError:
     text = "".join(c if c.isprintable() else " " for c in _said(reason)[:_EXPLANATION])
-    return PayloadError(
+    return SerializationError(
         f"{payload.author} could not send this value: {text}",
         rule="peer.unsent",
         where=payload.where,

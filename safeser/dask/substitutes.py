@@ -6,14 +6,16 @@ that the refused element was about.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn
 
 from dask._task_spec import Task
+from dask.utils import typename
 
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Server
 
-__all__ = ["NamedType", "for_element", "is_plain", "refused_task", "remote_type"]
+__all__ = ["NamedType", "for_element", "is_plain", "known_type", "refused_task", "remote_type"]
 
 #: The longest text of a refusal that a substitute carries.
 _TEXT = 2000
@@ -27,14 +29,29 @@ def remote_type(name: str) -> type:
     return made
 
 
-class NamedType:
-    """Pickles, in this process and for it alone, as what :func:`remote_type` makes."""
+def known_type(name: str) -> type | None:
+    """Return the class that Dask calls *name*, if this process has it already; imports nothing.
 
-    def __init__(self, name: str) -> None:
+    Only for names from somebody whose code runs here anyway: what a future's user does with a type
+    may depend on which it is.
+    """
+    module, _, short = name.rpartition(".")
+    found = vars(sys.modules.get(module or "builtins", object)).get(short)
+    return found if isinstance(found, type) and typename(found) == name else None
+
+
+class NamedType:
+    """Pickles, in this process and for it alone, as what :func:`remote_type` makes.
+
+    :param known: as what :func:`known_type` finds, instead.
+    """
+
+    def __init__(self, name: str, *, known: bool = False) -> None:
         self._name = name
+        self._found_by = known_type if known else remote_type
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (remote_type, (self._name,))
+        return (self._found_by, (self._name,))
 
 
 def refused_task(text: str, rule: str) -> NoReturn:

@@ -254,10 +254,16 @@ def _text_of(data: bytes) -> str:
 
 
 def incoming_element(
-    server: Server, name: str, element: dict[str, Any], *, note: Note = logger.warning
+    server: Server,
+    name: str,
+    element: dict[str, Any],
+    *,
+    takes_code: Callable[[], bool] = lambda: False,
+    note: Note = logger.warning,
 ) -> dict[str, Any]:
     """Return a decided stream element as the handler of *name* on *server* may have it.
 
+    :param takes_code: tells whether its sender may hand code to this process.
     :param note: is told of each field that was refused and replaced.
     :raises PayloadError: if a field that Dask would unpickle still holds a peer's bytes.
     """
@@ -267,7 +273,7 @@ def incoming_element(
         # the loop and hangs every future.
         element.pop("status", None)
         if name == "key-in-memory":
-            element["type"] = _type_pickle(element.get("type"))
+            element["type"] = _type_pickle(element.get("type"), takes_code)
         elif name == "event" and _is_warning(element):
             element["event"] = _warning_event(element.get("event"))
     elif name == "task-finished" and not isinstance(element.get("type"), str | None):
@@ -351,10 +357,12 @@ _SAFE: dict[str, Callable[..., Any]] = {
 }
 
 
-def _type_pickle(name: Any) -> bytes | None:
+def _type_pickle(name: Any, takes_code: Callable[[], bool]) -> bytes | None:
     """Return bytes, made here, that Dask's client unpickles to a class of that name."""
     if not isinstance(name, str):
         return None
+    if takes_code() and substitutes.known_type(name) is not None:
+        return pickles.dumps(substitutes.NamedType(name, known=True))
     shown = "".join(char for char in name[:_TYPE_NAME] if char.isprintable())
     return pickles.dumps(substitutes.NamedType(shown))
 
