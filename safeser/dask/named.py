@@ -1,9 +1,9 @@
 """Which of Dask's roles a connection is opened for, said in its arguments.
 
-The one rule: a server's connections are its own role's, whatever Dask calls it, and a client's are a
-client's, wherever it runs. Dask's ``Security`` is asked for the arguments of a role and does not pass
-the role on, and a nanny asks for its worker's; in tests that run a whole cluster in one process,
-each would otherwise speak as another.
+The one rule: a server's connections are its own role's, whatever Dask calls it, and a client's are
+a client's, wherever it runs. Dask's ``Security`` is asked for the arguments of a role and does not
+pass the role on, and a nanny asks for its worker's; in tests that run a whole cluster in one
+process, each would otherwise speak as another.
 """
 
 from __future__ import annotations

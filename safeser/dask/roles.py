@@ -132,8 +132,8 @@ class Roles:
             # Nanny asks for the worker's arguments too; a process with a nanny and no worker is
             # the nanny's.
             return Server.NANNY.value if Server.NANNY in listening else named
-        # Dask's own Security names a role and no identity. Where that role has none in this process,
-        # the process has one that it shares: a worker's, say, in which a task makes a client.
+        # Dask's own Security names a role and no identity. Where that role has none here, the
+        # process has one that it shares: a worker's, say, in which a task makes a client.
         known = named is not None and ("roles" in given or _configured(named))
         if known or not listening:
             return named or Server.CLIENT.value

@@ -278,7 +278,7 @@ def test_it_must_be_clear_whose_a_connection_is(made):
     roles = Roles()
     for one in (Server.SCHEDULER, Server.WORKER):
         roles.listening(one, {})
-    with pytest.raises(ConfigError) as caught:
+    with dask.config.set({"safeser.client": None}), pytest.raises(ConfigError) as caught:
         roles.connecting({})
     assert caught.value.rule == "config.role"
     both = {"roles": {r: {"identity": "same"} for r in ("scheduler", "worker")}}

@@ -31,7 +31,8 @@ _MARKERS = ("flaky: run again by pytest-rerunfailures",)
 def lay_out(checkout: Path, folder: Path) -> None:
     """Make ``distributed`` and a configuration for pytest in *folder*."""
     spec = find_spec("distributed")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(spec.origin).parent, folder / "distributed", ignore=ignored)
     for tests in _TESTS:

@@ -1,7 +1,7 @@
 """The plugin that the clusters' tests run with: ends a test that hangs, writes down each outcome.
 
-The one rule: it changes neither a test nor distributed, but for one default. Dask's configuration has
-a setting for the scheme of addresses that name none, and ``LocalCluster`` alone does not read it.
+The one rule: it changes neither a test nor distributed, but for a default. Dask's configuration has
+a setting for the scheme of addresses that name none; ``LocalCluster`` and listeners don't read it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 
 import dask
 import pytest
-from distributed import LocalCluster
+from distributed import LocalCluster, core
 
-#: Seconds after which a test has failed; distributed's own tests of clusters end after 30.
-_TEST_SECONDS = 120
+#: Seconds after which a test has failed, as in distributed's own configuration.
+_TEST_SECONDS = 300
 
 
 class Hung(BaseException):
@@ -57,10 +57,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_configure() -> None:
+    """Give the two places that have a default of their own the configured one."""
     scheme = dask.config.get("distributed.comm.default-scheme")
     if scheme == "tcp":
         return
-    made = LocalCluster.__init__
+    made, listen = LocalCluster.__init__, core.listen
 
     @functools.wraps(made)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -68,4 +69,8 @@ def pytest_configure() -> None:
         named = kwargs.get("protocol") or "://" in str(kwargs.get("host")) or encrypted
         made(self, *args, **kwargs if named else {**kwargs, "protocol": f"{scheme}://"})
 
-    LocalCluster.__init__ = init
+    @functools.wraps(listen)
+    def listening(addr: str, *args: Any, **kwargs: Any) -> Any:
+        return listen(addr if "://" in addr else f"{scheme}://{addr}", *args, **kwargs)
+
+    LocalCluster.__init__, core.listen = init, listening
