@@ -56,8 +56,12 @@ class Cluster:
         self.markers = state / "markers"
         for folder in (state / "logs", state / "scratch", self.markers):
             folder.mkdir(parents=True, exist_ok=True)
+        # A copy of one's own: in a checkout the file may be writable for a group.
+        self.policy = state / "policy.yaml"
+        self.policy.touch(0o600)
+        self.policy.write_bytes(POLICY.read_bytes())
         if not self.keys.exists():
-            make_identities(self.keys, tuple(Policy.load(str(POLICY)).principals))
+            make_identities(self.keys, tuple(Policy.load(str(self.policy)).principals))
         self.children: dict[str, Child] = {}
         self.address = ""
         #: In the scheduler's environment, for an attacker to read.
@@ -136,7 +140,7 @@ class Cluster:
     ) -> Talking:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
         environment |= {
-            "DASK_SAFESER__POLICY": str(POLICY),
+            "DASK_SAFESER__POLICY": str(self.policy),
             "DASK_SAFESER__AUDIT": str(self.audit),
             "DASK_SAFESER__IDENTITY": str(self.keys / f"{principal}.key"),
             "DASK_SAFESER__NANNY__IDENTITY": str(self.keys / "nanny.key"),
