@@ -259,8 +259,8 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
         return None
     if query.author != UNKNOWN and query.author in rule.authors:
         return None
-    who = "nobody known" if query.author == UNKNOWN else query.author
-    reason = f"{query.family} passes only from its author or those listed, and {who} wrote this"
+    who = "somebody unknown" if query.author == UNKNOWN else query.author
+    reason = f"{query.family} passes only from its sender or a listed author, not from {who},"
     return _deny(query, rule, "author.relayed", reason)
 
 
