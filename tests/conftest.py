@@ -191,17 +191,23 @@ class Ended:
         return json.loads(self.out.splitlines()[-1])
 
 
-class Folder:
-    """Keys of the demo's principals, logs, and processes that use them."""
+#: The demo's principals.
+PRINCIPALS = ("scheduler", "worker", "nanny", "alice", "bob")
 
-    def __init__(self, path: Path, policy: str = "demo") -> None:
+
+class Folder:
+    """Keys of the demo's principals, or others, logs, and processes that use them."""
+
+    def __init__(
+        self, path: Path, policy: str = "demo", principals: tuple[str, ...] = PRINCIPALS
+    ) -> None:
         from safeser.identities import make_identities
 
         self.path = path
         self.policy = policy
         self.audit = path / "audit"
         self.keys = path / "keys"
-        make_identities(self.keys, ("scheduler", "worker", "nanny", "alice", "bob"))
+        make_identities(self.keys, principals)
         self._running: list[subprocess.Popen[bytes]] = []
 
     def environment(self, principal: str, **more: str) -> dict[str, str]:
@@ -298,8 +304,10 @@ def _signal(process: subprocess.Popen[Any], number: int) -> None:
 class Cluster(Folder):
     """A scheduler and two workers with nannies, by the commands that users type."""
 
-    def __init__(self, path: Path, policy: str = "demo") -> None:
-        super().__init__(path, policy)
+    def __init__(
+        self, path: Path, policy: str = "demo", principals: tuple[str, ...] = PRINCIPALS
+    ) -> None:
+        super().__init__(path, policy, principals)
         self.address = ""
 
     def begin(self, workers: int = 2) -> None:
@@ -340,15 +348,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def cluster_under(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str], contextlib.AbstractContextManager[Cluster]]:
+) -> Callable[..., contextlib.AbstractContextManager[Cluster]]:
     """Return what starts a cluster of its own under the policy that a text spells."""
 
     @contextlib.contextmanager
-    def started(text: str) -> Iterator[Cluster]:
+    def started(text: str, principals: tuple[str, ...] = PRINCIPALS) -> Iterator[Cluster]:
         path = tmp_path_factory.mktemp("own-cluster")
         policy = path / "policy.yaml"
         policy.write_text(text)
-        made = Cluster(path, str(policy))
+        made = Cluster(path, str(policy), principals)
         try:
             made.begin()
             yield made

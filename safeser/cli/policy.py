@@ -143,10 +143,16 @@ def _row(name: str, value: str, *, style: str = "") -> None:
 def _operations(granted: frozenset[str]) -> str:
     """Return what is granted as the groups that it holds whole, and the names beyond them."""
     from safeser.operations import GROUPS
+    from safeser.operations.groups import PARTS, WHOLE
 
-    whole = {group for group, names in GROUPS.items() if names <= granted}
-    beyond = granted.difference(*(GROUPS[group] for group in whole))
-    shown = [*(group for group in GROUPS if group in whole), *sorted(beyond)]
+    whole = {group: names for group, names in GROUPS.items() if names <= granted}
+    whole |= {
+        part: names
+        for part, names in PARTS.items()
+        if names <= granted and WHOLE[part] not in whole
+    }
+    beyond = granted.difference(*whole.values())
+    shown = [*whole, *sorted(beyond)]
     return f"{', '.join(shown)} ({len(granted)} in all)" if shown else "none"
 
 

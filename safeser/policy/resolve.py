@@ -13,6 +13,7 @@ from typing import NoReturn
 from safeser.errors import ConfigError
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, NAMES
+from safeser.operations.groups import PARTS
 from safeser.policy import floors
 from safeser.policy.decide import Table
 from safeser.policy.entry import Entry
@@ -352,8 +353,9 @@ class _Reader(Entry):
         if self.context.operations is None:
             return frozenset()
         names = self.context.operations.grant
-        self._known(names, {*GROUPS, *NAMES}, "operation", "operations", "grant")
-        granted = [GROUPS.get(name, frozenset({name})) for name in names]
+        groups = {**GROUPS, **PARTS}
+        self._known(names, {*groups, *NAMES}, "operation", "operations", "grant")
+        granted = [groups.get(name, frozenset({name})) for name in names]
         strongest = Kind.strongest([*self._kinds()]).strength
         for index, operations in enumerate(granted):
             weakest = min((WEAKEST[name] for name in operations), key=lambda kind: kind.strength)

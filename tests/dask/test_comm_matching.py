@@ -97,7 +97,7 @@ def test_a_peer_that_claims_to_be_near_is_where_it_was_measured(
 
     if measured is None:
         # No context is left, not even for Dask's own handshake.
-        with pytest.raises(OSError, match="handshake|closed|Timed out|connect"):
+        with pytest.raises(OSError, match=r"handshake|closed|Timed out|connect"):
             run(main())
         return
     run(main())

@@ -36,7 +36,13 @@ def ask(
 
 
 def test_these_are_ready() -> None:
-    assert ready_policies() == ("default", "demo", "stock-cluster")
+    assert ready_policies() == (
+        "dask-cluster",
+        "default",
+        "demo",
+        "stock-cluster",
+        "trusted",
+    )
 
 
 @both

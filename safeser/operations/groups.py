@@ -1,0 +1,43 @@
+"""Groups within groups: what a policy grants to whom it lets look, and change nothing.
+
+The one rule: every name here is in the group that it is a part of, and none of them lets its sender
+keep, move, stop or start what is another's. Names are listed one by one: what Dask adds to a group
+is in no part of it until somebody has read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["PARTS", "WHOLE"]
+
+#: Of which group each part is one.
+WHOLE: Mapping[str, str] = MappingProxyType({"look": "basic"})
+
+# Connecting, and what a client says of itself alone.
+_CONNECTING = (
+    "close register-client heartbeat-client close-client close-stream client-desires-keys"
+    " client-releases-keys subscribe-topic unsubscribe-topic"
+)
+
+# What the cluster is and holds.
+_ASKING = (
+    "identity versions ping keys who_has has_what nbytes ncores ncores_running processing"
+    " report-key events get_metadata publish_list queue_qsize event_is_set semaphore_value"
+)
+
+# Values, which stay where they are, and the word by which a variable's reader lets go of it.
+_FETCHING = "gather get_data publish_get variable_get variable-future-received-confirm"
+
+# What a scheduler tells its clients.
+_HEARING = (
+    "stream-start stream-closed key-in-memory task-erred task-retried cancelled-keys lost-data"
+    " error event adjust-heartbeat-interval"
+)
+
+#: Names of operations, by part. ``broadcast`` and ``proxy`` are left out: what they relay, workers
+#: do for the scheduler, for whom ``gather`` means to fetch and keep copies.
+PARTS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"look": frozenset(f"{_CONNECTING} {_ASKING} {_FETCHING} {_HEARING}".split())}
+)

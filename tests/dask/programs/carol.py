@@ -1,0 +1,19 @@
+"""What an engineer leaves on a shared cluster for others to look at. Run as a program."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+from distributed import Variable
+
+import safeser
+
+with safeser.Client(sys.argv[1], timeout=30) as client:
+    client.wait_for_workers(2, timeout=60)
+    squares = client.submit(lambda: np.arange(4) ** 2, key="squares")
+    Variable("squares").set(squares)
+    client.publish_dataset(squares, name="published")
+    client.set_metadata("owner", "carol")
+    print(json.dumps({"squares": squares.result(timeout=30).tolist()}))

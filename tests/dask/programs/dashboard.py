@@ -1,0 +1,102 @@
+"""What a read-only client does: it looks, fetches, then tries all else. Run as a program."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from distributed import Event, Future, Lock, Queue, Semaphore, Variable
+from distributed.diagnostics.plugin import WorkerPlugin
+
+import safeser
+
+
+def looks(client: Any) -> dict[str, Any]:
+    squares = Future("squares", client)
+    return {
+        "workers": len(client.scheduler_info()["workers"]),
+        "repr": "2 workers" in repr(client) or "processes=2" in repr(client),
+        "variable": Variable("squares").get(timeout=20).result(timeout=20).tolist(),
+        "dataset": client.get_dataset("published").result(timeout=20).tolist(),
+        "datasets": list(client.list_datasets()),
+        "future": squares.result(timeout=20).tolist(),
+        "direct": client.gather(squares, direct=True).tolist(),
+        "who_has": len(client.who_has([squares])["squares"]),
+        "has_what": len(client.has_what()),
+        "nthreads": len(client.nthreads()),
+        "ncores": len(client.ncores()),
+        "nbytes": sorted(client.nbytes(summary=False)),
+        "processing": len(client.processing()),
+        "metadata": client.get_metadata("owner"),
+        "events": isinstance(client.get_events("all"), tuple | list),
+        "versions": "distributed" in str(client.sync(client.scheduler.versions)),
+        "stream": isinstance(client.get_task_stream(), tuple | list),
+        "profile": isinstance(client.profile(), dict),
+        "set": Event("never").is_set(),
+    }
+
+
+class Plugin(WorkerPlugin):
+    name = "own"
+
+
+def tries(client: Any) -> dict[str, Any]:
+    squares = Future("squares", client)
+    return {
+        "submit": lambda: client.submit(len, "x"),
+        "persist": lambda: client.get({"a": (len, "x")}, "a"),
+        "scatter": lambda: client.scatter([7], hash=False),
+        "direct": lambda: client.scatter([7], hash=False, direct=True),
+        "run": lambda: client.run(len, "x"),
+        "scheduler": lambda: client.run_on_scheduler(len, "x"),
+        "restart": lambda: client.restart(),
+        "retire": lambda: client.retire_workers(),
+        "upload": lambda: client.upload_file(sys.argv[0]),
+        "plugin": lambda: client.register_plugin(Plugin()),
+        "dump": lambda: client.dump_cluster_state("dump"),
+        "metadata": lambda: client.set_metadata("owner", "eve"),
+        "publish": lambda: client.publish_dataset(squares, name="mine"),
+        "unpublish": lambda: client.unpublish_dataset("published"),
+        "queue": lambda: Queue("q").put(1, timeout=5),
+        "variable": lambda: Variable("squares").set(1, timeout=5),
+        "event": lambda: Event("e").set(),
+        "lock": lambda: Lock("l").acquire(timeout=5),
+        "semaphore": lambda: Semaphore(name="s", max_leases=1).acquire(timeout=5),
+        "log": lambda: client.log_event("all", "x"),
+        "replicate": lambda: client.replicate([squares]),
+        "rebalance": lambda: client.rebalance(),
+        "retry": lambda: client.retry([squares]),
+        "amm": lambda: client.amm.stop(),
+        "logs": lambda: client.get_worker_logs(),
+        "stacks": lambda: client.call_stack(),
+        "shutdown": lambda: client.shutdown(),
+        "stream": lambda: client.sync(client.scheduler.connection_stream),
+    }
+
+
+def refused(call: Any) -> Any:
+    try:
+        return repr(call())
+    except safeser.SafeserError as error:
+        return [error.rule]
+    except Exception as error:
+        return repr(error)
+
+
+def connected() -> Any:
+    client = safeser.Client(sys.argv[1], timeout=30)
+    client.wait_for_workers(2, timeout=60)
+    return client
+
+
+with connected() as client:
+    seen = looks(client)
+    held = {name: refused(call) for name, call in tries(client).items()}
+    # Elements of the stream have no answer: what they ask for must not have happened. This client
+    # takes its own word for it, so another one looks.
+    Variable("squares").delete()
+    client.cancel([Future("squares", client)], force=True)
+    client.get_metadata("owner")
+with connected() as client:
+    print(json.dumps({"looks": seen, "tries": held, "again": looks(client)}))

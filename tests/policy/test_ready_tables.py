@@ -1,0 +1,214 @@
+"""What ``dask-cluster`` and ``trusted`` let through, hop by hop: loosening a context fails here."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from safeser.operations import GROUPS, NAMES, OPERATIONS, Server
+from safeser.operations.groups import PARTS, WHOLE
+from safeser.policy import Policy
+from safeser.policy.ready import locate
+from safeser.policy.rules import CODE_OPERATIONS
+from safeser.values import Context, Kind
+
+#: Families from the least to the most powerful.
+LADDER = ("msgpack", "dask", "pickle", "cloudpickle")
+
+#: What belongs to others or steers a cluster: never for who may only look.
+STEERING = NAMES - PARTS["look"] - {"get_task_stream", "profile"}
+
+
+def families(policy: Policy, sender: str, recipient: str, **where: str) -> str:
+    """Return the most powerful family that may pass, or nothing if none may."""
+    context = Context(sender, recipient, where.get("kind", "data"), where.get("operation"))
+    passing = [
+        family
+        for family in LADDER
+        if policy.decide(context, family, author=where.get("author")).permitted
+        and policy.decide(context, family, sealing=True, author=where.get("author")).permitted
+    ]
+    assert passing == list(LADDER[: len(passing)])
+    return passing[-1] if passing else ""
+
+
+def operations(policy: Policy, sender: str, recipient: str) -> frozenset[str]:
+    """Return the operations that may be asked for, as messages of some kind."""
+    return frozenset(
+        name
+        for name, kind in itertools.product(NAMES, Kind)
+        if policy.permits_operation(Context(sender, recipient, kind, name)).permitted
+    )
+
+
+# --- dask-cluster -----------------------------------------------------------------------------
+
+PEOPLE = ("carol", "alice", "dashboard")
+
+#: Who hands whom values, and by which family at most; all other pairs: nothing at all.
+HOPS = {
+    ("scheduler", "worker"): "cloudpickle",
+    ("scheduler", "nanny"): "cloudpickle",
+    ("worker", "scheduler"): "pickle",
+    ("nanny", "scheduler"): "pickle",
+    ("worker", "worker"): "pickle",
+    ("worker", "nanny"): "msgpack",
+    ("nanny", "worker"): "msgpack",
+    ("carol", "scheduler"): "cloudpickle",
+    ("carol", "worker"): "cloudpickle",
+    ("alice", "scheduler"): "pickle",
+    ("alice", "worker"): "dask",
+    ("dashboard", "scheduler"): "msgpack",
+    ("dashboard", "worker"): "msgpack",
+    **{(sender, user): "dask" for sender in ("scheduler", "worker") for user in PEOPLE},
+}
+
+#: What the scheduler may pass on of others, and by which family at most.
+RELAYED = {
+    ("worker", "carol"): "cloudpickle",
+    ("nanny", "carol"): "cloudpickle",
+}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Policy:
+    return Policy.load("dask-cluster")
+
+
+def test_each_hop_carries_what_is_written_here_and_no_more(shared: Policy) -> None:
+    everybody = [*shared.principals, "unknown"]
+    found = {
+        (sender, recipient): families(shared, sender, recipient)
+        for sender, recipient in itertools.product(everybody, everybody)
+    }
+    assert {hop: family for hop, family in found.items() if family} == HOPS
+
+
+def test_what_others_wrote_is_data_save_where_they_run_code_anyway(shared: Policy) -> None:
+    for (sender, recipient), most in HOPS.items():
+        for author in (*shared.principals, "any", "unknown", "eve"):
+            expected = most if author == sender else RELAYED.get((recipient, author), "dask")
+            expected = min(expected, most, key=LADDER.index)
+            if sender != "scheduler" and author != sender:
+                expected = min("dask", most, key=LADDER.index)
+            assert families(shared, sender, recipient, author=author) == expected
+
+
+@pytest.mark.parametrize(
+    ("sender", "recipient", "granted"),
+    [
+        ("carol", "worker", {"identity", "close", "get_data", "update_data"} | GROUPS["actors"]),
+        ("alice", "worker", {"identity", "close", "get_data", "update_data"}),
+        ("alice", "scheduler", GROUPS["basic"]),
+        ("dashboard", "worker", {"identity", "close", "get_data"}),
+        ("dashboard", "scheduler", PARTS["look"] | {"get_task_stream", "profile"}),
+        ("worker", "nanny", {"close", "close_gracefully"}),
+        ("nanny", "worker", set()),
+        ("worker", "worker", GROUPS["basic"] | GROUPS["cluster"]),
+        ("worker", "scheduler", GROUPS["basic"] | GROUPS["cluster"] | GROUPS["diagnose"]),
+        *((sender, "alice", GROUPS["basic"] | {"restart"}) for sender in ("scheduler", "worker")),
+        *((one, other, set()) for one in PEOPLE for other in PEOPLE),
+        *((one, "nanny", set()) for one in PEOPLE),
+        *(("unknown", other, set()) for other in ("scheduler", "worker", "nanny", "carol")),
+    ],
+)
+def test_operations_are_granted_by_name(
+    shared: Policy, sender: str, recipient: str, granted: frozenset[str]
+) -> None:
+    asked = operations(shared, sender, recipient)
+    # What is in a group but of no kind that this context matches cannot be asked for.
+    assert asked <= granted
+    assert not {name for name in granted - asked if _weakest(name) is Kind.ADMIN}
+
+
+def _weakest(name: str) -> Kind:
+    return min((row.kind for row in OPERATIONS if row.name == name), key=lambda kind: kind.strength)
+
+
+@pytest.mark.parametrize("operation", sorted(STEERING))
+def test_a_viewer_changes_nothing(shared: Policy, operation: str) -> None:
+    for recipient, kind in itertools.product(("scheduler", "worker", "nanny"), Kind):
+        decision = shared.permits_operation(Context("dashboard", recipient, kind, operation))
+        assert not decision.permitted
+
+
+def test_graphs_by_grant(shared: Policy) -> None:
+    graph = {"kind": "task", "operation": "update-graph"}
+    assert families(shared, "carol", "scheduler", **graph) == "cloudpickle"
+    assert families(shared, "alice", "scheduler", **graph) == "pickle"
+    assert families(shared, "dashboard", "scheduler", **graph) == ""
+    approved = shared.grant(Context("alice", "scheduler", Kind.TASK, "update-graph"))
+    assert approved.submission == "approved"
+    assert "dask-graph" in approved.profiles
+    assert not approved.allow
+    for name in ("carol", "alice"):
+        asked = Context(name, "scheduler", Kind.TASK, "update-graph")
+        assert shared.key_conflicts(asked) == ("refuse", "refuse")
+    assert not approved.operations & CODE_OPERATIONS
+
+
+def test_none_of_the_people_can_be_sent_code(shared: Policy) -> None:
+    for sender, user in itertools.product(shared.principals, PEOPLE):
+        for kind in Kind:
+            assert families(shared, sender, user, kind=kind.value) in ("", "msgpack", "dask")
+
+
+# --- trusted ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trusted() -> Policy:
+    return Policy.load("trusted")
+
+
+def test_everybody_hands_everybody_anything_whoever_wrote_it(trusted: Policy) -> None:
+    for sender, recipient, author in itertools.product(trusted.principals, repeat=3):
+        assert families(trusted, sender, recipient, author=author) == "cloudpickle"
+
+
+def test_everything_is_granted_but_what_is_for_tests_of_dask(trusted: Policy) -> None:
+    granted = operations(trusted, "client", "scheduler")
+    assert granted == NAMES - GROUPS["debug"]
+    assert trusted.key_conflicts(Context("client", "scheduler", "task")) == ("warn", "warn")
+
+
+def test_strangers_get_nothing_and_unknown_authors_pass_as_data(trusted: Policy) -> None:
+    for other in trusted.principals:
+        for hop in (("eve", other), (other, "eve")):
+            assert families(trusted, *hop) == ""
+    for author in ("any", "unknown", "eve"):
+        assert families(trusted, "scheduler", "client", author=author) == "dask"
+    assert families(trusted, "client", "scheduler", kind="admin") == "msgpack"
+
+
+@pytest.mark.parametrize(
+    ("name", "whom"),
+    [
+        ("dask-cluster", "For a shared Dask cluster: engineers submit code"),
+        ("trusted", "For one person who trusts every part of their own cluster"),
+    ],
+)
+def test_the_first_line_says_for_whom_it_is(name: str, whom: str) -> None:
+    assert locate(name).read_text("utf-8").startswith(f"# {whom}")
+
+
+# --- parts of groups --------------------------------------------------------------------------
+
+
+def test_a_part_is_of_its_group() -> None:
+    assert set(PARTS) == set(WHOLE)
+    for part, names in PARTS.items():
+        assert names < GROUPS[WHOLE[part]]
+        assert part not in NAMES | set(GROUPS)
+
+
+def test_what_looks_carries_no_payload_of_its_sender() -> None:
+    asked = [
+        row
+        for row in OPERATIONS
+        if row.name in PARTS["look"]
+        and row.server is not Server.CLIENT  # it is told this, and asks nobody
+        and row.streams != {"worker-stream"}
+    ]
+    assert not [row.name for row in asked if row.fields]
