@@ -272,11 +272,14 @@ class Link(Recording):
             return False
         return True
 
-    def permit_inner(self, context: Context) -> None:
-        """Refuse an operation that a relay would carry for a sender who may not ask for it."""
+    def permit_named(self, context: Context, *, where: str) -> None:
+        """Refuse an operation that the sender may not ask for, whatever comes with it.
+
+        :param where: the field that names it; a relay carries one operation inside another.
+        """
         decision = self.policy.permits_operation(context)
         if not decision.permitted:
-            self.refuse(context, decision.rule, decision.reason, where="msg.op", fix=decision.fix)
+            self.refuse(context, decision.rule, decision.reason, where=where, fix=decision.fix)
 
     def narrow(
         self, context: Context, payload: Payload, deserializers: Sequence[str] | None

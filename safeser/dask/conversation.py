@@ -29,6 +29,7 @@ from safeser.dask.incoming import (
     unknown_operation,
 )
 from safeser.dask.registrations import ClientIds
+from safeser.dask.shaped import sound
 from safeser.dask.translate import Relayed
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -241,14 +242,25 @@ class Conversation:
         return message
 
     def _claim_client_id(self, row: Operation, body: dict[str, Any]) -> None:
+        """Refuse a client's id that belongs to another principal, registered or only named.
+
+        Whose futures are kept, and who is told of them, follows from the id that a request names.
+        """
+        client = body.get("client")
+        if client is None:
+            return
+        if not isinstance(client, str):  # a payload, which nobody has read yet
+            raise PayloadError("a client must be named", rule="stream.identity", where="client")
         if row.becomes == "client-stream":
-            client = body["client"]
-            if not self._client_ids.claim(client, self.link.peer):
-                raise PolicyDenied(
-                    "that client id belongs to another principal",
-                    rule="stream.client-id",
-                    where="client",
-                )
+            refused = not self._client_ids.claim(client, self.link.peer)
+        else:
+            refused = self._client_ids.is_anothers(client, self.link.peer)
+        if refused:
+            raise PolicyDenied(
+                "that client id belongs to another principal",
+                rule="stream.client-id",
+                where="client",
+            )
 
     def _begin_stream(self, row: Operation, body: dict[str, Any], *, reading: int) -> None:
         """Note that the connection becomes a stream; *reading* is 0 for the responder."""
@@ -391,7 +403,23 @@ class Conversation:
             return None
         if self._reads is Server.SCHEDULER and error.rule in _NOT_ITS_WORD:
             return None
-        return substitutes.for_element(self._reads, element, error)
+        assert self._reads is not None
+        row = lookup(self._reads, Channel.STREAM, element["op"])
+        assert row is not None
+        kept = sound(row, element)
+        if element["op"] == "task-finished" and not element.keys() - {"type"} <= kept.keys():
+            return self._failed_report(kept, error)
+        return substitutes.for_element(self._reads, kept, error)
+
+    def _failed_report(self, kept: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
+        """Return the report of a worker that its task failed, in place of one that makes no sense.
+
+        Its clients wait for the task; that its result is there, nothing can be told of.
+        """
+        header, frames = translate.serialize_failure(translate.failure_of(error))
+        return substitutes.failed_report(
+            kept, Relayed(header, frames, author=self.link.local), str(error)
+        )
 
     def _tell_client(self, keys: Any, error: SafeserError) -> None:
         """Fail the futures of a refused graph, so that nobody waits for them.

@@ -18,10 +18,11 @@ from safeser.channel import Admitted, Arrived, Link, Received
 from safeser.dask import translate
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths, substitute
 from safeser.dask.fields import pickled, references, select, transform
+from safeser.dask.shaped import Later, check_built, check_fields, check_inner
 from safeser.dask.shards import check_shards
 from safeser.dask.translate import Relayed
 from safeser.envelope import Verified
-from safeser.errors import PayloadError, PolicyDenied, SerializationError
+from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy.rules import HARMLESS
 from safeser.values import ANY_AUTHOR, Context, Kind, Limits
@@ -73,6 +74,7 @@ class Judged:
     parts: tuple[tuple[Received, Reference, PayloadRow], ...]
     wrapped: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
+    later: tuple[Later, ...] = ()
 
 
 def judge_operation(
@@ -86,20 +88,29 @@ def judge_operation(
 
     :param body: the request, or one element of those in *message*.
     :param willing: families that this side asked for; narrows what policy permits.
-    :raises PolicyDenied: for the operation, an operation inside it, or a payload.
+    :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
     """
+    payloads = bool(message.rows)
+    try:
+        later = check_fields(row, body, payloads=payloads)
+    except SafeserError:
+        # Who may not ask for it at all hears that, and no more.
+        link.permit_named(link.inbound(row.kind, row.name), where="op")
+        raise
     wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
     if wrapped:
         body, message = _with_bare_pickles(wrapped, body, message)
     raw, declared = _payload_fields(row, body)
     kinds = [row.kind]
-    for nested, inner in _nested(row, body):
-        # A relay must not carry what its sender may not ask for directly.
-        link.permit_inner(link.inbound(nested.kind, nested.name))
-        inner_raw, inner_declared = _payload_fields(nested, inner)
-        raw += inner_raw
-        declared |= inner_declared
-        kinds.append(nested.kind)
+    for path, inner, known in _nested(row, body):
+        for nested in known:
+            # A relay must not carry what its sender may not ask for directly.
+            link.permit_named(link.inbound(nested.kind, nested.name), where=f"{path}.op")
+            inner_raw, inner_declared = _payload_fields(nested, inner)
+            raw += inner_raw
+            declared |= inner_declared
+            kinds.append(nested.kind)
+        later += check_inner(known, path, inner, payloads=payloads)
     kinds += [Kind.CONTROL] if raw else []
     # Every reference stands for a row: without rows there is nothing to look for.
     places = paths(body) if message.rows else []
@@ -116,6 +127,7 @@ def judge_operation(
         declared=declared,
         wrapped=wrapped,
         wholes=_wholes(row.fields, body, reply=False),
+        later=tuple(later),
     )
 
 
@@ -160,6 +172,7 @@ def _judge(
     declared: set[int] | None,
     wrapped: tuple[str, ...] = (),
     wholes: frozenset[int] = frozenset(),
+    later: tuple[Later, ...] = (),
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
@@ -197,7 +210,8 @@ def _judge(
     bare = [link.code(verified, where, value) for where, value in raw]
     payloads = [*(payload for payload, _, _ in parts), *bare]
     admitted = link.admit(verified, context, payloads, willing=willing)
-    return Judged(link, context, body, admitted, tuple(parts), wrapped, frozenset(left_out))
+    left = frozenset(left_out)
+    return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later)
 
 
 def _with_bare_pickles(
@@ -242,6 +256,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
         raise PayloadError(
             "a payload stands where only something hashable can", rule="payload.key"
         ) from None
+    check_built(judged.later, message)
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
@@ -368,8 +383,10 @@ def _is_reported_type(row: Operation, path: str) -> bool:
     return path == "type" and row.name in ("task-finished", "key-in-memory")
 
 
-def _nested(row: Operation, body: dict[str, Any]) -> Iterator[tuple[Operation, dict[str, Any]]]:
-    """Yield the operation that a relay carries, as each server it may reach knows it."""
+def _nested(
+    row: Operation, body: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], list[Operation]]]:
+    """Yield what a relay carries, at which field, and as each server it may reach knows it."""
     for path, encoding in row.fields.items():
         if encoding is not Encoding.NESTED:
             continue
@@ -383,8 +400,7 @@ def _nested(row: Operation, body: dict[str, Any]) -> Iterator[tuple[Operation, d
         known = [nested for nested in rows if nested is not None]
         if not known:
             raise unknown_operation(name)
-        for nested in known:
-            yield nested, inner
+        yield path, inner, known
 
 
 def unknown_operation(name: Any) -> PolicyDenied:

@@ -33,3 +33,8 @@ class ClientIds:
             if len(self._owners) > self._most:
                 self._owners.popitem(last=False)
             return owner == principal
+
+    def is_anothers(self, client: str, principal: str) -> bool:
+        """Tell whether somebody else than *principal* registered as *client*."""
+        with self._lock:
+            return self._owners.get(client, principal) != principal

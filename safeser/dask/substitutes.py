@@ -15,7 +15,15 @@ from dask.utils import typename
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Server
 
-__all__ = ["NamedType", "for_element", "is_plain", "known_type", "refused_task", "remote_type"]
+__all__ = [
+    "NamedType",
+    "failed_report",
+    "for_element",
+    "is_plain",
+    "known_type",
+    "refused_task",
+    "remote_type",
+]
 
 #: The longest text of a refusal that a substitute carries.
 _TEXT = 2000
@@ -78,6 +86,28 @@ def for_element(
     if server is Server.CLIENT and name == "key-in-memory":
         return {"op": name, "key": key, "type": None}
     return None
+
+
+#: Without these the scheduler does not know whose report it is.
+_REPORTED = ("key", "run_id", "stimulus_id")
+
+
+def failed_report(kept: dict[str, Any], failure: Any, text: str) -> dict[str, Any] | None:
+    """Return what a worker says of a task that failed, or None if *kept* does not name the task.
+
+    :param failure: the error, as a payload that is passed on unopened.
+    """
+    if any(name not in kept for name in _REPORTED):
+        return None
+    report = {name: kept[name] for name in (*_REPORTED, "worker") if name in kept}
+    said = {"exception": failure, "exception_text": text[:_TEXT]}
+    unsaid: dict[str, Any] = {
+        "traceback": None,
+        "traceback_text": "",
+        "startstops": [],
+        "thread": None,
+    }
+    return {"op": "task-erred", "status": "error", **report, **said, **unsaid}
 
 
 def is_plain(value: Any) -> bool:

@@ -12,8 +12,10 @@ hears of, stays with the authority that it is on a scheduler or nanny.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
+from safeser.operations.arguments import ENVELOPE, TAKES
 from safeser.operations.client import CLIENT
 from safeser.operations.nanny import NANNY
 from safeser.operations.operation import Channel, Encoding, Operation, Server
@@ -21,6 +23,7 @@ from safeser.operations.scheduler import SCHEDULER
 from safeser.operations.worker import WORKER
 
 __all__ = [
+    "ENVELOPE",
     "GROUPS",
     "NAMES",
     "OPERATIONS",
@@ -36,7 +39,10 @@ __all__ = [
 SUPPORTED_DISTRIBUTED = ("2026.8.0",)
 
 #: Every row, server by server.
-OPERATIONS: tuple[Operation, ...] = (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
+OPERATIONS: tuple[Operation, ...] = tuple(
+    replace(row, takes=TAKES[row.server, row.channel, row.name])
+    for row in (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
+)
 
 #: Every name that stands for an operation on any server: what a policy can grant.
 NAMES = frozenset(operation.name for operation in OPERATIONS)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from safeser.operations.shapes import Shape
 from safeser.values import Kind
 
 __all__ = ["Channel", "Encoding", "Operation", "Server", "payload", "plain"]
@@ -72,6 +73,7 @@ class Operation:
         itself keeps one dict of handlers for all streams and lets the sender's fields override the
         identity that it registered with, so that a client could report other workers' tasks.
     :param inline: whether Dask's loops handle it themselves, without a registered handler.
+    :param takes: each field that it may have and its shape; ``*`` stands for any other.
     """
 
     server: Server
@@ -85,10 +87,17 @@ class Operation:
     note: str = ""
     streams: frozenset[str] = frozenset()
     inline: bool = False
+    takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "reply", MappingProxyType(dict(self.reply)))
+
+    def shape_of(self, name: object) -> Shape | None:
+        """Return the shape of its field *name*, or None if it takes no such field."""
+        if not isinstance(name, str):
+            return None
+        return self.takes.get(name) or self.takes.get("*")
 
 
 def plain(

@@ -339,9 +339,9 @@ def test_a_callers_list_takes_away(links, family, asked, passes):
 
 def test_an_operation_inside_another_must_be_granted_too(links):
     _, bea = links("cy", "bea")
-    bea.permit_inner(bea.inbound(Kind.ADMIN, "identity"))
+    bea.permit_named(bea.inbound(Kind.ADMIN, "identity"), where="msg.op")
     with pytest.raises(PolicyDenied) as caught:
-        bea.permit_inner(bea.inbound(Kind.DATA, "run"))
+        bea.permit_named(bea.inbound(Kind.DATA, "run"), where="msg.op")
     assert caught.value.where == "msg.op"
     assert bea.audit.rules == ["operation.not-granted"]
 

@@ -96,8 +96,9 @@ def test_keys_that_collide_are_refused_before_a_dict_has_them(talk, kind):
 
 def test_honest_tuple_keys_pass(talk):
     t = talk("alice")
-    message = {"op": "identity", "x": {("key-1", i): i for i in range(1000)}, "y": set(range(99))}
-    assert t.attack(message)["x"][("key-1", 7)] == 7
+    value = {"x": {("key-1", i): i for i in range(1000)}, "y": set(range(99))}
+    message = {"op": "set_metadata", "keys": ["a"], "value": value}
+    assert t.attack(message)["value"]["x"][("key-1", 7)] == 7
 
 
 # --- containers that claim more than they have --------------------------------------------------

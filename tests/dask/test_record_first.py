@@ -124,10 +124,10 @@ def test_a_shard_is_recorded_before_anything_is_opened(opened, form):
     data = pickle.dumps(SHARDS)
     data = data if form == "bare" else shard_row(t, data, form)
     more = t.Row({"serializer": "msgpack"}, (b"\x07",))
-    message = {"op": "shuffle_receive", "data": data, "shuffle_id": more}
+    message = {"op": "shuffle_receive", "data": data, "run_id": more}
     got = t.attack(message)
     assert got["data"] == SHARDS
-    assert got["shuffle_id"] == 7
+    assert got["run_id"] == 7
     records = ["admit"] * (2 if form == "bare" else 3)
     assert t.far.audit.order[: len(records)] == records
     # Of a shard and what it is wrapped in, only the shard is opened.

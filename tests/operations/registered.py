@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib.util
 import inspect
 import json
 import logging
@@ -21,7 +22,12 @@ import dask
 import distributed
 from distributed import Client, Nanny, Scheduler, Worker
 from distributed.core import connect
-from distributed.worker_state_machine import StateMachineEvent
+from distributed.worker_state_machine import (
+    Instruction,
+    StateMachineEvent,
+    TaskErredMsg,
+    TaskFinishedMsg,
+)
 
 _VARIABLE = inspect.Parameter.VAR_KEYWORD
 
@@ -68,9 +74,17 @@ async def first_element(address: str) -> Any:
     return first
 
 
+def sent(message: type[Instruction]) -> list[str]:
+    """Return the fields of what a worker sends, which the scheduler's handler takes as they come.
+
+    ``status`` is added when it is sent; ``worker`` is whose stream it came on.
+    """
+    return [*(field.name for field in dataclasses.fields(message)), "status", "worker"]
+
+
 async def registered() -> dict[str, Any]:
     options: dict[str, Any] = {
-        "dashboard": False,
+        "dashboard": importlib.util.find_spec("bokeh") is not None,  # it registers nothing more
         "dashboard_address": "127.0.0.1:0",  # else health and metrics take port 8787 everywhere
         "host": "127.0.0.1",
     }
@@ -91,6 +105,7 @@ async def registered() -> dict[str, Any]:
             "handlers": found,
             "close": {name: await answer_to_close(s.address) for name, s in servers.items()},
             "first": await first_element(scheduler.address),
+            "sent": {"task-finished": sent(TaskFinishedMsg), "task-erred": sent(TaskErredMsg)},
         }
 
 

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from safeser.operations import OPERATIONS, SUPPORTED_DISTRIBUTED, Channel, Operation, Server, lookup
+from safeser.operations import (
+    ENVELOPE,
+    OPERATIONS,
+    SUPPORTED_DISTRIBUTED,
+    Channel,
+    Operation,
+    Server,
+    lookup,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -93,6 +101,41 @@ def test_payload_fields_are_fields_of_the_handlers(live: dict[str, Any]) -> None
             if field not in reader["names"]:
                 wrong.append(f"{operation.server.value} {operation.name} {path}")
     assert not wrong, f"no fields of their handlers: {wrong}"
+
+
+#: Parameters that no peer fills in.
+NOT_FIELDS = {"comm", "args", "kwargs", "msg"}
+
+
+def expected_fields(live: dict[str, Any], operation: Operation) -> set[str]:
+    """Return what the handler takes, or what honest peers send where it takes whatever comes."""
+    place = key(operation)
+    if place in SWALLOWED:
+        return set(live["sent"][operation.name])
+    handler = handlers(live, place)
+    names = set(handler["names"])
+    if handler["any"]:
+        names -= NOT_FIELDS | {"storage_options"}
+    if place == (Server.SCHEDULER, Channel.RPC, "dump_cluster_state_to_url"):
+        names |= {"*"}
+    if place == (Server.SCHEDULER, Channel.STREAM, "keep-alive"):
+        names |= {"worker"}  # that of the stream
+    if place == (Server.SCHEDULER, Channel.STREAM, "report-key"):
+        names -= {"ts"}  # for callers inside the scheduler
+    if place in HANDED_ON:
+        names |= set(handlers(live, HANDED_ON[place])["names"])
+    return names - {"comm"} - set(ENVELOPE)
+
+
+def test_the_fields_of_each_operation_are_those_of_its_handler(live: dict[str, Any]) -> None:
+    wrong = {}
+    for operation in OPERATIONS:
+        listed = set(operation.takes) - set(ENVELOPE)
+        taken = expected_fields(live, operation)
+        if not operation.inline and listed != taken:
+            missing, unknown = sorted(taken - listed), sorted(listed - taken)
+            wrong[f"{operation.server.value} {operation.name}"] = (missing, unknown)
+    assert not wrong, f"fields that the table lacks, and fields that no handler takes: {wrong}"
 
 
 def test_handlers_that_take_any_field_are_the_ones_we_know(live: dict[str, Any]) -> None:

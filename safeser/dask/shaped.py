@@ -1,0 +1,123 @@
+"""Whether a request or stream element has the fields, and they the shapes, that its handler takes.
+
+The one rule: what the table does not list does not reach a handler, and neither does an object of a
+peer's where a handler expects a name, a number or an address. A field that holds references to
+payloads is asked again when they are built, since only then it is known what stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from safeser.dask.fields import references
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.operations import ENVELOPE, Channel, Operation
+from safeser.operations.shapes import ANYTHING, Shape
+
+__all__ = ["Later", "check_built", "check_fields", "check_inner", "sound"]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A field that is asked again when its message is built, by the path that leads to it."""
+
+    path: tuple[str, ...]
+    fits: Shape
+    operation: str
+
+
+def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> list[Later]:
+    """Refuse a field that *row* does not take, or whose value its handler would misbehave on.
+
+    :param payloads: whether the message has any; fields that hold them are returned.
+    :raises PolicyDenied: for a field that is not in the table.
+    :raises PayloadError: for a value of another shape.
+    """
+    later: list[Later] = []
+    for name, value in body.items():
+        fits = _shape(row, name)
+        if fits is None:
+            raise _unknown(name, row.name)
+        _check(fits, value, (name,), row.name, later if payloads else None)
+    return later
+
+
+def check_inner(
+    rows: Sequence[Operation], at: str, body: Mapping[str, Any], *, payloads: bool
+) -> list[Later]:
+    """Do the same for a request inside a relay, which one of several servers may be asked for.
+
+    :param at: the field of the relay that holds it.
+    """
+    later: list[Later] = []
+    for name, value in body.items():
+        found = [fits for row in rows if (fits := _shape(row, name)) is not None]
+        if not found:
+            raise _unknown(name, rows[0].name)
+        _check(_any_of(found), value, (at, name), rows[0].name, later if payloads else None)
+    return later
+
+
+def check_built(later: Sequence[Later], message: Any) -> None:
+    """Refuse what turned out to be of another shape than its field has."""
+    for field in later:
+        value = message
+        for step in field.path:
+            value = value[step]
+        if not field.fits(value):
+            raise _misshapen(field.path, field.operation)
+
+
+def sound(row: Operation, element: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a refused element that nothing is wrong with, none of them a payload."""
+    kept = {}
+    for name, value in element.items():
+        fits = _shape(row, name)
+        if fits is not None and not any(True for _ in references(value)) and fits(value):
+            kept[name] = value
+    return kept
+
+
+def _shape(row: Operation, name: object) -> Shape | None:
+    if isinstance(name, str) and (row.channel is Channel.RPC or name == "op"):
+        common = ENVELOPE.get(name)  # Dask's loop takes these, whatever the handler calls so
+        if common is not None:
+            return common
+    return row.shape_of(name)
+
+
+def _check(
+    fits: Shape, value: Any, path: tuple[str, ...], operation: str, later: list[Later] | None
+) -> None:
+    if fits is ANYTHING:
+        return
+    if later is not None and any(True for _ in references(value)):
+        later.append(Later(path, fits, operation))
+    elif not fits(value):
+        raise _misshapen(path, operation)
+
+
+def _any_of(found: Sequence[Shape]) -> Shape:
+    if len(found) == 1 or ANYTHING in found:
+        return ANYTHING if ANYTHING in found else found[0]
+    return lambda value: any(fits(value) for fits in found)
+
+
+def _unknown(name: object, operation: str) -> PolicyDenied:
+    shown = "".join(c for c in str(name)[:64] if c.isprintable())
+    return PolicyDenied(
+        f"operation {operation} takes no field {shown!r}",
+        rule="operation.unknown-field",
+        fix="Use a version of distributed that this version of safeser supports.",
+    )
+
+
+def _misshapen(path: tuple[str, ...], operation: str) -> PayloadError:
+    return PayloadError(
+        f"operation {operation} takes something else in that field",
+        rule="operation.field-shape",
+        where=".".join(path),
+        fix="See which types of arguments Dask's documentation names.",
+    )

@@ -1,0 +1,213 @@
+"""The shapes that a field of Dask's protocol may have: what its handler does not misbehave on.
+
+The one rule: a shape is asked about plain data, says yes or no, and never raises. Dask's handlers
+take what comes: text where a list of keys belongs counts as a key for each letter, a negative or
+endless number of seconds or bytes goes into sums that every decision of the scheduler is made from.
+
+Spelling: ``text``, ``text?`` (or None), ``text*`` (a sequence or set), ``key->number`` (a mapping),
+``flag|count`` (one of several). ``*`` binds closest, then ``->`` (to the right), then ``|``, ``?``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from numbers import Integral
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["ANYTHING", "Shape", "fields", "shape"]
+
+#: Tells whether a value has the shape.
+Shape = Callable[[Any], bool]
+
+#: Far more than any cluster has of bytes, seconds or tasks, and still a float without rounding.
+_MOST = 1 << 53
+
+#: Longer than any real address or status.
+_WORD = 1000
+
+#: What a sequence of many items arrives as, and what plain Python code may hand in.
+_MANY = (tuple, list, set, frozenset)
+
+#: The only scheme whose addresses a process on safeser may be told to connect to.
+_SCHEME = "safeser://"
+
+
+def _anything(value: Any) -> bool:
+    del value
+    return True
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _word(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _WORD
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not _flag(value) and -_MOST <= int(value) <= _MOST
+
+
+def _number(value: Any) -> bool:
+    # NaN compares as false with everything, and infinity less itself is NaN.
+    if isinstance(value, float):
+        return math.isfinite(value) and -_MOST <= value <= _MOST
+    return _integer(value)
+
+
+def _amount(value: Any) -> bool:
+    return _number(value) and value >= 0
+
+
+def _positive(value: Any) -> bool:
+    return _number(value) and value > 0
+
+
+def _count(value: Any) -> bool:
+    return _integer(value) and value >= 0
+
+
+def _size(value: Any) -> bool:
+    return _integer(value) and value > 0
+
+
+def _key(value: Any) -> bool:
+    if value.__class__ is str:
+        return True
+    if isinstance(value, tuple):
+        return all(map(_key, value))
+    return isinstance(value, str | bytes | float | Integral)
+
+
+def _address(value: Any) -> bool:
+    if not _word(value) or not value.isprintable():
+        return False
+    return "://" not in value or value.startswith(_SCHEME)
+
+
+def _worker(value: Any) -> bool:
+    """A worker's address, or the name that it was given, which may be a number."""
+    return _address(value) if isinstance(value, str) else _key(value)
+
+
+def _bytes(value: Any) -> bool:
+    return isinstance(value, bytes)
+
+
+def _table(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
+
+
+def _mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+#: Fields of a worker's report that the scheduler computes with, and that everybody's tasks are
+#: placed by: a bandwidth of zero makes it divide by that for whatever task comes next.
+_METRICS: Mapping[str, str] = {
+    "memory": "amount",
+    "spilled_bytes": "word->amount",
+    "digests_total_since_heartbeat": "key->number",
+}
+_BANDWIDTH: Mapping[str, Shape] = {
+    "total": _positive,
+    "workers": lambda value: _pairs(value, _address),
+    "types": lambda value: _pairs(value, _text),
+}
+
+
+def _pairs(value: Any, named: Shape) -> bool:
+    """Tell whether *value* maps names to pairs of a bandwidth and how often it was measured."""
+    return isinstance(value, dict) and all(
+        named(name)
+        and isinstance(pair, tuple | list)
+        and len(pair) == 2
+        and _amount(pair[0])
+        and _size(pair[1])
+        for name, pair in value.items()
+    )
+
+
+def _metrics(value: Any) -> bool:
+    if not _table(value):
+        return False
+    bandwidth = value.get("bandwidth")
+    if bandwidth is not None and not (
+        _table(bandwidth)
+        and all(name in bandwidth and fits(bandwidth[name]) for name, fits in _BANDWIDTH.items())
+    ):
+        return False
+    return all(shape(spelt)(value[name]) for name, spelt in _METRICS.items() if name in value)
+
+
+def _spans(value: Any) -> bool:
+    """What a task did when: the scheduler adds up the differences."""
+    return isinstance(value, tuple | list) and all(
+        isinstance(span, dict)
+        and _word(span.get("action"))
+        and _number(span.get("start"))
+        and _number(span.get("stop"))
+        for span in value
+    )
+
+
+_ATOMS: Mapping[str, Shape] = MappingProxyType(
+    {
+        "any": _anything,
+        "text": _text,
+        "word": _word,
+        "flag": _flag,
+        "integer": _integer,
+        "number": _number,
+        "amount": _amount,
+        "positive": _positive,
+        "count": _count,
+        "size": _size,
+        "key": _key,
+        "address": _address,
+        "worker": _worker,
+        "bytes": _bytes,
+        "table": _table,
+        "mapping": _mapping,
+        "metrics": _metrics,
+        "spans": _spans,
+    }
+)
+
+#: The shape of a field whose content something else decides on.
+ANYTHING: Shape = _anything
+
+
+@lru_cache(maxsize=256)  # the table spells fewer
+def shape(spelt: str) -> Shape:
+    """Return the shape that *spelt* stands for; KeyError for one that nothing stands for."""
+    if spelt.endswith("?"):
+        inner = shape(spelt.removesuffix("?"))
+        return lambda value: value is None or inner(value)
+    if "|" in spelt:
+        several = [shape(one) for one in spelt.split("|")]
+        return lambda value: any(fits(value) for fits in several)
+    key, arrow, held = spelt.partition("->")
+    if arrow:
+        name, content = shape(key), shape(held)
+        return lambda value: (
+            isinstance(value, dict) and all(name(k) and content(v) for k, v in value.items())
+        )
+    if spelt.endswith("*"):
+        item = shape(spelt.removesuffix("*"))
+        return lambda value: isinstance(value, _MANY) and all(map(item, value))
+    return _ATOMS[spelt]
+
+
+def fields(spelt: Iterable[str]) -> dict[str, Shape]:
+    """Return the fields that *spelt* lists as ``name:shape``."""
+    pairs = (one.partition(":") for one in spelt)
+    return {name: shape(content) for name, _, content in pairs}

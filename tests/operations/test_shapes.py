@@ -1,0 +1,148 @@
+"""Shapes take what honest peers send, refuse what handlers misbehave on, and never raise."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.operations import ENVELOPE, OPERATIONS
+from safeser.operations.shapes import ANYTHING, fields, shape
+
+FITS = [
+    ("text", ["", "x" * 10_000]),
+    ("word", ["x" * 1000]),
+    ("flag", [True, False]),
+    ("integer", [0, -1, 1 << 53]),
+    ("number", [0, -1.5, 1e15]),
+    ("amount", [0, 0.0, 3]),
+    ("positive", [1, 0.001]),
+    ("count", [0, 7]),
+    ("size", [1]),
+    ("key", ["x", b"x", 1, 1.5, ("x", 0), ("x", ("y", 1)), ()]),
+    ("address", ["safeser://127.0.0.1:1", "127.0.0.1:1"]),
+    ("worker", ["safeser://127.0.0.1:1", "alice", 3, ("a", 1)]),
+    ("bytes", [b""]),
+    ("table", [{}, {"a": object}]),
+    ("mapping", [{}, {1: 2}]),
+    ("spans", [(), ({"action": "compute", "start": 1.0, "stop": 2.0, "source": "x"},)]),
+    ("key?", [None, "x"]),
+    ("key*", [(), ["x"], {"x"}, frozenset({1}), (("x", 1),)]),
+    ("key*?", [None, ()]),
+    ("flag|count", [True, 3]),
+    ("key->address*", [{}, {("x", 1): ["127.0.0.1:1"]}]),
+    ("number|key->number", [1, {"x": 1}]),
+    ("any", [object(), None]),
+]
+
+#: Each of these made a handler raise, loop or count nonsense, or would have in time.
+MISFITS = [
+    ("text", [None, b"x", 1, ["x"]]),
+    ("word", ["x" * 1001]),
+    ("flag", [0, 1, None, "true", []]),
+    ("integer", [True, 1.0, (1 << 53) + 1, -(1 << 60), "1"]),
+    ("number", [float("nan"), float("inf"), -float("inf"), 1e300, True, "1", 1 << 60, None]),
+    ("amount", [-1, -0.5, float("nan")]),
+    ("positive", [0, 0.0, -1, float("nan")]),
+    ("count", [-1, 0.5]),
+    ("size", [0, -3, True]),
+    ("key", [None, [], {}, {"x"}, ("x", None), ("x", []), object()]),
+    (
+        "address",
+        ["tcp://127.0.0.1:1", "inproc://x", "x" * 1001, "a\nb", 1, None, "SAFESER://127.0.0.1:1"],
+    ),
+    ("worker", ["tcp://127.0.0.1:1", None, ["x"], {}]),
+    ("bytes", ["", None, bytearray()]),
+    ("table", [[], {1: 2}, {b"x": 1}]),
+    ("mapping", [[], "x", None]),
+    ("spans", [None, {}, ({},), (1,), ({"action": "x", "start": float("nan"), "stop": 1},)]),
+    ("key*", ["xyz", {"x": 1}, 5, None, b"xyz", (None,)]),
+    ("key->address*", [{"x": "127.0.0.1:1"}, {"x": ["tcp://a:1"]}, [], {None: []}]),
+    ("flag|count", [-1, "x"]),
+]
+
+
+@pytest.mark.parametrize(("spelt", "values"), FITS, ids=lambda x: x if isinstance(x, str) else "")
+def test_what_honest_peers_send_fits(spelt, values):
+    for value in values:
+        assert shape(spelt)(value)
+
+
+@pytest.mark.parametrize(
+    ("spelt", "values"), MISFITS, ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_what_handlers_misbehave_on_does_not(spelt, values):
+    for value in values:
+        assert not shape(spelt)(value), value
+
+
+METRICS = {
+    "bandwidth": {"total": 1e8, "workers": {"127.0.0.1:1": (1e6, 2)}, "types": {"x": (1.0, 1)}},
+    "memory": 5,
+    "spilled_bytes": {"memory": 0, "disk": 0},
+    "digests_total_since_heartbeat": {("tick", "x"): 0.5, "latency": 1},
+    "cpu": 1.5,
+    "of_the_user": object(),
+}
+
+
+def test_what_a_worker_reports_fits():
+    assert shape("metrics")(METRICS)
+    assert shape("metrics")({})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bandwidth": {}},
+        {"bandwidth": 5},
+        {"bandwidth": {**METRICS["bandwidth"], "total": 0}},
+        {"bandwidth": {**METRICS["bandwidth"], "total": float("nan")}},
+        {"bandwidth": {**METRICS["bandwidth"], "workers": {"127.0.0.1:1": (1.0, 0)}}},
+        {"bandwidth": {**METRICS["bandwidth"], "types": {"x": 1.0}}},
+        {"bandwidth": {**METRICS["bandwidth"], "types": {5: (1.0, 1)}}},
+        {"memory": -1},
+        {"memory": "5"},
+        {"spilled_bytes": {"memory": float("inf")}},
+        {"digests_total_since_heartbeat": {"x": "y"}},
+        {5: 5},
+    ],
+)
+def test_a_report_that_would_end_in_everybodys_sums_does_not(change):
+    assert not shape("metrics")({**METRICS, **change})
+    assert not shape("metrics")([])
+
+
+def test_no_shape_is_spelt_that_nothing_stands_for():
+    with pytest.raises(KeyError):
+        shape("keys")
+    with pytest.raises(KeyError):
+        fields(["x:"])
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(tuple) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+EVERY = sorted(
+    {fits for row in OPERATIONS for fits in row.takes.values()} | set(ENVELOPE.values()), key=id
+)
+
+
+@given(PLAIN)
+def test_a_shape_only_ever_says_yes_or_no(value):
+    for fits in EVERY:
+        assert fits(value) in (True, False)
+
+
+def test_a_field_of_a_payload_is_decided_as_one():
+    for row in OPERATIONS:
+        for path in row.fields:
+            name = path.partition(".")[0].removesuffix("[]")
+            assert name in row.takes, (row.name, path)
+            if "." not in path and "[" not in path:
+                at_most_a_container = row.takes[name]({}) or row.takes[name](())
+                assert row.takes[name] is ANYTHING or at_most_a_container, (row.name, path)
