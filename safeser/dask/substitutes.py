@@ -7,6 +7,7 @@ that the refused element was about.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from dask._task_spec import Task
@@ -24,6 +25,9 @@ __all__ = [
     "refused_task",
     "remote_type",
 ]
+
+#: Without these the scheduler does not know which task a report is of.
+_REPORTED = ("key", "run_id", "stimulus_id")
 
 #: The longest text of a refusal that a substitute carries.
 _TEXT = 2000
@@ -62,6 +66,20 @@ class NamedType:
         return (self._found_by, (self._name,))
 
 
+#: What a worker cannot do without of a task whose own fields were refused.
+_BARE_TASK: Mapping[str, Any] = {
+    "run_id": 0,
+    "stimulus_id": "safeser-refused",
+    "who_has": {},
+    "nbytes": {},
+    "priority": (0,),
+    "resource_restrictions": {},
+    "actor": False,
+    "annotations": {},
+    "span_id": None,
+}
+
+
 def refused_task(text: str, rule: str) -> NoReturn:
     """Run on a worker in place of a task that policy refused there; raises the refusal."""
     raise PolicyDenied(text, rule=rule)
@@ -77,7 +95,7 @@ def for_element(
     if server is Server.WORKER and name == "compute-task":
         task = Task(key, refused_task, str(error)[:_TEXT], error.rule)
         plain = {k: v for k, v in element.items() if k != "run_spec" and is_plain(v)}
-        return {**plain, "run_spec": task}
+        return {**_BARE_TASK, **plain, "run_spec": task}
     if server is Server.SCHEDULER and name == "task-finished":
         # The result is there; only the name of its type was refused.
         return {k: v for k, v in element.items() if is_plain(v)} | {"type": None}
@@ -86,10 +104,6 @@ def for_element(
     if server is Server.CLIENT and name == "key-in-memory":
         return {"op": name, "key": key, "type": None}
     return None
-
-
-#: Without these the scheduler does not know whose report it is.
-_REPORTED = ("key", "run_id", "stimulus_id")
 
 
 def failed_report(kept: dict[str, Any], failure: Any, text: str) -> dict[str, Any] | None:

@@ -208,7 +208,7 @@ close timeout:amount executor_wait:flag nanny:flag reason:text
 cancel-compute stimulus_id:text key:key
 acquire-replicas stimulus_id:text who_has:key->address* nbytes:key->integer
 compute-task stimulus_id:text key:key run_id:integer who_has:key->address* nbytes:key->integer
-    priority:number* run_spec:any resource_restrictions:word->amount actor:flag annotations:any
+    priority:number* run_spec:any resource_restrictions:word->amount? actor:flag annotations:any
     span_id:word?
 free-keys stimulus_id:text keys:key*
 remove-replicas stimulus_id:text keys:key*

@@ -183,10 +183,12 @@ def test_a_task_that_makes_no_sense_fails_where_it_should_have_run(talk):
     t = talk("worker").worker_stream()
     task = {"op": "compute-task", "key": "x", "run_id": 1, "stimulus_id": "s"}
     [element] = t.attack_back([{**task, "priority": "high", "who_has": {"y": ["tcp://a:1"]}}])
-    assert element.keys() == {*task, "run_spec"}
+    assert {*lookup(Server.WORKER, Channel.STREAM, "compute-task").takes, "op"} == element.keys()
+    assert element["who_has"] == {}
+    assert t.attack_back([{**task, "key": None}]) is t.SKIP
     with pytest.raises(PolicyDenied):
         element["run_spec"]()
-    assert t.refused_by_asker == ["operation.field-shape"]
+    assert t.refused_by_asker == ["operation.field-shape"] * 2
 
 
 def test_a_client_is_told_nothing_that_makes_no_sense(talk):
