@@ -27,7 +27,7 @@ class Unverified:
     Only :meth:`safeser.channel.OpenLink.hear` makes one, and only that link decides it.
     """
 
-    __slots__ = ("frames", "sequence", "session_id")
+    __slots__ = ("__weakref__", "frames", "sequence", "session_id")
 
     def __init__(self, frames: tuple[memoryview, ...], session_id: bytes, sequence: int) -> None:
         self.frames = frames
@@ -51,12 +51,14 @@ class Received(Payload):
     :param verified: the message that it came in.
     :param wraps: whoever handles it unpickles the bytes that it may hold.
     :param bare: whoever handles it unpickles it, and nobody is asked by which family.
+    :param relayed: this process passes it on and never opens it.
     :param denial: which names of a pickle make it code, where that was read.
     """
 
     verified: Arrived = field(repr=False, compare=False)
     wraps: bool = False
     bare: bool = False
+    relayed: bool = False
     denial: PolicyDenied | None = field(default=None, repr=False, compare=False)
     _proof: object = field(repr=False, compare=False)
 

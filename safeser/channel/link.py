@@ -14,6 +14,7 @@ import msgpack
 
 from safeser import families as serialization
 from safeser.channel.admitted import MADE_BY_ADMIT, MADE_BY_PAYLOAD, Admitted, Arrived, Received
+from safeser.channel.budgets import UNUSED
 from safeser.channel.records import Recording, event
 from safeser.envelope import (
     PRELUDE_SIZE,
@@ -25,7 +26,7 @@ from safeser.envelope import (
     split,
 )
 from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
-from safeser.values import Context, Grant, Kind, Limits, Payload
+from safeser.values import Context, Grant, Kind, Payload
 
 __all__ = ["Link"]
 
@@ -39,11 +40,6 @@ _PREFIX = 8  # one length of the frame-length table, bytes
 #: The header of bytes that are one pickle, where nothing says so.
 _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 
-#: For reading pickles to derive their families, for checking what a message holds, for loading it.
-_Budgets = tuple[serialization.Budget, serialization.Budget, serialization.Budget]
-#: Of a message without payloads.
-_UNUSED: _Budgets = (serialization.Budget(Limits()),) * 3
-
 #: What may pass where no context matches.
 _NOTHING = Grant(context="", families=())
 
@@ -53,10 +49,6 @@ class Link(Recording):
 
     Made by :meth:`Channel.link` from an established session.
     """
-
-    #: The sequence number of the message that :attr:`_budgets` is for.
-    _budgeted = -1
-    _budgets = _UNUSED
 
     # --- receiving -----------------------------------------------------------------------------
 
@@ -70,6 +62,7 @@ class Link(Recording):
         *,
         author: str | None = None,
         wraps: bool = False,
+        relayed: bool = False,
     ) -> Received:
         """Return a payload of *verified*, whose family is derived from its content.
 
@@ -79,6 +72,7 @@ class Link(Recording):
         ``pickle``, the least, if *context* grants neither and so denies both.
 
         :param wraps: bytes that it may hold are unpickled by whoever handles them.
+        :param relayed: this process passes it on and never opens it.
         :raises PayloadError: if its shape is not one that a payload has.
         """
         own = dict(header)
@@ -91,8 +85,9 @@ class Link(Recording):
                 limits=self.policy.limits,
                 unread=_unread(bound),
                 allow=bound.allow,
-                budget=self._budgets_of(verified)[0],
+                budget=self.budgets.of(verified)[0],
                 denials=denials,
+                declared=self.policy.families,
             )
         except SafeserError as error:
             error.where = error.where or where
@@ -105,6 +100,7 @@ class Link(Recording):
             author or self.peer,
             verified=verified,
             wraps=wraps,
+            relayed=relayed,
             denial=denials[0] if denials else None,
             _proof=MADE_BY_PAYLOAD,
         )
@@ -163,7 +159,7 @@ class Link(Recording):
             self._decide(context, payload, willing)
         every = (*payloads, *inside.values())
         # 5. What they hold, without building or importing anything.
-        _, budget, loading = self._budgets_of(verified) if payloads else _UNUSED
+        _, budget, loading = self.budgets.of(verified) if payloads else UNUSED
         for payload in every:
             self._check(context, payload, budget)
         grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
@@ -176,21 +172,6 @@ class Link(Recording):
         elif not payloads:
             self._count(context, "permit", True)
         return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
-
-    def _budgets_of(self, verified: Arrived) -> _Budgets:
-        """Return what reading, checking and loading may each take for all that is in *verified*.
-
-        One message of Dask's holds many elements, each of which is admitted by itself.
-        """
-        if self._budgeted != verified.sequence:
-            limits = self.policy.limits
-            self._budgets = (
-                serialization.Budget(limits),
-                serialization.Budget(limits),
-                serialization.Budget(limits),
-            )
-            self._budgeted = verified.sequence
-        return self._budgets
 
     def _check_origin(
         self, verified: Arrived, context: Context, payloads: Sequence[Received]
@@ -252,7 +233,15 @@ class Link(Recording):
         try:
             grant = self._grant_of(self.policy.grant(context), payload)
             if header["serializer"] not in _PICKLES:  # the shape of those was read already
-                serialization.check(header, frames, limits=limits, budget=budget, grant=grant)
+                serialization.check(
+                    header,
+                    frames,
+                    limits=limits,
+                    budget=budget,
+                    grant=grant,
+                    relayed=payload.relayed,
+                    declared=self.policy.families,
+                )
             if payload.family == "pickle":
                 serialization.judge(header, frames, grant, limits=limits, budget=budget)
         except SafeserError as error:
@@ -306,8 +295,8 @@ class Link(Recording):
 
     def load_one(self, admitted: Admitted, payload: Received) -> Any:
         """Rebuild one of the admitted payloads; a relay opens some and passes on the others."""
-        if not admitted.has(payload):
-            raise TypeError("that payload was not admitted")
+        if not admitted.has(payload) or payload.relayed:
+            raise TypeError("that payload was not admitted, or only to be passed on")
         try:
             return serialization.deserialize(
                 payload.header,

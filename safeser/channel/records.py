@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
+from safeser.channel.budgets import MessageBudgets
 from safeser.envelope import Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.policy import Policy
@@ -57,6 +58,7 @@ class Recording:
         self.session = session
         self.policy = policy
         self.audit = audit
+        self.budgets = MessageBudgets(policy.limits)
         self.local = session.local
         self.peer = session.peer
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}

@@ -91,11 +91,14 @@ class OpenLink(Link):
         *,
         author: str | None = None,
         wraps: bool = False,
+        relayed: bool = False,
     ) -> Received:
         if isinstance(header, Unreadable):
             header.error.where = header.error.where or where
             raise header.error
-        return super().payload(verified, context, where, header, frames, author=author, wraps=wraps)
+        return super().payload(
+            verified, context, where, header, frames, author=author, wraps=wraps, relayed=relayed
+        )
 
     def narrow(
         self, context: Context, payload: Payload, deserializers: Sequence[str] | None

@@ -229,7 +229,7 @@ class Conversation:
             # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
             reply = reply or row.becomes is not None
             _check_registration(row, body)
-            judged = judge_operation(self.link, row, body, parsed, willing)
+            judged = judge_operation(self.link, row, body, parsed, willing, opens=self._opens)
             self._claim_client_id(row, body)
             message = build(judged, opens=self._opens)
         except SafeserError as error:
@@ -283,7 +283,7 @@ class Conversation:
         try:
             if not self._asked:
                 raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
-            judged = judge_reply(self.link, fields, parsed, willing)
+            judged = judge_reply(self.link, fields, parsed, willing, opens=self._opens)
             reply = build(judged, opens=self._opens)
         except SafeserError as error:
             self._note(error)
@@ -349,7 +349,9 @@ class Conversation:
             self._note(error)
             return None, None
         try:
-            return element, judge_operation(self.link, row, element, parsed, willing)
+            return element, judge_operation(
+                self.link, row, element, parsed, willing, opens=self._opens
+            )
         except SafeserError as error:
             return self._instead(element, error), None
 

@@ -83,11 +83,14 @@ def judge_operation(
     body: dict[str, Any],
     message: Message,
     willing: Sequence[str] | None,
+    *,
+    opens: bool = True,
 ) -> Judged:
     """Decide a request or stream element under the row of the table that its name stands for.
 
     :param body: the request, or one element of those in *message*.
     :param willing: families that this side asked for; narrows what policy permits.
+    :param opens: whether payloads are opened here, or passed on unless they are eager.
     :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
     """
     payloads = bool(message.rows)
@@ -128,6 +131,7 @@ def judge_operation(
         wrapped=wrapped,
         wholes=_wholes(row.fields, body, reply=False),
         later=tuple(later),
+        opens=opens,
     )
 
 
@@ -136,6 +140,8 @@ def judge_reply(
     fields: Mapping[str, Encoding],
     message: Message,
     willing: Sequence[str] | None,
+    *,
+    opens: bool = True,
 ) -> Judged:
     """Decide a reply. It names no operation; *fields* are those of the one that was asked for."""
     body, rows = message.body, message.rows
@@ -157,6 +163,7 @@ def judge_reply(
         willing=willing,
         declared=None,
         wholes=_wholes(fields, body, reply=True),
+        opens=opens,
     )
 
 
@@ -173,6 +180,7 @@ def _judge(
     wrapped: tuple[str, ...] = (),
     wholes: frozenset[int] = frozenset(),
     later: tuple[Later, ...] = (),
+    opens: bool,
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
@@ -188,6 +196,7 @@ def _judge(
             row.frames,
             author=row.author,
             wraps=reference.index in wrapping and not row.failed,
+            relayed=not (opens or reference.eager or _is_graph(context, where)),
         )
         if reference.index in wholes:
             # The failure itself stands beside it as data, so that nothing is lost with it.
@@ -246,7 +255,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
     objects: dict[int, Any] = dict.fromkeys(judged.left_out)
     objects |= {
         reference.index: _load(judged, payload, row)
-        if (opens or reference.eager) and not _is_graph(judged, payload)
+        if (opens or reference.eager) and not _is_graph(judged.context, payload.where)
         else _pass_on(judged, payload, row)
         for payload, reference, row in judged.parts
     }
@@ -292,12 +301,12 @@ def _said(value: Any) -> str:
         return type(value).__name__
 
 
-def _is_graph(judged: Judged, payload: Received) -> bool:
-    return judged.context.operation == "update-graph" and payload.where == "expr_ser"
+def _is_graph(context: Context, where: str) -> bool:
+    return context.operation == "update-graph" and where == "expr_ser"
 
 
 def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
-    if _is_graph(judged, payload):
+    if _is_graph(judged.context, payload.where):
         if row.failed and payload.family == "error":
             raise _unsent(payload, judged.link.load_one(judged.admitted, payload))
         # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit

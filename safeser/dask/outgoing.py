@@ -222,7 +222,7 @@ class _Values:
         else:
             grant = self._grant.narrowed(_STRAY)
             header, frames = self._link.serialize(leaf, grant, context=self._context)
-        family = families.claimed(header)
+        family = families.claimed(header, declared=self._link.policy.families)
         if family == "pickle" and "cloudpickle" in self._grant.families:
             family = "cloudpickle"  # the most that it can be; reading it would change nothing
         payload = Payload("", family, header, tuple(frames), author or self._link.local)

@@ -51,7 +51,15 @@ class Verified:
     to them afterwards changes what was verified.
     """
 
-    __slots__ = ("frames", "header", "recipient", "sender", "sequence", "session_id")
+    __slots__ = (
+        "__weakref__",  # whoever counts what a message costs counts it for as long as it lives
+        "frames",
+        "header",
+        "recipient",
+        "sender",
+        "sequence",
+        "session_id",
+    )
 
     header: bytes
     frames: tuple[memoryview, ...]

@@ -6,7 +6,7 @@ what may be built is bounded by one grant at every depth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
@@ -41,9 +41,14 @@ def covers(granted: Sequence[str], family: str) -> bool:
 _NO_TYPED = ("msgpack", "error", "pickle", "cloudpickle")
 
 
-def claimed(header: Mapping[str, Any], *, limits: Limits = DEFAULTS) -> str:
-    """Return the strongest family that *header* claims, at any depth, without reading frames."""
-    nodes = parse(header, None, limits=limits)
+def claimed(
+    header: Mapping[str, Any], *, limits: Limits = DEFAULTS, declared: Collection[str] = ()
+) -> str:
+    """Return the strongest family that *header* claims, at any depth, without reading frames.
+
+    :param declared: families that policy names, which this process may only ever pass on.
+    """
+    nodes = parse(header, None, limits=limits, declared=declared)
     return strongest(node.serializer for node in nodes if node.serializer != "collection")
 
 
@@ -56,6 +61,7 @@ def derive(
     allow: tuple[Allowed, ...] = (),
     budget: Budget | None = None,
     denials: list[PolicyDenied] | None = None,
+    declared: Collection[str] = (),
 ) -> str:
     """Return the strongest family that the content needs; a pickle's claim is not believed.
 
@@ -65,8 +71,9 @@ def derive(
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :param denials: gets, of each pickle that needs more than family ``pickle``, what that is.
+    :param declared: families that policy names, which this process may only ever pass on.
     """
-    nodes = parse(header, frames, limits=limits)
+    nodes = parse(header, frames, limits=limits, declared=declared)
     budget = budget or Budget(limits)
     return strongest(
         _family(node, limits, unread, allow, budget, denials=denials) for node in nodes
@@ -104,6 +111,8 @@ def check(
     limits: Limits = DEFAULTS,
     budget: Budget | None = None,
     grant: Grant | None = None,
+    relayed: bool = False,
+    declared: Collection[str] = (),
 ) -> None:
     """Refuse what does not describe exactly one object of listed types; builds nothing.
 
@@ -112,12 +121,17 @@ def check(
 
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :param grant: what the payload will be loaded by; types that it alone lets be read pass here.
+    :param relayed: it is passed on unopened, so that types unknown to this process are for whoever
+        opens it to look up: their frames stay what they are, bounded like all others.
+    :param declared: families that policy names, which this process may only ever pass on.
     """
-    nodes = parse(header, frames, limits=limits)
+    nodes = parse(header, frames, limits=limits, declared=declared)
 
     def look(name: str, *, where: str) -> Typed | None:
         if registry.knows(name):
             return registry.listed(name, where=where)
+        if relayed:
+            return None
         if functions.waits_for(name) or (grant is not None and name in grant.types):
             return None
         return _refused(name, where, grant)

@@ -6,7 +6,7 @@ these nodes and nothing else; there is no second reading of a header.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
@@ -119,10 +119,17 @@ def _strength(family: str) -> float:
 _OWN_STRENGTH = FAMILIES.index("dask") + 0.5
 
 
-def parse(header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Limits) -> list[Node]:
+def parse(
+    header: Mapping[str, Any],
+    frames: Sequence[Any] | None,
+    *,
+    limits: Limits,
+    declared: Collection[str] = (),
+) -> list[Node]:
     """Return the nodes of *header* over *frames*, each parent before its children.
 
     :param frames: the payload's buffers, or None to read the header alone.
+    :param declared: families that policy names, which this process may only ever pass on.
     """
     views = None if frames is None else _views(frames, limits)
     if views is not None and isinstance(header, dict) and header.keys() == _LEAF:
@@ -141,7 +148,8 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any] | None, *, limits: Li
         node = Node("", "", {}, (), path, parent.depth + 1 if parent else 0)
         if node.depth > depth_limit:
             node.refuse("values are nested too deep", "families.depth")
-        lengths = _read(node, claimed, limits.max_refs - len(nodes) - len(todo) - 1)
+        room = limits.max_refs - len(nodes) - len(todo) - 1
+        lengths = _read(node, claimed, room, declared)
         own = _own_frames(node, count, lengths)
         if views is not None:
             node.frames = tuple(views[start : start + own])
@@ -186,7 +194,7 @@ def _views(frames: Sequence[Any], limits: Limits) -> list[memoryview]:
     return views
 
 
-def _read(node: Node, claimed: Any, room: int) -> list[int]:
+def _read(node: Node, claimed: Any, room: int, declared: Collection[str]) -> list[int]:
     """Fill *node* from the header that claims to describe it; return its children's lengths."""
     if not isinstance(claimed, dict):
         node.refuse("it is not a dictionary", "families.header")
@@ -196,7 +204,9 @@ def _read(node: Node, claimed: Any, room: int) -> list[int]:
     serializer = claimed.get("serializer")
     if not isinstance(serializer, str):
         node.refuse("it names no serializer", "families.serializer")
-    keys_of = _KEYS.get(serializer) or (_OWN_KEYS if own_families.known(serializer) else None)
+    keys_of = _KEYS.get(serializer)
+    if keys_of is None and (serializer in declared or own_families.known(serializer)):
+        keys_of = _OWN_KEYS
     if keys_of is None:
         node.refuse("it names no serializer that is registered here", "families.serializer")
     required, optional = keys_of

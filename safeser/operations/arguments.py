@@ -46,7 +46,7 @@ unregister address:address stimulus_id:text expected:flag close:flag
 gather keys:key*
 retry keys:key* client:word?
 feed function:any setup:any teardown:any interval:positive|word
-terminate timeout:amount? reason:text
+terminate timeout:amount|word? reason:text
 broadcast msg:table workers:worker*? hosts:word*? nanny:flag on_error:word
 proxy msg:table worker:worker
 ncores workers:worker*?
@@ -101,27 +101,27 @@ dump_cluster_state_to_url url:text exclude:word* format:word *:any
 benchmark_hardware
 get_story keys_or_stimuli:key*
 check_idle
-multi_lock_acquire locks:key* id:key timeout:amount? num_locks:size
+multi_lock_acquire locks:key* id:key timeout:amount|word? num_locks:size
 multi_lock_release id:key
 publish_list
-publish_put names:key* keys:key* data:any* override:flag client:word uid:bytes
+publish_put names:key* keys:key* data:any* override:flag client:word uid:bytes|word
 publish_get names:key*
-publish_delete names:key* client:word uid:bytes
+publish_delete names:key* client:word uid:bytes|word
 get_runspec key:key
 get_error_cause keys:key*
 queue_create name:key client:word? maxsize:integer
-queue_put name:key key:key? data:any client:word? timeout:amount?
-queue_get name:key client:word? timeout:amount? batch:flag|count
+queue_put name:key key:key? data:any client:word? timeout:amount|word?
+queue_get name:key client:word? timeout:amount|word? batch:flag|count
 queue_qsize name:key client:word?
-variable_set name:key key:key? data:any client:word? timeout:amount?
-variable_get name:key client:word? timeout:amount?
-semaphore_register name:key max_leases:size lease_timeout:amount?
-semaphore_acquire name:key timeout:amount? lease_id:key
+variable_set name:key key:key? data:any client:word? timeout:amount|word?
+variable_get name:key client:word? timeout:amount|word?
+semaphore_register name:key max_leases:size lease_timeout:amount|word?
+semaphore_acquire name:key timeout:amount|word? lease_id:key
 semaphore_release name:key lease_id:key
 semaphore_close name:key
 semaphore_refresh_leases name:key lease_ids:key*
 semaphore_value name:key
-event_wait name:key timeout:amount?
+event_wait name:key timeout:amount|word?
 event_set name:key
 event_clear name:key
 event_is_set name:key
@@ -160,7 +160,7 @@ close-client client:word stimulus_id:text?
 subscribe-topic topic:text client:word
 unsubscribe-topic topic:text client:word
 cancel-keys keys:key* client:word force:flag reason:text? msg:text?
-publish_flush_batched_send client:word uid:bytes
+publish_flush_batched_send client:word uid:bytes|word
 queue-future-release name:key key:key client:word
 queue_release name:key client:word
 variable-future-received-confirm name:key key:key token:word client:word
@@ -240,7 +240,7 @@ _CLIENT_ELEMENTS = """
 stream-start warning:text? error:text?
 close
 stream-closed
-key-in-memory key:key type:any workers:address*?
+key-in-memory key:key type:any workers:word*?
 lost-data key:key
 cancelled-keys keys:key* reason:text? msg:text?
 task-retried key:key

@@ -151,7 +151,7 @@ def test_a_stray_pickle_in_another_element_is_no_failure(talk, forms):
     t = talk("worker", "scheduler", CODE).worker_stream()
     row = forms["opaque"]
     t.refuses([{"op": "keep-alive", "traceback": row}])
-    assert t.refused_by_server == ["operation.field"]
+    assert t.refused_by_server == ["operation.unknown-field"]
 
 
 def test_a_worker_reports_it_whole_and_the_scheduler_passes_it_on_unopened(talk, marker):
