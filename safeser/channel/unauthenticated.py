@@ -72,8 +72,8 @@ class OpenLink(Link):
             session=session,
             policy=policy,
             audit=_Unvouched(audit, transport=transport, address=address),
+            transport=transport,
         )
-        self.transport = transport
         self._heard = 0
 
     def hear(self, frames: Sequence[memoryview]) -> Unverified:

@@ -66,7 +66,7 @@ def _unit(rest: list[Any]) -> str | None:
     if not rest:
         return ""
     match rest[0].items if isinstance(rest[0], TupleOf) else []:
-        case [DictOf(items=[]), TupleOf(items=[bytes() as unit, int() as step, 1, 1])]:
+        case [None | DictOf(items=[]), TupleOf(items=[bytes() as unit, int() as step, 1, 1])]:
             if unit.isalpha():
                 return f"[{'' if step == 1 else step}{unit.decode('ascii')}]"
     return None

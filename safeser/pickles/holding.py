@@ -37,7 +37,14 @@ _CONTAINERS = {
 }
 
 #: Functions that make an object of the class that is their first argument.
-_MAKERS = frozenset({"copyreg:_reconstructor", "copyreg:__newobj__"})
+_MAKERS = frozenset(
+    {
+        "copyreg:_reconstructor",
+        "copyreg:__newobj__",
+        "tblib.pickling_support:unpickle_exception",
+        "tblib.pickling_support:unpickle_exception_with_attrs",
+    }
+)
 
 
 def held_by(data: bytes) -> str:

@@ -235,8 +235,7 @@ def _fields(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made
     }, [frame for _, held in made for frame in held]
 
 
-#: By the name that the pickle of a class holds. Subclasses that Dask makes plain arrays of come as
-#: such here too.
+#: By the name that the pickle of a class holds. Dask makes a plain array of a memory map, too.
 _TYPES: dict[str, Callable[[Translator, str, Header, list[Any]], Made]] = {
     "builtins:bytes": _bytes,
     "builtins:bytearray": _bytes,
@@ -246,8 +245,6 @@ _TYPES: dict[str, Callable[[Translator, str, Header, list[Any]], Made]] = {
     "numpy:ndarray": _ndarray,
     "numpy:memmap": _ndarray,
     "numpy:matrix": _ndarray,
-    "numpy:recarray": _ndarray,
-    "numpy.rec:recarray": _ndarray,
     "numpy.ma:MaskedArray": _masked,
     "numpy.ma.core:MaskedArray": _masked,
     "numpy.ma.core:MaskedConstant": _nothing,

@@ -90,7 +90,7 @@ def guarded_security(
     if scheme == "tls":
         _require_tls(inner)
     overrides = inner.overrides("client") if isinstance(inner, Security) else {}
-    policy, principal, audit = _configured(settings_for("client", overrides))
+    policy, principal, audit = _configured(scheme, settings_for("client", overrides))
     return GuardedSecurity(inner, Guard(scheme, principal, policy, audit, asked))
 
 
@@ -115,11 +115,11 @@ _logs: dict[Settings, AuditSink] = {}
 _lock = threading.Lock()
 
 
-def _configured(settings: Settings) -> tuple[Policy, str, AuditSink]:
+def _configured(scheme: str, settings: Settings) -> tuple[Policy, str, AuditSink]:
     policy = Policy.load(settings.policy or _POLICY)
     own = _identity(settings)
     principal = own if own is not None and own in policy.principals else _PRINCIPAL
-    hears = Context(UNKNOWN, principal, Kind.DATA)
+    hears = Context(UNKNOWN, principal, Kind.DATA, transport=scheme)
     if principal not in policy.principals or policy.match(hears) is None:
         raise ConfigError(
             f"policy {policy.name!r} lets {own or principal} hear nothing from a cluster without"

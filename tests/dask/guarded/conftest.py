@@ -59,10 +59,30 @@ def memoryview_of(frame: Any) -> memoryview:
     return memoryview(frame).cast("B")
 
 
-@pytest.fixture
-def make_peer(witness: Any) -> Any:
+class Log:
+    """An audit sink in memory."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.counts: list[str] = []
+
+    def record(self, event: Any, /) -> None:
+        self.events.append(dict(event))
+
+    def count(
+        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+    ) -> None:
+        self.counts.append(rule)
+
+    @property
+    def rules(self) -> list[str]:
+        return [event["rule"] for event in self.events if not event["permitted"]]
+
+
+@pytest.fixture(scope="session")
+def make_peer() -> Any:
     policy = Policy.load("stock-cluster")
-    return lambda **options: Peer(witness, policy, **options)
+    return lambda **options: Peer(Log(), policy, **options)
 
 
 @pytest.fixture
