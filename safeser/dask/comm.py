@@ -331,11 +331,11 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         safeser: Mapping[str, Any] | None = None,
         **connection_args: Any,
     ) -> SafeserComm:
-        self._check_encryption(address, connection_args)
         if "guarded" in connection_args:
             raise ConfigError(
                 "something in a cluster without safeser leads to safeser://", rule="scheme.guarded"
             )
+        self._check_encryption(address, connection_args)
         try:
             channel = self._roles.connecting(safeser or {})
             comm = await self._connect(address, channel, deserialize, safeser or {})

@@ -23,7 +23,13 @@ from safeser.pickles.nodes import (
 )
 from safeser.values import Limits
 
-__all__ = ["ExceptionRecord", "FrameRecord", "exception_record", "traceback_record"]
+__all__ = [
+    "ExceptionRecord",
+    "FrameRecord",
+    "class_name",
+    "exception_record",
+    "traceback_record",
+]
 
 # What a reader can use; dask cuts error text at 10,000 characters of its own accord.
 _MAX_TEXT = 10_000
@@ -176,20 +182,21 @@ def _parts(call: Call) -> _Parts:
     if maker == _WITH_ATTRS:
         attributes = _fields(args[1])
         given = attributes.get("args", args[7])
-        return _Parts(_class_name(args[0]), given, args[2], args[4], args[5], args[6], args[3])
+        return _Parts(class_name(args[0]), given, args[2], args[4], args[5], args[6], args[3])
     if maker == _PLAIN:
-        return _Parts(_class_name(args[0]), args[1], args[2], args[4], args[5], args[6], args[3])
+        return _Parts(class_name(args[0]), args[1], args[2], args[4], args[5], args[6], args[3])
     # BaseException.__reduce__: the class itself, its arguments, and perhaps __dict__ as state.
     state = {} if call.state is ABSENT else _fields(call.state)
     named = isinstance(call.callee, GlobalRef) and maker not in _NOT_EXCEPTIONS
-    name = _class_name(call.callee)
+    name = class_name(call.callee)
     return _Parts(name if named or not maker else "", call.args, notes=state.get("__notes__"))
 
 
 _NOT_EXCEPTIONS = frozenset({_TRACEBACK, "builtins:type", "builtins:getattr"})
 
 
-def _class_name(node: Any) -> str:
+def class_name(node: Any) -> str:
+    """Return the name of the class that *node* stands for, or ``""``."""
     if isinstance(node, GlobalRef):
         return shown(node.name)
     # cloudpickle makes classes of scripts and notebooks: metaclass, name, bases, attributes, ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.pickles.failures import class_name
 from safeser.pickles.machine import read
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
@@ -65,4 +66,4 @@ def _named(node: Any) -> str:
     callee, items = node.callee, node.args.items
     if isinstance(callee, GlobalRef) and callee.name in _MAKERS and items:
         callee = items[0]
-    return shown(callee.name) if isinstance(callee, GlobalRef) else ""
+    return class_name(callee)

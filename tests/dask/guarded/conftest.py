@@ -1,10 +1,23 @@
-"""A conversation with a stock peer without a socket: its bytes are made by Dask's own functions."""
+"""A conversation with a stock peer without a socket, and real clusters without safeser."""
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from distributed.protocol import dumps
 
 from safeser.channel import OpenLink
@@ -88,3 +101,112 @@ def make_peer() -> Any:
 @pytest.fixture
 def peer(make_peer: Any) -> Peer:
     return make_peer().greet()
+
+
+# --- real clusters without safeser ----------------------------------------------------------------
+
+DASK = str(Path(sys.executable).parent / "dask")
+PATIENCE = 60.0
+HERE = str(Path(__file__).parent)
+
+
+class Stock:
+    """A scheduler and a worker by the commands that users type, without safeser."""
+
+    def __init__(self, path: Path, scheme: str) -> None:
+        self.path = path
+        self.scheme = scheme
+        self.tls = certificates(path) if scheme == "tls" else {}
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def begin(self) -> Stock:
+        where = self.path / "scheduler.json"
+        files = [f"--tls-{name}={path}" for name, path in self.tls.items()]
+        common = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", *files]
+        self._start("scheduler", "--port", "0", "--scheduler-file", str(where), *common)
+        self.address = self._until(where)
+        scratch = ["--local-directory", str(self.path / "scratch"), "--nthreads", "2"]
+        self._start("worker", self.address, "--no-nanny", *scratch, *common)
+        return self
+
+    def _start(self, role: str, *arguments: str) -> None:
+        if role == "scheduler":
+            arguments = ("--protocol", self.scheme, *arguments)
+        with (self.path / f"{role}.log").open("ab") as log:
+            self._running.append(
+                subprocess.Popen(
+                    [DASK, role, *arguments],
+                    **{"stdout": log, "stderr": log, "env": environment(), "cwd": self.path},
+                    start_new_session=True,
+                )
+            )
+
+    def _until(self, where: Path) -> str:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                return str(json.loads(where.read_text())["address"])
+            time.sleep(0.02)
+        raise AssertionError((self.path / "scheduler.log").read_text())
+
+    def stop(self) -> None:
+        for process in reversed(self._running):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in self._running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=15)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=15)
+
+    def user(self, program: Path, *arguments: str, **settings: str) -> dict[str, Any]:
+        """Run a program as a user of this cluster; return what it prints as JSON."""
+        ended = subprocess.run(
+            [sys.executable, str(program), self.address, json.dumps(self.tls), *arguments],
+            **{"capture_output": True, "text": True, "check": False, "timeout": 120},
+            env=environment(**settings),
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        said: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+        return {**said, "err": ended.stderr}
+
+
+def environment(**settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
+    own = {
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
+        # The functions that users submit are imported on the cluster, too.
+        "PYTHONPATH": os.pathsep.join(filter(None, [HERE, kept.get("PYTHONPATH", "")])),
+    }
+    return {**kept, **own, **settings}
+
+
+def certificates(path: Path) -> dict[str, str]:
+    """Make an authority and one certificate of it, for all; return paths as Dask names them."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    files = {"cert": made.public_bytes(pem), "key": secret}
+    for each, content in files.items():
+        (path / each).write_bytes(content)
+    cert, key_file = str(path / "cert"), str(path / "key")
+    return {"ca-file": cert, "cert": cert, "key": key_file}
+
+
+@pytest.fixture(scope="session", params=["tcp", "tls"])
+def stock(request: Any, tmp_path_factory: Any) -> Any:
+    made = Stock(tmp_path_factory.mktemp(request.param), request.param)
+    try:
+        yield made.begin()
+    finally:
+        made.stop()

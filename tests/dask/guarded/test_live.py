@@ -1,0 +1,85 @@
+"""A guarded client of a cluster that runs no safeser, started by the commands that users type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from safeser.audit import AuditKey, read, verify
+
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def day(stock, tmp_path_factory):
+    """Return what one user said at the end of a day, and the folder of their log."""
+    log = tmp_path_factory.mktemp("log")
+    AuditKey.new().save(log / "audit.key")
+    settings = {
+        "DASK_SAFESER__AUDIT": str(log / "audit"),
+        "DASK_SAFESER__AUDIT_KEY": str(log / "audit.key"),
+    }
+    return stock.user(HERE / "user.py", **settings), log, stock
+
+
+def test_values(day):
+    assert day[0]["values"] == {
+        **{"number": 3, "array": [0, 1, 2], "text": "hello you", "nested": [[3, 1], [2, 1]]},
+        **{"sum": [0, 2, 4, 6], "direct": [[0], [0, 1]], "scattered": [0, 1]},
+        **{"collection": [4.0] * 4, "first": [1, 2], "ran": [0], "on scheduler": 0},
+    }
+
+
+def test_coordination(day):
+    assert day[0]["coordination"] == {
+        **{"queue": {"a": [1]}, "variable": 5, "event": True, "lock": True, "topic": True},
+        **{"progress": True, "cancelled": True, "metadata": {"x": 1}, "workers": 1},
+    }
+
+
+def test_errors_are_readable(day):
+    said = day[0]["errors"]
+    assert (said["class"], said["text"], said["trace"]) == ("ValueError", "bad 1", True)
+    assert said["traceback"] is None
+    assert said["zero"].startswith("ZeroDivisionError")
+    assert said["run"].startswith("ValueError: bad 2")
+    assert said["warned"] == [["careful", "RuntimeWarning"]]
+
+
+def test_what_only_a_pickle_could_carry_is_refused_and_the_client_goes_on(day):
+    said = day[0]["refused"]
+    assert "stock.unsent" in said["object"]
+    assert "Thing" in said["object"]
+    assert "Python objects" in said["objects"]
+    assert "frozenset" in said["frozen"]
+    assert "floor.unknown" in said["dataset"]
+    assert "Thing" in said["dataset"]
+    assert said["then"] == 42
+
+
+def test_the_process_speaks_nothing_else(day):
+    said = day[0]["schemes"]
+    for way in ("other scheme", "safeser", "without a guard", "listen", "stock client"):
+        assert "scheme.guarded" in said[way], (way, said[way])
+    for way in ("ws", "inproc", "late"):
+        assert "scheme.sealed" in said[way], (way, said[way])
+
+
+def test_a_second_client_and_what_it_asks_for(day):
+    assert day[0]["again"] == 2
+    assert day[0]["asked"] == ["dask", "msgpack"]
+
+
+def test_the_log_calls_them_unauthenticated(day):
+    _, log, stock = day
+    key = AuditKey.load(log / "audit.key")
+    assert verify(log / "audit", key=key).ok
+    events = [each for each in read(log / "audit") if each.type == "event"]
+    assert {each.text("event") for each in events} >= {"admit", "refuse"}
+    for each in events:
+        assert each.fields["authenticated"] is False
+        assert (each.text("sender"), each.text("transport")) == ("unknown", stock.scheme)
+        assert each.text("address").startswith(f"{stock.scheme}://127.0.0.1:")
