@@ -19,6 +19,9 @@ from safeser.values import FAMILIES
 __all__ = ["Security", "checked_families"]
 
 
+_TLS = ("tls_ca_file", "tls_client_cert", "tls_client_key")
+
+
 class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no types
     """Security of a cluster on ``safeser://``: paths for every role, and what differs for one.
 
@@ -33,12 +36,14 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         scheduler's address, where another insider might have taken its place; None accepts whoever
         the policy lets them meet.
     :param deserializers: families that this side is willing to open; narrows the policy.
+    :param tls_ca_file: certificate of the authority of a ``tls://`` cluster without safeser; with
+        it *tls_client_cert* and *tls_client_key*, as :class:`distributed.Security` has them.
     :raises ConfigError: if an argument or a role is none that there is.
 
     Everything absent comes from Dask's configuration, section ``safeser``.
     """
 
-    __slots__ = ("_deserializers", "_roles", "_scheduler_at", "_shared")
+    __slots__ = ("_deserializers", "_roles", "_scheduler_at", "_shared", "_tls")
 
     def __init__(
         self,
@@ -51,6 +56,9 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         roles: Mapping[str, Mapping[str, str]] | None = None,
         expected_scheduler: str | None = None,
         deserializers: Sequence[str] | None = None,
+        tls_ca_file: str | None = None,
+        tls_client_cert: str | None = None,
+        tls_client_key: str | None = None,
         **unknown: object,
     ) -> None:
         given = {
@@ -65,9 +73,13 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
             raise ConfigError(
                 f"safeser.Security takes no argument {shown(min(unknown))}",
                 rule="config.security",
-                fix=did_you_mean(min(unknown), [*given, "roles", "deserializers"]),
+                fix=did_you_mean(min(unknown), [*given, "roles", "deserializers", *_TLS]),
             )
+        files = zip(_TLS, (tls_ca_file, tls_client_cert, tls_client_key), strict=True)
+        self._tls = {name: str(path) for name, path in files if path is not None}
         super().__init__(require_encryption=False)
+        for name, path in self._tls.items():  # it refuses names that this class's slots lack
+            setattr(self, name, path)
         self._shared = {key: str(value) for key, value in given.items() if value is not None}
         self._roles = {role: dict(values) for role, values in (roles or {}).items()}
         for role, values in self._roles.items():
@@ -97,8 +109,18 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
             asked = own if deserializers is None else deserializers
             deserializers = [family for family in own if family in asked]
         return _rebuild(
-            self._shared, self._roles, scheduler_at or self._scheduler_at, deserializers
+            self._shared, self._roles, scheduler_at or self._scheduler_at, deserializers, self._tls
         )
+
+    @property
+    def deserializers(self) -> tuple[str, ...] | None:
+        """The families that this side is willing to open; None for what policy permits."""
+        return self._deserializers
+
+    def tls_arguments(self) -> dict[str, Any]:
+        """Return what connects to ``tls://``, for a guarded client; nothing else speaks it."""
+        arguments: dict[str, Any] = super().get_connection_args("client")
+        return arguments
 
     def _arguments(self, role: str) -> dict[str, Any]:
         # Nannies ask for the worker's arguments; which of the two runs here is known only to the
@@ -113,6 +135,12 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         }
 
     def get_connection_args(self, role: str) -> dict[str, Any]:
+        if self._tls:
+            raise ConfigError(
+                "TLS files are for a guarded client's tls:// address",
+                rule="config.tls",
+                fix="safeser:// proves who is who by identities; leave the files out.",
+            )
         arguments: dict[str, Any] = super().get_connection_args(role)
         return {**arguments, "safeser": self._arguments(role)}
 
@@ -123,7 +151,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
     def __reduce__(self) -> tuple[Any, ...]:
         return (
             _rebuild,
-            (self._shared, self._roles, self._scheduler_at, self._deserializers),
+            (self._shared, self._roles, self._scheduler_at, self._deserializers, self._tls),
         )
 
     def __repr__(self) -> str:
@@ -139,8 +167,9 @@ def _rebuild(
     roles: dict[str, dict[str, str]],
     scheduler_at: str | None,
     deserializers: Sequence[str] | None,
+    tls: dict[str, str],
 ) -> Security:
-    made = Security(**shared, roles=roles, deserializers=deserializers)
+    made = Security(**shared, roles=roles, deserializers=deserializers, **tls)
     made._scheduler_at = scheduler_at
     return made
 

@@ -101,7 +101,7 @@ def test_narrowing_never_widens(own, asked, left):
         ({"identiy": "x"}, "identity"),
         ({"deserializer": ["dask"]}, "deserializers"),
         ({"expected-scheduler": "x"}, "expected_scheduler"),
-        ({"tls_ca_file": "ca.pem"}, "audit"),
+        ({"tls_ca_fil": "ca.pem"}, "tls_ca_file"),
         ({"deserializers": ["dsk"]}, "'dask'"),
         ({"deserializers": ["data"]}, "dask"),
         ({"deserializers": "dask"}, "deserializers=[...]"),
@@ -136,7 +136,7 @@ def test_roles_and_names_are_known_ones(roles):
     [
         ([], {"processes": False}, "config.processes"),
         (["safeser://x:1"], {"policy": "default"}, "config.policy"),
-        (["tcp://x:1"], {}, "config.scheme"),
+        (["ws://x:1"], {}, "config.scheme"),
         (["x:1"], {}, "config.scheme"),
         (["tls\x1b[2J://x:1"], {}, "config.scheme"),
         (["SAFESER://x:1"], {}, "config.scheme"),

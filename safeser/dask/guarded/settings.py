@@ -60,9 +60,7 @@ class GuardedSecurity(DaskSecurity):  # type: ignore[misc]  # distributed ships 
         self.guard = guard
 
     def get_connection_args(self, role: str) -> dict[str, Any]:
-        arguments: dict[str, Any] = self._inner.get_connection_args(role)
-        arguments.pop("safeser", None)
-        return {**arguments, "guarded": self.guard}
+        return {**_tls_arguments(self._inner), "guarded": self.guard}
 
     def __repr__(self) -> str:
         return f"<guarded {self.guard.scheme}://, policy {self.guard.policy.name!r}>"
@@ -87,6 +85,9 @@ def guarded_security(
                 fix="Write deserializers=['dask', 'msgpack'].",
             )
     inner = DaskSecurity() if security is None else security
+    own = inner.deserializers if isinstance(inner, Security) else None
+    if own is not None:
+        asked = tuple(family for family in asked if family in own)
     if scheme == "tls":
         _require_tls(inner)
     overrides = inner.overrides("client") if isinstance(inner, Security) else {}
@@ -94,8 +95,15 @@ def guarded_security(
     return GuardedSecurity(inner, Guard(scheme, principal, policy, audit, asked))
 
 
+def _tls_arguments(security: DaskSecurity) -> dict[str, Any]:
+    if isinstance(security, Security):
+        return security.tls_arguments()
+    arguments: dict[str, Any] = security.get_connection_args("client")
+    return arguments
+
+
 def _require_tls(security: DaskSecurity) -> None:
-    context = security.get_connection_args("client").get("ssl_context")
+    context = _tls_arguments(security).get("ssl_context")
     if not isinstance(context, ssl.SSLContext):
         raise ConfigError(
             "tls:// needs certificates, and none are set",

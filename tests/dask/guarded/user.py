@@ -157,7 +157,9 @@ def main():
             "schemes": schemes(client, scheme),
             "asked": list(client.safeser.deserializers),
         }
-    with safeser.Client(address, security=security(tls)) as client:
+    names = {"ca-file": "tls_ca_file", "cert": "tls_client_cert", "key": "tls_client_key"}
+    own = safeser.Security(**{names[name]: path for name, path in tls.items()})
+    with safeser.Client(address, security=own) as client:
         out["again"] = client.submit(operator.add, 1, 1).result()
     print(json.dumps(out))
 
