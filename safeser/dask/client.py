@@ -23,6 +23,7 @@ from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.local import LocalCluster, require_processes
+from safeser.dask.progress import count_own_futures
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
 from safeser.errors import ConfigError
@@ -125,20 +126,15 @@ class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
         channel = self.safeser
         if isinstance(channel, Guard):
             return  # whoever names such an address means to send it work
-        for peer in sorted(channel.policy.counterparts(channel.identity.principal)):
-            for same_host in (True, False):  # where the scheduler is, is measured when it is asked
-                context = Context(
-                    channel.identity.principal,
-                    peer,
-                    Kind.TASK,
-                    "update-graph",
-                    transport="safeser",
-                    same_host=same_host,
-                )
-                if channel.policy.permits_operation(context).permitted:
-                    return
+        if _asks(channel, Kind.TASK, "update-graph"):
+            return
         context = Context(channel.identity.principal, UNKNOWN, Kind.TASK, "update-graph")
         channel.refuse_submission(context)
+
+    def _may_feed(self) -> bool:
+        """Tell whether a scheduler that this client may meet would run functions for it."""
+        channel = self.safeser
+        return isinstance(channel, Guard) or _asks(channel, Kind.CONTROL, "feed")
 
     async def _close(self, *args: Any, **kwargs: Any) -> None:
         await super()._close(*args, **kwargs)
@@ -164,6 +160,22 @@ def _own_security(security: Any, address: Any, deserializers: tuple[str, ...] | 
     chosen = chosen.narrowed(deserializers, scheduler_at=_location(address))
     channel_for("client", chosen.overrides("client"))
     return chosen
+
+
+def _asks(channel: Channel, kind: Kind, operation: str) -> bool:
+    """Tell whether there is anybody whom this process may ask for *operation*."""
+    own, policy = channel.identity.principal, channel.policy
+    return any(
+        policy.permits_operation(
+            # Where the scheduler is, is measured when it is asked.
+            Context(own, peer, kind, operation, transport="safeser", same_host=same_host)
+        ).permitted
+        for peer in sorted(policy.counterparts(own))
+        for same_host in (True, False)
+    )
+
+
+count_own_futures(lambda client: not isinstance(client, Client) or client._may_feed())
 
 
 def _configured_address(scheduler_file: str | None) -> str | None:

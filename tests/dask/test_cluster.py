@@ -107,13 +107,18 @@ def test_code_does_not_come_back(alice):
 
 
 BOB = """
-import json, sys, safeser
-from distributed import Variable
+import io, json, sys, safeser
+from contextlib import redirect_stdout
+from distributed import Variable, progress
 out = {}
 with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) as client:
     client.wait_for_workers(2, timeout=60)
     out["workers"] = len(client.scheduler_info()["workers"])
-    out["kept"] = Variable("kept").get(timeout=20).result(timeout=20)
+    kept = Variable("kept").get(timeout=20)
+    out["kept"] = kept.result(timeout=20)
+    with redirect_stdout(io.StringIO()) as shown:
+        progress(kept, notebook=False)
+    out["shown"] = shown.getvalue()
     for name, call in {
         "submit": lambda: client.submit(len, "x"),
         "map": lambda: client.map(len, ["x"]),
@@ -147,6 +152,7 @@ def test_bob_looks_and_gathers_and_submits_nothing(cluster):
     out = cluster.run("bob", BOB, cluster.address).answer
     assert out["workers"] == 2
     assert out["kept"] == [1, 2]
+    assert "100% Completed" in out["shown"]
     assert out["own"] == [7]
     for name in ("submit", "map", "run", "scheduler", "restart"):
         assert out[name][0] == "PolicyDenied", (name, out[name])
