@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -24,7 +25,7 @@ from safeser.audit import index
 from safeser.audit.chain import file_keys
 from safeser.audit.files import ChainFile, Directory
 from safeser.audit.key import KeySource, resolve
-from safeser.audit.record import MAX_INT, Field, clean, printable
+from safeser.audit.record import MAX_INT, Field, clean, label, printable
 from safeser.audit.tally import SECOND, Tally, Throttle
 from safeser.errors import AuditError, ConfigError, SafeserError
 from safeser.values import check_principal
@@ -38,6 +39,8 @@ Durability: TypeAlias = Literal["kernel", "fsync"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _NO_POLICY: PolicyName = ("none", 0, "0" * 64)
+
+_RULES_MAX = 256  # there are fewer
 
 _LAST_TIME = 253_402_300_799 * SECOND  # the end of the year 9999
 
@@ -81,6 +84,13 @@ class AuditLog:
         self._tally = Tally()
         self._throttle = Throttle()
         self._looked = 0
+        self._refusals: Counter[str] = Counter()
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """What this process refused since it opened the log: how often, by rule."""
+        with self._lock:
+            return dict(self._refusals)
 
     @classmethod
     def open(
@@ -148,10 +158,17 @@ class AuditLog:
             if written:
                 chain.append_all([self._finished("event", fields, now) for fields in written])
 
+    def _note_refusal(self, rule: object) -> None:
+        name = label(rule)
+        # A rule may be a peer's word, where its error is what was refused.
+        known = name in self._refusals or len(self._refusals) < _RULES_MAX
+        self._refusals[name if known else "other"] += 1
+
     def _is_written(self, fields: dict[str, object], now: int) -> bool:
         """Tell whether an event is written, rather than counted."""
         if fields.get("permitted") is not False:
             return True
+        self._note_refusal(fields.get("rule"))
         write, last = self._throttle.admit(fields.get("sender"), fields.get("rule"), now)
         if last:
             fields["then"] = "counted"
@@ -167,6 +184,8 @@ class AuditLog:
         with self._lock:
             if self._busy or self._closed:
                 self._refuse_call()
+            if not permitted:
+                self._note_refusal(rule)
             if self._tally.add((sender, recipient, operation, rule, permitted), self._now()):
                 with self._using() as chain:
                     self._write_due(chain, everything=True)

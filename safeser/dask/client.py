@@ -19,6 +19,7 @@ from distributed.comm.addressing import parse_host_port
 from distributed.security import Security as DaskSecurity
 
 from safeser.channel import Channel
+from safeser.dask.display import Display
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
@@ -35,7 +36,7 @@ __all__ = ["Client"]
 _SCHEME = "safeser://"
 
 
-class Client(_DaskClient):  # type: ignore[misc]  # distributed ships no types
+class Client(Display, _DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
     ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all

@@ -301,3 +301,28 @@ def test_a_clock_out_of_range_is_refused(make, clock, now: int):
         log.record(ADMIT)
     clock.now = before
     log.record(ADMIT)
+
+
+# --- what was refused -----------------------------------------------------------------------------
+
+
+def test_a_log_knows_what_it_refused_whether_written_or_counted(make):
+    log = make()
+    assert log.refusals == {}
+    log.record(ADMIT)
+    for _ in range(150):  # beyond what one sender can write
+        log.record(REFUSE)
+    log.count("bob", "alice", "run", "operation.not-granted", permitted=False)
+    log.count("bob", "alice", "run", "permit", permitted=True)
+    assert log.refusals == {"policy.family": 150, "operation.not-granted": 1}
+    log.refusals.clear()
+    assert log.refusals["policy.family"] == 150
+
+
+def test_rules_that_a_peer_invents_take_no_memory_of_it(make):
+    log = make()
+    for number in range(3 * log_module._RULES_MAX):
+        log.count("bob", "alice", "run", f"{number}\x1b" + "x" * 1_000, permitted=False)
+    assert len(log.refusals) == log_module._RULES_MAX + 1
+    assert log.refusals["other"] == 2 * log_module._RULES_MAX
+    assert all(name.isprintable() and len(name) <= 64 for name in log.refusals)

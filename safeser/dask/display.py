@@ -1,0 +1,166 @@
+"""What a client shows of itself in a terminal and in a notebook: who it is, and under which policy.
+
+The one rule: a scheduler's words about itself and its workers are text. They are shown printable,
+short and escaped, and whatever is wrong with them costs the reader that part alone.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dask.utils import format_bytes
+from distributed.utils import format_dashboard_link
+from jinja2 import TemplateError
+
+from safeser.dask.widgets import escape_templates
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.values import Grant, Kind
+
+__all__ = ["Display"]
+
+_SHOWN_MAX = 200  # an address; more is no help to a reader
+_HASH_SHOWN = 12  # as `safeser policy show` and the log begin it
+
+#: What Dask's own drawing raises about a scheduler that says of itself what it should not.
+_UNDRAWABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SafeserError,
+    TemplateError,
+    TypeError,
+    ValueError,
+)
+
+escape_templates()
+
+
+class Display:
+    """The drawing of :class:`safeser.Client`, which comes before Dask's."""
+
+    def __repr__(self) -> str:
+        # Called where errors are formatted: no I/O, and nothing here raises.
+        info = _mapping(getattr(self, "_scheduler_identity", None))
+        cluster = "no scheduler connected"
+        if info:
+            counts = [_number(info.get(name)) for name in ("n_workers", "total_threads")]
+            memory = info.get("total_memory")
+            size = format_bytes(memory) if _is_number(memory) else "?"
+            cluster = (
+                f"{_text(info.get('address'))!r} processes={counts[0]} threads={counts[1]},"
+                f" memory={size}"
+            )
+        rows = ", ".join(f"{name} {value}" for name, value in self._rows())
+        return f"<{type(self).__name__}: {cluster}{', ' if rows else ''}{rows}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><td style="text-align: left;"><strong>{html.escape(name)}:</strong></td>'
+            f'<td style="text-align: left;">{html.escape(value)}</td></tr>'
+            for name, value in self._rows()
+        )
+        try:
+            drawn = str(super()._repr_html_())  # type: ignore[misc]  # of Dask's client
+        except _UNDRAWABLE as error:
+            drawn = (
+                "<p>The cluster cannot be shown: what it says of itself is not what Dask draws"
+                f" ({html.escape(type(error).__name__)}).</p>"
+            )
+        return f'{drawn}<div style="margin-left: 48px;"><table>{rows}</table></div>'
+
+    @property
+    def dashboard_link(self) -> str | None:
+        """The dashboard's address: on the scheduler's own host, at a port that is a number.
+
+        A scheduler says the port. ``8787@elsewhere`` there would make a link to another host.
+        """
+        cluster = getattr(self, "cluster", None)
+        if cluster is not None and hasattr(cluster, "dashboard_link"):
+            link: str | None = cluster.dashboard_link
+            return link
+        try:
+            scheduler, info = self._get_scheduler_info(n_workers=0)  # type: ignore[attr-defined]
+        except _UNDRAWABLE:
+            return None
+        port = _mapping(_mapping(info).get("services")).get("dashboard")
+        if scheduler is None or type(port) is not int or not 0 < port < 1 << 16:
+            return None
+        location: str = scheduler.address.partition("://")[2]
+        drawn: str = format_dashboard_link(location.rpartition(":")[0], port)
+        return drawn
+
+    # --- what safeser adds -----------------------------------------------------------------------
+
+    def _rows(self) -> list[tuple[str, str]]:
+        try:
+            return [*self._said()]
+        except (SafeserError, OSError):
+            return []  # its settings are gone or wrong, as after a temporary cluster was closed
+
+    def _said(self) -> Iterator[tuple[str, str]]:
+        side: Any = self.safeser  # type: ignore[attr-defined]
+        policy = side.policy
+        link = _link(self)
+        principal = getattr(side, "principal", None) or side.identity.principal
+        peer = "" if link is None else f", towards {link.peer}"
+        yield "principal", f"{principal}{peer}"
+        yield (
+            "policy",
+            f"{policy.name} revision {policy.revision} (SHA-256 {policy.sha256[:_HASH_SHOWN]})",
+        )
+        if link is not None:
+            yield "opens", _families(link, willing=getattr(self, "_deserializers", None))
+            sends = _families(link, sealing=True, willing=getattr(self, "_serializers", None))
+            yield "sends", sends
+        yield "refused", _refusals(getattr(side.audit, "refusals", {}))
+
+
+def _link(client: Any) -> Any:
+    """Return the link of a client's stream to its scheduler, where it is connected."""
+    stream = getattr(client, "scheduler_comm", None)
+    return getattr(getattr(stream, "comm", None), "link", None)
+
+
+def _families(link: Any, *, sealing: bool = False, willing: Iterable[str] | None = None) -> str:
+    """Return the families that may pass on *link*, cut to those that its user asked for."""
+    context = link.outbound(Kind.DATA) if sealing else link.inbound(Kind.DATA)
+    try:
+        grant: Grant = link.policy.grant(context, sealing=sealing)
+    except PolicyDenied:
+        return "none"
+    asked = None if willing is None else {*willing, "msgpack", "error"}
+    if asked is not None and "pickle" in asked:
+        asked.add("cloudpickle")  # Dask has one word for both
+    kept = [name for name in grant.families if asked is None or name in asked]
+    return ", ".join(name for name in kept if name != "error") or "none"
+
+
+def _refusals(counts: Any) -> str:
+    named = sorted(_mapping(counts).items(), key=lambda pair: (-pair[1], pair[0]))
+    if not named:
+        return "nothing"
+    listed = ", ".join(f"{rule} {count}" for rule, count in named[:4])
+    return f"{sum(count for _, count in named)} ({listed}{', ...' if len(named) > 4 else ''})"
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_number(value: Any) -> bool:
+    # Larger ones than any cluster has take long to print, or have no text at all.
+    return type(value) in (int, float) and 0 <= value < 1 << 63
+
+
+def _number(value: Any) -> str:
+    return str(value) if _is_number(value) else "?"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        return "?"
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in value[:_SHOWN_MAX])

@@ -1,0 +1,254 @@
+"""What a client shows of itself, and that nothing a peer says is more than text there."""
+
+from __future__ import annotations
+
+import html
+from types import SimpleNamespace
+
+import distributed
+import jinja2
+import pytest
+from dask.widgets import get_template, widgets
+from distributed import Future
+from distributed.objects import HasWhat, SchedulerInfo, WhoHas
+from distributed.utils import Log, Logs
+
+import safeser.dask.client
+from safeser.dask.client import Client
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[2J"
+
+MONITORED = {
+    "executing": EVIL,
+    "in_memory": EVIL,
+    "ready": EVIL,
+    "in_flight": EVIL,
+    "cpu": EVIL,
+    "memory": 1,
+    "spilled_bytes": {"disk": 1},
+    "host_net_io": {"read_bps": 1, "write_bps": 1},
+}
+
+WORKER = {
+    "type": EVIL,
+    "name": EVIL,
+    "host": EVIL,
+    "nthreads": EVIL,
+    "memory_limit": 1,
+    "nanny": EVIL,
+    "local_directory": EVIL,
+    "services": {"dashboard": EVIL},
+    "metrics": MONITORED,
+    "last_seen": 1,
+    "gpu": {"name": EVIL, "memory-total": 1},
+}
+
+INFO = {
+    "type": EVIL,
+    "id": EVIL,
+    "address": EVIL,
+    "n_workers": 7,
+    "workers": {EVIL: WORKER},
+    "total_threads": EVIL,
+    "total_memory": 1,
+    "started": 1,
+    "services": {"dashboard": EVIL},
+}
+
+
+def without(doors, info, policy="demo", principal="alice", **attributes):
+    """Return a client that knows *info* of a scheduler, and never connected to one."""
+    near, _ = doors.links(principal, "scheduler", policy)
+    near.audit.refusals = {"context.family": 3, "operation.not-granted": 1}
+    made = object.__new__(Client)
+    side = SimpleNamespace(
+        identity=SimpleNamespace(principal=principal), policy=near.policy, audit=near.audit
+    )
+    known = {
+        "_scheduler_identity": info,
+        "scheduler": SimpleNamespace(address="safeser://127.0.0.1:8786"),
+        "scheduler_comm": SimpleNamespace(comm=SimpleNamespace(link=near)),
+        "_loop_runner": SimpleNamespace(is_started=lambda: False),
+        "cluster": None,
+        "scheduler_file": None,
+        "id": "Client-1",
+        "status": "closed",
+        **attributes,
+    }
+    kind = type("Client", (Client,), {"safeser": side, "__del__": lambda self: None})
+    made.__class__ = kind
+    vars(made).update(known)
+    return made
+
+
+HONEST = {
+    **dict.fromkeys(("total_memory", "started"), 1),
+    "type": "Scheduler",
+    "id": "Scheduler-1",
+    "address": "safeser://127.0.0.1:8786",
+    "n_workers": 2,
+    "total_threads": 4,
+    "services": {"dashboard": 8787},
+    "workers": {},
+}
+
+
+def test_it_shows_who_and_under_which_policy(doors):
+    client = without(doors, HONEST)
+    sha256 = client.safeser.policy.sha256[:12]
+    rows = {
+        "principal": "alice, towards scheduler",
+        "policy": f"demo revision 1 (SHA-256 {sha256})",
+        "opens": "dask, msgpack",
+        "sends": "dask, msgpack, pickle, cloudpickle",
+        "refused": "4 (context.family 3, operation.not-granted 1)",
+    }
+    shown, drawn = repr(client), client._repr_html_()
+    assert shown.startswith("<Client: 'safeser://127.0.0.1:8786' processes=2 threads=4, memory=1 B")
+    for name, value in rows.items():
+        assert f"{name} {value}" in shown
+        assert f"<strong>{name}:</strong>" in drawn
+        assert html.escape(value) in drawn
+    assert "Scheduler Info" in drawn
+    assert client.dashboard_link == "http://127.0.0.1:8787/status"
+
+
+def test_what_its_user_asked_for_narrows_what_it_shows(doors):
+    asked = {"_deserializers": ["msgpack"], "_serializers": ["dask", "pickle"]}
+    rows = dict(without(doors, HONEST, **asked)._said())
+    assert rows["opens"] == "msgpack"
+    assert rows["sends"] == "dask, msgpack, pickle, cloudpickle"
+
+
+def test_without_a_connection_it_shows_its_own_side(doors):
+    client = without(doors, {}, scheduler_comm=None, scheduler=None)
+    client.safeser.audit.refusals = {}
+    shown = repr(client)
+    assert shown.startswith("<Client: no scheduler connected, principal alice, policy demo")
+    assert "refused nothing" in shown
+    assert "opens" not in shown
+    assert "No scheduler connected" in client._repr_html_()
+    assert client.dashboard_link is None
+
+
+def test_with_settings_that_are_gone_it_shows_the_rest(doors):
+    client = without(doors, HONEST)
+
+    def gone(self):
+        raise OSError("no such key")
+
+    type(client).safeser = property(gone)
+    assert repr(client) == (
+        "<Client: 'safeser://127.0.0.1:8786' processes=2 threads=4, memory=1 B>"
+    )
+    assert "Scheduler Info" in client._repr_html_()
+
+
+@pytest.mark.parametrize("identity", [INFO, {**INFO, "workers": {"w": {**WORKER, "name": "x"}}}])
+def test_a_hostile_scheduler_and_its_workers_are_text(doors, identity):
+    client = without(doors, identity)
+    for drawn in (client._repr_html_(), SchedulerInfo(identity)._repr_html_()):
+        assert "&lt;script&gt;" in drawn
+        assert "<script" not in drawn
+        assert "<img" not in drawn
+        assert "'><" not in drawn
+    assert repr(client).isprintable()
+    assert repr(client).isascii()
+
+
+def test_what_dask_draws_without_safeser_runs_scripts():
+    # The positive control: what the test above shows is not Dask's doing.
+    stock = jinja2.Environment(loader=jinja2.FileSystemLoader(widgets.TEMPLATE_PATHS))
+    stock.filters |= widgets.FILTERS | {"format_dashboard_address": str}
+    drawn = stock.get_template("scheduler_info.html.j2").render(scheduler=INFO, **INFO)
+    assert "<script" in drawn
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"total_memory": EVIL},
+        {"total_memory": 10**5000},
+        {"n_workers": 10**5000},
+        {"total_threads": [EVIL]},
+        {"started": "yesterday"},
+        {"started": 1e300},
+        {"workers": EVIL},
+        {"workers": {"w": {}}},
+        {"workers": {"a": {**WORKER, "name": 1}, "b": {**WORKER, "name": "x"}}},
+        {"services": EVIL},
+        {"services": None},
+        {"scheduler": EVIL},
+        {"self": EVIL},
+        {"address": 7},
+        {"address": "x" * 10_000},
+    ],
+)
+def test_a_scheduler_that_cannot_be_drawn_costs_that_part_alone(doors, change):
+    client = without(doors, {**HONEST, **change})
+    drawn = client._repr_html_()
+    assert "<strong>principal:</strong>" in drawn
+    assert "<script" not in drawn
+    assert repr(client).isprintable()
+    assert len(repr(client)) < 1_000
+    client.dashboard_link  # noqa: B018 - nothing is raised
+
+
+@pytest.mark.parametrize(
+    "port", [EVIL, "8787@elsewhere.example", "8787", 0, -1, 1 << 16, True, None, 8787.0, [8787]]
+)
+def test_a_dashboard_is_at_a_port_of_the_schedulers_host(doors, port):
+    client = without(doors, {**HONEST, "services": {"dashboard": port}})
+    assert client.dashboard_link is None
+
+
+def test_a_cluster_of_ones_own_knows_its_dashboard(doors):
+    cluster = SimpleNamespace(dashboard_link="http://127.0.0.1:1/status", scheduler=None)
+    assert without(doors, HONEST, cluster=cluster).dashboard_link == cluster.dashboard_link
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        lambda: WhoHas({EVIL: [EVIL]})._repr_html_(),
+        lambda: HasWhat({EVIL: [EVIL]})._repr_html_(),
+        lambda: Logs({EVIL: Log(EVIL)})._repr_html_(),
+        lambda: Log(EVIL)._repr_html_(),
+        lambda: Future._repr_html_(SimpleNamespace(key=EVIL, type=EVIL, status=EVIL)),
+        lambda: get_template("cluster.html.j2").render(
+            type=EVIL,
+            name=EVIL,
+            workers={},
+            dashboard_link=EVIL,
+            scheduler_info_repr=EVIL,
+            cluster_status=EVIL,
+        ),
+        lambda: get_template("computation.html.j2").render(
+            id=EVIL, start=1, stop=2, groups=[EVIL], states={EVIL: EVIL}, code=[[EVIL]]
+        ),
+    ],
+)
+def test_whatever_else_distributed_draws_is_text_too(drawn):
+    text = drawn()
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "&lt;script&gt;" in text
+    assert "&amp;lt;" not in text  # escaped once
+
+
+def test_what_templates_made_is_inserted_as_it_is():
+    drawn = Logs({"w": Log("WARNING <b>")})._repr_html_()
+    assert '<p style="font-family: monospace' in drawn
+    assert "&lt;b&gt;" in drawn
+
+
+def test_dasks_own_drawings_stay_drawings():
+    import dask.array as da
+
+    assert "<svg" in da.ones((4, 4))._repr_html_()
+
+
+def test_stock_clients_of_this_process_are_drawn_so_too():
+    assert safeser.dask.client.Display in Client.__mro__
+    assert not issubclass(distributed.Client, safeser.dask.client.Display)
+    assert get_template("client.html.j2").environment.autoescape("client.html.j2")
