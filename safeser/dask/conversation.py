@@ -30,7 +30,6 @@ from safeser.dask.incoming import (
 )
 from safeser.dask.registrations import ClientIds
 from safeser.dask.shaped import sound
-from safeser.dask.translate import Relayed
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
@@ -291,9 +290,11 @@ class Conversation:
         reply = translate.incoming_reply(fields, reply, note=self._note)
         if not isinstance(reply, dict) or reply.get("status") != "uncaught-error":
             return reply
-        if self._asked["op"] == "get_data" and replies.is_ours(reply.get("exception")):
-            self._said = True  # the peer waits for no word after an error
-            return replies.failed_values(self._asked, reply["exception"].as_failed())
+        if self._asked["op"] == "get_data" and not self._opens:
+            failed = replies.why_no_values(reply.get("exception"), local=self.link.local)
+            if failed is not None:
+                self._said = True  # the peer waits for no word after an error
+                return replies.failed_values(self._asked, failed)
         if self._stream:
             # Dask looks for a refusal here in no way that its user would understand.
             refusal = reply.get("exception")
@@ -304,10 +305,7 @@ class Conversation:
         """Return what stands in place of a refused reply, or raise *error*."""
         name = self._asked.get("op")
         if name == "get_data" and not self._opens:
-            header, frames = translate.serialize_failure(translate.failure_of(error))
-            return replies.failed_values(
-                self._asked, Relayed(header, frames, author=self.link.local, failed=True)
-            )
+            return replies.failed_values(self._asked, replies.refused(error, self.link.local))
         if name in _ACKNOWLEDGED:
             # The peer's handler waits for a word that Dask says only when it understood the reply;
             # it would take the next request on this connection for it.
@@ -418,9 +416,8 @@ class Conversation:
 
         Its clients wait for the task; that its result is there, nothing can be told of.
         """
-        header, frames = translate.serialize_failure(translate.failure_of(error))
         return substitutes.failed_report(
-            kept, Relayed(header, frames, author=self.link.local), str(error)
+            kept, replies.refused(error, self.link.local, failed=False), str(error)
         )
 
     def _tell_client(self, keys: Any, error: SafeserError) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from safeser.dask import translate
 from safeser.dask.translate import Relayed
-from safeser.errors import SafeserError
+from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 
-__all__ = ["error_reply", "failed_values", "fields_of", "is_ours", "rows_of"]
+__all__ = ["error_reply", "failed_values", "fields_of", "refused", "rows_of", "why_no_values"]
 
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
@@ -65,11 +66,29 @@ def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
     return {"status": "OK", "data": dict.fromkeys(keys, value)}
 
 
-def is_ours(value: Any) -> bool:
+def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:
+    """Return *error* of this process, whose principal is *local*, in a form that is passed on.
+
+    :param failed: whether it stands in place of a value, or is told as an error itself.
+    """
+    header, frames = translate.serialize_failure(translate.failure_of(error))
+    return Relayed(header, frames, author=local, failed=failed)
+
+
+def why_no_values(exception: Any, *, local: str) -> Relayed | None:
+    """Return what a relay hands on for values that failed with *exception*; None where asking again
+    may help, as after an error of the network.
+    """
+    if isinstance(exception, Relayed) and exception.sealed_header.get("serializer") == "error":
+        return exception.as_failed() if _is_ours(exception) else None
+    if not isinstance(exception, SafeserError):
+        exception = PayloadError("a peer failed without saying why", rule="raw.exception")
+    return refused(exception, local)
+
+
+def _is_ours(value: Relayed) -> bool:
     """Tell whether a relayed failure is an error of safeser's, not one of the network or of Dask.
 
     It is only looked at: whoever wrote it may say so of any failure, and gains nothing by it.
     """
-    if not isinstance(value, Relayed) or value.sealed_header.get("serializer") != "error":
-        return False
     return errors.decode(value.frames[0]).type.startswith("safeser.errors:")

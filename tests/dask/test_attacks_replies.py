@@ -14,6 +14,7 @@ from distributed.core import clean_exception
 from distributed.protocol.serialize import deserialize
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.families.errors import wire
 
 TRUSTED_WITHOUT_CODE = (Path(__file__).parent / "trusted_without_code.yaml").read_text()
 
@@ -142,3 +143,23 @@ def test_what_a_scheduler_relays_no_code_of_dasks_can_open(talk):
     relayed = t.attack_back({"status": "error", "exception": row, "traceback": None})["exception"]
     with pytest.raises(Exception, match="safeser"):
         deserialize(relayed.header, relayed.frames)
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_a_pickle_for_an_error_fails_the_value_that_was_asked_for(talk, forms, form):
+    """Whoever waits for it hears why; an error that says nothing would be asked for for ever."""
+    t = talk("scheduler", "worker")
+    t.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
+    got = t.attack_back({"status": "uncaught-error", "exception": forms[form], "traceback": None})
+    down = asks(talk, op="gather", keys=["x"])
+    with pytest.raises(PayloadError) as caught:
+        down.reply(got)
+    assert caught.value.rule == "peer.unsent"
+
+
+def test_a_failure_that_may_pass_is_left_to_dask(talk):
+    t = talk("scheduler", "worker")
+    t.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
+    row = t.Row({"serializer": "error"}, (wire.encode(wire.to_data(OSError("gone"))),))
+    got = t.attack_back({"status": "uncaught-error", "exception": row, "traceback": None})
+    assert got["status"] == "uncaught-error"
