@@ -29,6 +29,9 @@ __all__ = ["Plainer"]
 #: Bytes of pickled errors that are read of one message: a thousand honest ones, or half a second.
 _READ = 4 << 20
 
+#: Errors of one message that are told apart.
+_ERRORS = 10_000
+
 _TOO_MUCH = "an error that was not read: too many came at once"
 
 
@@ -38,6 +41,7 @@ class Plainer:
     def __init__(self, message: Stock) -> None:
         self._message = message
         self._left = _READ
+        self._told = self._last = 0
 
     def elements(self, body: Any) -> Any:
         """Return a batch of stream elements without pickles in those fields."""
@@ -101,9 +105,13 @@ class Plainer:
         text = message.get("traceback_text")
         if not isinstance(text, str) or not text:
             text = self._lines(message.get("traceback"))
-        if not self._take(data):
-            message, data = {"exception_text": _TOO_MUCH}, b""
+        self._told += 1
+        if self._told > _ERRORS:
+            return Reference(self._last, eager=False)
+        if not self._take(data) or self._told == _ERRORS:
+            message, data, text = {"exception_text": _TOO_MUCH}, b"", ""
         failure = translate.from_pickled_error(data, message, text)
+        self._last = len(self._message.rows)
         return self._message.add({"serializer": "error"}, [encode(failure)], eager=False)
 
     def _lines(self, traceback: Any) -> str:

@@ -24,6 +24,10 @@ __all__ = ["Stock"]
 _MAX_HEADER = 16 << 20
 
 
+#: Errors kept of one message: eleven bytes make one, which takes a kilobyte.
+_MAX_ERRORS = 100
+
+
 class _Structure(Reader):
     """Reads frame 0, or a header: *marked* makes a value of a dictionary with a marker in it."""
 
@@ -60,6 +64,7 @@ class Stock:
         self._frames = frames
         self._limits = limits
         self._used: set[int] = set()
+        self._failed = self._last = 0
         self._translator = Translator(limits)
         self.rows: list[PayloadRow] = []
         if not frames:
@@ -76,7 +81,7 @@ class Stock:
 
     def _marked(self, found: list[tuple[Any, Any]] | SafeserError) -> Any:
         if isinstance(found, SafeserError):
-            return self.add(Unreadable(found), (), eager=True)
+            return self._unreadable(found, eager=True)
         names = [key for key, _ in found]
         value = found[0][1]
         if names == ["__Set__", "as-list"] and value is True and type(found[1][1]) is tuple:
@@ -97,10 +102,18 @@ class Stock:
         try:
             header, frames = read(offset)
         except SafeserError as error:
-            return self.add(Unreadable(error), (), eager=eager)
+            return self._unreadable(error, eager=eager)
         except RecursionError:
-            return self.add(Unreadable(_malformed("it is nested too deep")), (), eager=eager)
+            return self._unreadable(_malformed("it is nested too deep"), eager=eager)
         return self.add(header, frames, eager=eager)
+
+    def _unreadable(self, error: SafeserError, *, eager: bool) -> Reference:
+        """Return a reference to what could not be read, of which only the first say why."""
+        self._failed += 1
+        if self._failed > _MAX_ERRORS:
+            return Reference(self._last, eager)
+        self._last = len(self.rows)
+        return self.add(Unreadable(error), (), eager=eager)
 
     def _serialized(self, offset: int) -> tuple[dict[str, Any], list[Any]]:
         header, frames = self._taken(offset)

@@ -79,6 +79,22 @@ def test_a_set_of_what_is_not_hashable_costs_its_element(peer):
     assert peer.hear([{"op": "cancelled-keys", "keys": unhashable}, OK]) == (OK,)
 
 
+def test_many_markers_are_told_once_in_a_while(peer):
+    peer.stream()
+    event = {"op": "event", "topic": "t", "event": [ENUM] * 5000}
+    assert peer.hear([event, OK]) == (OK,)
+    assert peer.rules == ["marker.enum"]
+
+
+def test_many_errors_are_told_apart_up_to_a_bound(peer, monkeypatch):
+    monkeypatch.setattr("safeser.dask.guarded.errors._ERRORS", 20)
+    peer.stream()
+    element = {"op": "task-erred", "exception": b"", "traceback": None}
+    got = peer.hear([{**element, "key": key} for key in range(25)])
+    assert len(got) == 25
+    assert "too many" in str(got[-1]["exception"])
+
+
 def frames_of(message, *more):
     return [msgpack.packb(message), *more]
 
