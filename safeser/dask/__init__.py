@@ -46,10 +46,12 @@ def backend() -> Backend:
     require_distributed()
     from safeser.dask import described, references
     from safeser.dask.comm import Backend
+    from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.named import name_roles
     from safeser.dask.schemes import seal_other_schemes
 
+    require_known_scheduler()
     seal_other_schemes()
     honour_decorators()
     name_roles()

@@ -30,6 +30,7 @@ from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Channel, Link
+from safeser.dask.conflicts import guard_scheduler
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.dependents import fail_dependents
 from safeser.dask.hosts import is_same_host
@@ -442,6 +443,8 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             fail_dependents(getattr(comm_handler, "__self__", None))
             unblock()
         self._client_ids = ClientIds()
+        if self._server is Server.SCHEDULER:
+            guard_scheduler(comm_handler.__self__, self._channel, self._client_ids)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:

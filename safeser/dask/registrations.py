@@ -38,3 +38,8 @@ class ClientIds:
         """Tell whether somebody else than *principal* registered as *client*."""
         with self._lock:
             return self._owners.get(client, principal) != principal
+
+    def owner(self, client: str) -> str | None:
+        """Return the principal that registered as *client*, if it is remembered."""
+        with self._lock:
+            return self._owners.get(client)

@@ -1,0 +1,467 @@
+"""Keys that are there already: nobody gets somebody else's result, or another one, unawares.
+
+The one rule: before a graph touches a task that exists, who first submitted that task, and what,
+is compared with what has arrived, and policy says what becomes of a difference. It happens in
+``Scheduler._create_taskstate_from_graph``, which Dask keeps free of ``await``: nothing comes
+between the comparison and the creation. A graph that is refused creates and changes nothing.
+
+Dask itself returns the result of whatever was first submitted under a key, across clients and
+without a word. So somebody who knows which key another will use decides what that one computes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import chain
+from time import time
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary, WeakSet
+
+from dask._task_spec import Alias
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import Scheduler, TaskState
+
+from safeser.channel import Channel
+from safeser.channel.records import event
+from safeser.dask import translate
+from safeser.dask.definitions import Comparison
+from safeser.dask.registrations import ClientIds
+from safeser.errors import ConfigError, PolicyDenied
+from safeser.values import UNKNOWN, Context, Kind
+
+__all__ = ["guard_scheduler", "require_known_scheduler"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: Futures of a refused graph that are told why, each by an error of its own; the others are
+#: cancelled at once: the answer to a million keys must not be a million errors.
+_TOLD = 100
+
+#: Conflicts of one graph that are recorded one by one; the others are counted.
+_RECORDED = 20
+
+#: As much of a key as errors and records show.
+_SHOWN = 60
+
+#: What this module takes the place of, as distributed 2026.8.0 declares it.
+_EXPECTED: dict[str, tuple[str, ...]] = {
+    "update_graph": (
+        "self",
+        "client",
+        "expr_ser",
+        "keys",
+        "span_metadata",
+        "internal_priority",
+        "submitting_task",
+        "user_priority",
+        "actors",
+        "fifo_timeout",
+        "code",
+        "annotations",
+        "stimulus_id",
+    ),
+    "_create_taskstate_from_graph": (
+        "self",
+        "start",
+        "dsk",
+        "keys",
+        "ordered",
+        "client",
+        "annotations_by_type",
+        "global_annotations",
+        "stimulus_id",
+        "submitting_task",
+        "span_metadata",
+        "user_priority",
+        "actors",
+        "fifo_timeout",
+        "code",
+    ),
+    "new_task": ("self", "key", "spec", "state", "computation"),
+    "update_data": ("self", "who_has", "nbytes", "client"),
+    "scatter": ("self", "data", "workers", "client", "broadcast", "timeout"),
+    "report": ("self", "msg", "ts", "client"),
+}
+
+#: Which of them must call which, so that what is put in their place is reached.
+_CALLS = (
+    ("update_graph", "_create_taskstate_from_graph"),
+    ("update_graph", "report"),
+    ("_generate_taskstates", "new_task"),
+    ("update_data", "new_task"),
+    ("scatter", "update_data"),
+)
+
+
+def require_known_scheduler() -> None:
+    """Raise ConfigError unless Dask's scheduler makes its tasks as this module expects it to."""
+    for name, expected in _EXPECTED.items():
+        method = getattr(Scheduler, name, None)
+        if method is None or tuple(inspect.signature(method).parameters) != expected:
+            _changed(name)
+    for caller, called in _CALLS:
+        function = inspect.unwrap(getattr(Scheduler, caller, _changed))
+        if called not in function.__code__.co_names:
+            _changed(caller)
+    if inspect.iscoroutinefunction(Scheduler._create_taskstate_from_graph):
+        _changed("_create_taskstate_from_graph")
+
+
+def _changed(name: str) -> NoReturn:
+    raise ConfigError(
+        f"Scheduler.{name} of the installed distributed is not what safeser knows: key conflicts"
+        " could not be noticed",
+        rule="config.scheduler-changed",
+        fix="Install a version of distributed that this version of safeser supports.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """Whose graph or data is being taken in, for as long as that takes."""
+
+    principal: str
+    client: str
+
+
+_submission: ContextVar[_Submission | None] = ContextVar("safeser-submission", default=None)
+
+
+class _Refused(BaseException):
+    """Ends Dask's ``update_graph``, whose own handler would tell every client that wants a key."""
+
+    def __init__(self, error: PolicyDenied, keys: set[Any]) -> None:
+        super().__init__()
+        self.error = error
+        self.keys = keys
+
+
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """One key that is there already, and how what arrived differs."""
+
+    task: TaskState
+    rule: str
+    owner: str
+
+
+class Guard:
+    """Who first submitted each task of one scheduler, and what becomes of conflicts there."""
+
+    def __init__(self, scheduler: Any, channel: Channel, client_ids: ClientIds) -> None:
+        self._scheduler = scheduler
+        self._channel = channel
+        self._clients = client_ids
+        # Both forget a task when Dask does: then its key is free.
+        self._owners: WeakKeyDictionary[TaskState, str] = WeakKeyDictionary()
+        self._refused: dict[str, WeakSet[TaskState]] = {}
+        self._create = scheduler._create_taskstate_from_graph
+        self._update_graph = scheduler.update_graph
+        self._update_data = scheduler.update_data
+        self._scatter = scheduler.scatter
+        self._report = scheduler.report
+        self._new_task = scheduler.new_task
+        self._install()
+
+    def _install(self) -> None:
+        scheduler = self._scheduler
+        scheduler.new_task = self.new_task
+        scheduler.report = self.report
+        scheduler._create_taskstate_from_graph = self.create
+        scheduler.update_data = self.update_data
+        scheduler.stream_handlers["update-graph"] = self.update_graph
+        scheduler.handlers["update_data"] = self.announce
+        scheduler.handlers["scatter"] = self.scatter
+
+    # --- who -------------------------------------------------------------------------------------
+
+    def _principal_of(self, client: str) -> str | None:
+        comm = getattr(self._scheduler.client_comms.get(client), "comm", None)
+        link = getattr(comm, "link", None)
+        found: str | None = link.peer if link is not None else self._clients.owner(client)
+        return found
+
+    def _current(self, client: str | None) -> _Submission:
+        """Return whose submission this is; the scheduler's own where no message began it."""
+        own = self._channel.identity.principal
+        return _submission.get() or _Submission(own, client or "")
+
+    def new_task(self, key: Any, spec: Any, state: Any, computation: Any = None) -> TaskState:
+        """Create a task as Dask does, and note on whose behalf."""
+        task = self._new_task(key, spec, state, computation)
+        self._owners[task] = self._current(None).principal
+        return task
+
+    def _is_worker(self, principal: str) -> bool:
+        """Whether *principal* may be a worker here: it computes what everybody submits anyway."""
+        own = self._channel.identity.principal
+        context = Context(principal, own, Kind.ADMIN, "register-worker")
+        return self._channel.policy.permits_operation(context).permitted
+
+    # --- graphs ----------------------------------------------------------------------------------
+
+    async def update_graph(self, client: str, keys: Any, **graph: Any) -> None:
+        """Take a client's graph in, or tell that client alone why not."""
+        principal = self._principal_of(client)
+        if principal is None:  # it has left, and cannot be asked who it was
+            return
+        token = _submission.set(_Submission(principal, client))
+        try:
+            await self._update_graph(client=client, keys=keys, **graph)
+        except _Refused as refused:
+            self._scheduler.log_event(
+                ["scheduler", client], {"action": "update-graph", "status": "refused"}
+            )
+            self._tell(client, [key for key in keys if key in refused.keys], refused.error)
+        finally:
+            _submission.reset(token)
+
+    def create(self, *, dsk: Mapping[Any, Any], keys: set[Any], client: str, **rest: Any) -> Any:
+        """Compare with what is there, then create; Dask calls it in one turn of its event loop."""
+        submission = self._current(client)
+        actors = rest.get("actors")
+        conflicts = [
+            *self._conflicts(submission, dsk),
+            *self._other_actors(keys if actors is True else actors or ()),
+            *self._refused_before(client, dsk, keys),
+        ]
+        refused = self._decide(submission, conflicts, operation="update-graph", kind=Kind.TASK)
+        if refused:
+            marked = self._refused.setdefault(client, WeakSet())
+            marked.update(conflict.task for conflict in refused)
+            raise _Refused(
+                _error(submission, refused), self._unserved(keys, client, {c.task for c in refused})
+            )
+        return self._create(dsk=dsk, keys=keys, client=client, **rest)
+
+    def _conflicts(self, submission: _Submission, dsk: Mapping[Any, Any]) -> Iterator[_Conflict]:
+        """Yield what differs from tasks that are there.
+
+        All of the graph is compared, not only what its keys need: Dask adds dependencies to any
+        task of it.
+        """
+        tasks = self._scheduler.tasks
+
+        def there(key: Any) -> Any:
+            return tasks[key].run_spec if key in tasks else None
+
+        def here(key: Any) -> Any:
+            return dsk[key] if key in dsk else there(key)
+
+        comparison = Comparison(there, here)
+        for key, node in dsk.items():
+            task = tasks.get(key)
+            if task is None or (type(node) is Alias and node.target == key):
+                continue
+            owner = self._owners.get(task, UNKNOWN)
+            if task.run_spec is None or not comparison.same(task.run_spec, node):
+                yield _Conflict(task, "key.definition", owner)
+            elif owner != submission.principal:
+                yield _Conflict(task, "key.principal", owner)
+
+    def _other_actors(self, actors: Iterable[Any]) -> Iterator[_Conflict]:
+        """Yield tasks that are no actors and would become some."""
+        for key in actors:
+            task = self._scheduler.tasks.get(key)
+            if task is not None and not task.actor:
+                yield _Conflict(task, "key.definition", self._owners.get(task, UNKNOWN))
+
+    def _refused_before(
+        self, client: str, dsk: Mapping[Any, Any], keys: set[Any]
+    ) -> Iterator[_Conflict]:
+        """Yield tasks of others that stand under keys which this client thinks are its own.
+
+        Its graph for them was refused. What depends on those futures, and was perhaps on its way
+        already, would compute with the other task's result.
+        """
+        marked = self._refused.get(client)
+        if not marked:
+            return
+        for key in {*keys, *chain.from_iterable(n.dependencies for n in dsk.values())} - dsk.keys():
+            task = self._scheduler.tasks.get(key)
+            if task is not None and task in marked:
+                yield _Conflict(task, "key.definition", self._owners.get(task, UNKNOWN))
+
+    def _unserved(self, keys: set[Any], client: str, refused: set[TaskState]) -> set[Any]:
+        """Return those of *keys* whose futures would wait for ever, or for the wrong value."""
+        tasks, state = self._scheduler.tasks, self._scheduler.clients.get(client)
+        served = set()
+        for key in keys:
+            task = tasks.get(key)
+            if task is not None and task not in refused and state in (task.who_wants or ()):
+                served.add(key)
+        return keys - served
+
+    # --- data ------------------------------------------------------------------------------------
+
+    async def scatter(self, comm: Any, data: Any, client: str, **rest: Any) -> Any:
+        """Scatter as Dask does, once it is clear that no key of *data* is somebody else's."""
+        submission = self._by(comm, client)
+        self._check_data(submission, data, operation="scatter")
+        token = _submission.set(submission)
+        try:
+            return await self._scatter(data=data, client=client, **rest)
+        finally:
+            _submission.reset(token)
+
+    def announce(self, comm: Any, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
+        """Take note of data that a client brought to workers by itself."""
+        submission = self._by(comm, client)
+        token = _submission.set(submission)
+        try:
+            return self.update_data(who_has=who_has, nbytes=nbytes, client=client)
+        finally:
+            _submission.reset(token)
+
+    def update_data(self, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
+        """Take note of data, unless a key of it has come to be somebody else's in the meantime."""
+        self._check_data(self._current(client), who_has, operation="update_data")
+        return self._update_data(who_has=who_has, nbytes=nbytes, client=client)
+
+    def _by(self, comm: Any, client: str | None) -> _Submission:
+        link = getattr(comm, "link", None)
+        if link is None:
+            return self._current(client)
+        owner = self._clients.owner(client) if isinstance(client, str) else None
+        if owner not in (None, link.peer):
+            context = Context(link.peer, link.local, Kind.DATA)
+            link.refuse(context, "stream.client-id", "that client id belongs to another principal")
+        return _Submission(link.peer, client or "")
+
+    def _check_data(self, submission: _Submission, keys: Iterable[Any], *, operation: str) -> None:
+        """Refuse data under the keys of tasks, and under keys of somebody else's data.
+
+        What data says is not compared: neither is it opened here, nor is it there any more.
+        """
+        found = []
+        for key in keys:
+            task = self._scheduler.tasks.get(key)
+            if task is None:
+                continue
+            owner = self._owners.get(task, UNKNOWN)
+            if task.run_spec is not None or owner != submission.principal:
+                found.append(_Conflict(task, "key.definition", owner))
+        refused = self._decide(submission, found, operation=operation, kind=Kind.DATA)
+        if refused:
+            raise _error(submission, refused)
+
+    # --- what becomes of it ----------------------------------------------------------------------
+
+    def _decide(
+        self, submission: _Submission, conflicts: Sequence[_Conflict], *, operation: str, kind: Kind
+    ) -> list[_Conflict]:
+        """Record what differs, warn of what policy lets pass, and return what it does not."""
+        if not conflicts:
+            return []
+        workers = {
+            name: self._is_worker(name)
+            for name in {submission.principal, *(conflict.owner for conflict in conflicts)}
+        }
+        own = self._channel.identity.principal
+        context = Context(submission.principal, own, kind, operation)
+        words = self._channel.policy.key_conflicts(context)
+        refused: list[_Conflict] = []
+        warned: list[_Conflict] = []
+        for conflict in conflicts:
+            if conflict.rule == "key.definition":
+                (warned if words.definition == "warn" else refused).append(conflict)
+            elif not (workers[submission.principal] or workers[conflict.owner]):
+                # What a worker submits in the course of a task, and what it computes for others
+                # that submitted the same, is computed by workers in any case.
+                (warned if words.principal == "warn" else refused).append(conflict)
+        self._note(context, refused, permitted=False)
+        self._note(context, warned, permitted=True)
+        if warned and not refused:
+            self._warn(submission, warned)
+        return refused
+
+    def _note(self, context: Context, conflicts: Sequence[_Conflict], *, permitted: bool) -> None:
+        audit = self._channel.audit
+        for place, conflict in enumerate(conflicts):
+            if place < _RECORDED:
+                name = "warn" if permitted else "refuse"
+                said = event(name, context, None, conflict.rule, permitted, where=_key(conflict))
+                audit.record({**said, "author": conflict.owner})
+            else:
+                audit.count(
+                    sender=context.sender,
+                    recipient=context.recipient,
+                    operation=context.operation or "",
+                    rule=conflict.rule,
+                    permitted=permitted,
+                )
+
+    def _warn(self, submission: _Submission, conflicts: Sequence[_Conflict]) -> None:
+        """Tell the client that submitted, and nobody else, as Dask's own warnings come."""
+        text = _text(submission, conflicts, "Its result is used.")
+        logger.warning("%s", text)
+        message = {"message": text, "category": "builtins:UserWarning"}
+        self._send(submission.client, {"op": "event", "topic": "warn", "event": (time(), message)})
+
+    def _tell(self, client: str, keys: Sequence[Any], error: PolicyDenied) -> None:
+        """Fail the futures of a refused graph, in the client that submitted it alone."""
+        failure = translate.failure_of(error)
+        for key in keys[:_TOLD]:
+            message = {"op": "task-erred", "key": key, "exception": failure, "traceback": None}
+            self._send(client, message)
+        if len(keys) > _TOLD:
+            rest = {"keys": list(keys[_TOLD:]), "reason": "refused", "msg": str(error)}
+            self._send(client, {"op": "cancelled-keys", **rest})
+
+    def _send(self, client: str, message: dict[str, Any]) -> None:
+        stream = self._scheduler.client_comms.get(client)
+        if stream is not None:
+            with suppress(CommClosedError):  # nobody waits there any more
+                stream.send(message)
+
+    def report(self, msg: dict[str, Any], ts: Any = None, client: str | None = None) -> None:
+        """Report as Dask does, but the failure of a graph to no other client than its own.
+
+        Dask tells it to everybody who wants one of the keys that the graph names: a graph that
+        cannot even be opened would fail the futures of others.
+        """
+        if msg.get("op") == "task-erred" and ts is None and client is not None:
+            self._send(client, msg)
+        else:
+            self._report(msg, ts=ts, client=client)
+
+
+def _error(submission: _Submission, conflicts: Sequence[_Conflict]) -> PolicyDenied:
+    rule = conflicts[0].rule
+    error = PolicyDenied(
+        _text(submission, conflicts, "Nothing of this submission was taken in."),
+        rule=rule,
+        fix="Name another key, leave key= out, or release all futures of the other one first.",
+    )
+    error.recorded = True
+    return error
+
+
+def _text(submission: _Submission, conflicts: Sequence[_Conflict], outcome: str) -> str:
+    first = conflicts[0]
+    others = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+    what = "another definition" if first.rule == "key.definition" else "the same definition"
+    return (
+        f"key {_key(first)!r}{others}, submitted by {submission.principal!r}, was first submitted"
+        f" by {first.owner!r} with {what}. {outcome}"
+    )
+
+
+def _key(conflict: _Conflict) -> str:
+    """Return as much of a key as may be shown: whoever submitted it chose it."""
+    shown = "".join(char for char in str(conflict.task.key)[:_SHOWN] if char.isprintable())
+    return shown
+
+
+_guards: WeakKeyDictionary[Any, Guard] = WeakKeyDictionary()
+
+
+def guard_scheduler(scheduler: Any, channel: Channel, client_ids: ClientIds) -> None:
+    """Have *scheduler* notice key conflicts; to be called before it listens, once or more."""
+    if isinstance(scheduler, Scheduler) and scheduler not in _guards:
+        _guards[scheduler] = Guard(scheduler, channel, client_ids)

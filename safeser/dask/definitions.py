@@ -1,0 +1,382 @@
+"""Whether two definitions of one task say the same, told without running what either of them holds.
+
+The one rule: what is compared was loaded already, under the grant of whoever sent it, and comparing
+calls nothing of it but what pickling calls, which Dask's scheduler does with each task that it
+hands to a worker. Whatever cannot be compared counts as different.
+
+Identity proves nothing here: the same lambda that is submitted twice arrives as two functions, and
+two pickles of equal objects differ by what they share. So values are compared by what they are made
+of: builtins by value, functions by their code and what it can see, classes by identity or, where
+they came by value, by their bodies, and all others by what ``__reduce_ex__`` says of them.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import sys
+import types
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, Task, TaskRef, _execute_subgraph
+
+__all__ = ["MAX_PAIRS", "Comparison"]
+
+#: Pairs of values that the comparison of one graph with what is there looks at, at about a
+#: microsecond each on the scheduler's event loop. A task of a usual graph has ten to fifty.
+MAX_PAIRS = 2_000_000
+
+#: Pairs found equal that are not looked at again in the same graph: its tasks share functions.
+_MAX_AGREED = 10_000
+
+#: What stands for a pair of values that differ.
+_DIFFER: list[tuple[Any, Any]] = [(0, 1)]
+
+_PLAIN = frozenset({int, str, bytes, bool, type(None), type(Ellipsis), type(NotImplemented)})
+
+#: What a class says of itself that does not change what it does, or differs from copy to copy.
+_NOT_A_BODY = frozenset(
+    {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "_abc_impl"}
+)
+
+Pairs = list[tuple[Any, Any]]
+
+
+class _Scope:
+    """What the references of a task inside of a fused one mean: its siblings, or its inputs."""
+
+    __slots__ = ("inner", "inputs", "outer")
+
+    def __init__(self, fused: Task, outer: _Scope | None) -> None:
+        self.inner, _, names, *inputs = fused.args
+        self.inputs = dict(zip(names, inputs, strict=True))
+        self.outer = outer
+
+
+#: A value with the scope in which its references are read; None is the graph itself.
+Placed = tuple[Any, _Scope | None]
+
+
+class _Side:
+    """One of the two graphs: what its keys stand for."""
+
+    def __init__(self, define: Callable[[Any], Any]) -> None:
+        self.define = define
+        self._scopes: dict[tuple[int, int], tuple[_Scope, Task]] = {}
+
+    def follow(self, value: Any, scope: _Scope | None) -> Placed:
+        """Return what *value* is once references within its task are followed.
+
+        What comes back as a reference is one to another task of the graph.
+        """
+        for _ in range(_LONGEST_CHAIN):
+            key = _referred(value)
+            if key is _NOTHING:
+                if type(value) is DataNode:
+                    return value.value, scope
+                if not isinstance(value, Task) or value.func is not _execute_subgraph:
+                    return value, scope
+                scope, value = self._within(value, scope), TaskRef(value.args[1])
+            elif scope is None:
+                return TaskRef(key), None
+            elif key in scope.inner:
+                value = scope.inner[key]
+            elif key in scope.inputs:
+                value, scope = scope.inputs[key], scope.outer
+            else:
+                break
+        raise _NotComparableError
+
+    def _within(self, fused: Task, outer: _Scope | None) -> _Scope:
+        where = (id(fused), id(outer))
+        found = self._scopes.get(where)
+        if found is None:
+            found = self._scopes[where] = (_Scope(fused, outer), fused)
+        return found[0]
+
+    def expand(self, reference: TaskRef) -> Placed:
+        """Return what another task of the graph is made of."""
+        node = self.define(reference.key)
+        if node is None or _referred(node) == reference.key:
+            raise _NotComparableError
+        return self.follow(node, None)
+
+
+class _NotComparableError(Exception):
+    """One side says something of which it cannot be told what it means."""
+
+
+#: A chain of aliases longer than that is a circle.
+_LONGEST_CHAIN = 100
+
+_NOTHING = object()
+
+
+def _referred(value: Any) -> Any:
+    """Return the key that *value* refers to, if it is a reference and nothing else."""
+    cls = type(value)
+    if cls is TaskRef:
+        return value.key
+    return value.target if cls is Alias else _NOTHING
+
+
+class Comparison:
+    """Compares definitions for one submitted graph, and remembers what it found equal.
+
+    :param there: what a key stands for in the graph that is there.
+    :param here: what it stands for in the one that arrived.
+    """
+
+    def __init__(
+        self,
+        there: Callable[[Any], Any] = {}.get,
+        here: Callable[[Any], Any] = {}.get,
+        *,
+        most: int = MAX_PAIRS,
+    ) -> None:
+        self._there, self._here = _Side(there), _Side(here)
+        self._left = most
+        # The values are kept, so that nobody else takes their addresses in the meantime.
+        self._agreed: dict[tuple[int, int], tuple[Any, Any]] = {}
+
+    def same(self, first: Any, second: Any) -> bool:
+        """Tell whether two nodes under one key do the same with the same inputs.
+
+        Dask fuses tasks, and whether it does depends on what else was asked for: the sum of an
+        array is one task by itself, another one with the array's own tasks inside, and has one key.
+        So what is inside of one is compared with what the other one's references stand for.
+        """
+        try:
+            return self._same(first, second)
+        except (_NotComparableError, KeyError, TypeError, ValueError, RecursionError):
+            return False  # a fused task that is not made as Dask makes them, or a key too deep
+
+    def _same(self, first: Any, second: Any) -> bool:
+        seen: dict[tuple[int, int, int, int], tuple[Any, ...]] = {}
+        work: list[tuple[Any, Any, _Scope | None, _Scope | None]] = [(first, second, None, None)]
+        while work:
+            a, b, scope_a, scope_b = work.pop()
+            if a is b and scope_a is scope_b:
+                continue
+            a, scope_a = self._there.follow(a, scope_a)
+            b, scope_b = self._here.follow(b, scope_b)
+            if (type(a) is TaskRef) is not (type(b) is TaskRef):
+                if type(a) is TaskRef:
+                    a, scope_a = self._there.expand(a)
+                else:
+                    b, scope_b = self._here.expand(b)
+            cls = type(a)
+            if cls is not type(b):
+                return False
+            if cls in _PLAIN:
+                if a != b:
+                    return False
+                continue
+            if (id(a), id(b)) in self._agreed:
+                continue
+            where = (id(a), id(b), id(scope_a), id(scope_b))
+            if where in seen:
+                continue
+            self._left -= 1
+            if self._left <= 0:
+                return False
+            seen[where] = (a, b, scope_a, scope_b)
+            work += [(x, y, scope_a, scope_b) for x, y in _parts(a, b, cls)]
+        self._keep(seen)
+        return True
+
+    def _keep(self, seen: dict[tuple[int, int, int, int], tuple[Any, ...]]) -> None:
+        for a, b, _, _ in seen.values():
+            if type(a) in _SHARED and len(self._agreed) < _MAX_AGREED:
+                self._agreed[id(a), id(b)] = (a, b)
+
+
+def _parts(a: Any, b: Any, cls: type) -> Pairs:
+    """Return the pairs that must be the same for *a* and *b*, both of type *cls*, to be."""
+    by_type = _BY_TYPE.get(cls)
+    if by_type is not None:
+        return by_type(a, b)
+    if isinstance(a, Task):
+        return _tasks(a, b)
+    if isinstance(a, type):
+        return _classes(a, b)
+    return _reduced(a, b, cls)
+
+
+def _equal(a: Any, b: Any) -> Pairs:
+    return [] if a == b else _DIFFER
+
+
+def _floats(a: float, b: float) -> Pairs:
+    # By their text: no number is what -0.0 is to 0.0, and a NaN is itself.
+    return [] if a.hex() == b.hex() else _DIFFER
+
+
+def _sequences(a: Any, b: Any) -> Pairs:
+    return list(zip(a, b, strict=True)) if len(a) == len(b) else _DIFFER
+
+
+def _dicts(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> Pairs:
+    if len(a) != len(b):
+        return _DIFFER
+    if all(map(_is_plain, a)) and all(map(_is_plain, b)):
+        return [(value, b[key]) for key, value in a.items()] if a.keys() == b.keys() else _DIFFER
+    return list(zip(a.items(), b.items(), strict=True))
+
+
+def _sets(a: Any, b: Any) -> Pairs:
+    if all(map(_is_plain, a)) and all(map(_is_plain, b)):
+        return _equal(a, b)
+    return _sequences(a, b)
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether hashing and comparing *value* runs the interpreter's code alone.
+
+    Booleans and integers are equal to each other and stand for different things.
+    """
+    cls = type(value)
+    if cls is tuple:
+        return len(value) < 32 and all(type(item) in _PLAIN for item in value)
+    return cls in _PLAIN and cls is not bool
+
+
+def _tasks(a: Any, b: Any) -> Pairs:
+    # Neither keys of tasks inside of tasks, which count up in each process, nor what is cached.
+    return [(a.func, b.func), (a.args, b.args), (a.kwargs, b.kwargs)]
+
+
+def _functions(a: Any, b: Any) -> Pairs:
+    pairs: Pairs = [
+        (a.__code__, b.__code__),
+        (a.__defaults__, b.__defaults__),
+        (a.__kwdefaults__, b.__kwdefaults__),
+        (a.__closure__, b.__closure__),
+        (a.__dict__, b.__dict__),
+    ]
+    if a.__globals__ is b.__globals__:
+        return pairs
+    missing = object()
+    seen_a, seen_b = a.__globals__, b.__globals__
+    for name in _names(a.__code__):
+        pairs.append((seen_a.get(name, missing), seen_b.get(name, missing)))
+    return pairs
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Return what a function may look up in its module, functions within it included."""
+    names, work = set(code.co_names), list(code.co_consts)
+    while work:
+        inner = work.pop()
+        if isinstance(inner, types.CodeType):
+            names.update(inner.co_names)
+            work += inner.co_consts
+    return names
+
+
+def _codes(a: types.CodeType, b: types.CodeType) -> Pairs:
+    # Neither the file nor the lines: a cell of a notebook that is run again is another file.
+    return [(getattr(a, name), getattr(b, name)) for name in _CODE]
+
+
+_CODE = (
+    "co_code",
+    "co_consts",
+    "co_names",
+    "co_varnames",
+    "co_freevars",
+    "co_cellvars",
+    "co_argcount",
+    "co_posonlyargcount",
+    "co_kwonlyargcount",
+    "co_flags",
+    "co_exceptiontable",
+)
+
+
+def _cells(a: types.CellType, b: types.CellType) -> Pairs:
+    try:
+        return [(a.cell_contents, b.cell_contents)]
+    except ValueError:  # one of them is empty
+        return _DIFFER
+
+
+def _classes(a: type, b: type) -> Pairs:
+    if _is_importable(a) or _is_importable(b) or a.__qualname__ != b.__qualname__:
+        return _DIFFER  # one of them is the one that its module holds, the other one is not
+    body_a, body_b = (
+        {name: value for name, value in vars(cls).items() if name not in _NOT_A_BODY}
+        for cls in (a, b)
+    )
+    return [(a.__bases__, b.__bases__), (body_a, body_b)]
+
+
+def _is_importable(cls: type) -> bool:
+    found: Any = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = vars(found).get(name) if hasattr(found, "__dict__") else None
+    return found is cls
+
+
+def _reduced(a: Any, b: Any, cls: type) -> Pairs:
+    reducer = copyreg.dispatch_table.get(cls)
+    try:
+        said_a, said_b = (reducer(x) if reducer else x.__reduce_ex__(4) for x in (a, b))
+        if isinstance(said_a, str) or isinstance(said_b, str):
+            return [(said_a, said_b)]
+        if len(said_a) != len(said_b):
+            return _DIFFER
+        pairs: Pairs = list(zip(said_a[:3], said_b[:3], strict=True))
+        for items_a, items_b in zip(said_a[3:5], said_b[3:5], strict=True):
+            pairs.append((_listed(items_a), _listed(items_b)))
+    except Exception:  # a class's own code may raise anything, and then says nothing
+        return _DIFFER
+    return pairs
+
+
+def _listed(items: Any) -> list[Any] | None:
+    if items is None:
+        return None
+    listed = []
+    for item in items:
+        listed.append(item)
+        if len(listed) > MAX_PAIRS:  # an iterator need not end
+            raise OverflowError
+    return listed
+
+
+_BY_TYPE: dict[type, Callable[[Any, Any], Pairs]] = {
+    float: _floats,
+    complex: lambda a, b: [(a.real, b.real), (a.imag, b.imag)],
+    tuple: _sequences,
+    list: _sequences,
+    dict: _dicts,
+    types.MappingProxyType: _dicts,
+    set: _sets,
+    frozenset: _sets,
+    bytearray: _equal,
+    range: _equal,
+    slice: lambda a, b: [(a.start, b.start), (a.stop, b.stop), (a.step, b.step)],
+    Task: _tasks,
+    TaskRef: lambda a, b: [(a.key, b.key)],
+    types.FunctionType: _functions,
+    types.CodeType: _codes,
+    types.CellType: _cells,
+    types.MethodType: lambda a, b: [(a.__func__, b.__func__), (a.__self__, b.__self__)],
+    types.BuiltinFunctionType: lambda a, b: [(a.__name__, b.__name__), (a.__self__, b.__self__)],
+    types.ModuleType: lambda a, b: _DIFFER,
+    types.MemberDescriptorType: lambda a, b: [(a.__name__, b.__name__)],
+    staticmethod: lambda a, b: [(a.__func__, b.__func__)],
+    classmethod: lambda a, b: [(a.__func__, b.__func__)],
+    property: lambda a, b: [(a.fget, b.fget), (a.fset, b.fset), (a.fdel, b.fdel)],
+    partial: lambda a, b: [
+        (a.func, b.func),
+        (a.args, b.args),
+        (a.keywords, b.keywords),
+        (vars(a), vars(b)),
+    ],
+}
+
+#: What the tasks of a graph share, and what takes long to compare.
+_SHARED = frozenset({types.FunctionType, types.CodeType, partial, types.MethodType})
