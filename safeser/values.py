@@ -328,11 +328,12 @@ class KeyConflicts(NamedTuple):
     """What becomes of a submission whose keys are taken; each word is ``refuse`` or ``warn``.
 
     :param definition: the key stands for another task already.
-    :param principal: somebody else submitted it first.
+    :param principal: somebody else submitted it first, with the same definition. A result is then
+        shared that both computed alike; to refuse it would keep two users from one notebook.
     """
 
     definition: str = "refuse"
-    principal: str = "refuse"
+    principal: str = "warn"
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def backend() -> Backend:
     """
     require_distributed()
     from safeser.dask import described, references
+    from safeser.dask.around import refuse_downloads
     from safeser.dask.comm import Backend
     from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
@@ -52,6 +53,7 @@ def backend() -> Backend:
     from safeser.dask.schemes import seal_other_schemes
 
     require_known_scheduler()
+    refuse_downloads()
     seal_other_schemes()
     honour_decorators()
     name_roles()

@@ -30,9 +30,11 @@ from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Channel, Link
+from safeser.dask.around import confine
 from safeser.dask.conflicts import guard_scheduler
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.dependents import fail_dependents
+from safeser.dask.direct import guard_worker
 from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
 from safeser.dask.named import own_connections
@@ -434,17 +436,20 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             # Without a stated host Dask would bind every interface.
             self.ip = "127.0.0.1"
         self._server = served_by(comm_handler)
+        owner = getattr(comm_handler, "__self__", None)
         works_for = None if self._server is Server.SCHEDULER else scheduler_of(comm_handler)
         self._channel = roles.listening(self._server, safeser or {}, scheduler=works_for)
         own_connections(comm_handler, self._server)
         if self._server is Server.NANNY:
             roles.follow_worker(comm_handler)
         if self._server is Server.WORKER:
-            fail_dependents(getattr(comm_handler, "__self__", None))
+            fail_dependents(owner)
+            guard_worker(owner, self._channel)
             unblock()
-        self._client_ids = ClientIds()
+        self._client_ids = ClientIds.of(owner)
+        confine(owner, self._channel.policy)
         if self._server is Server.SCHEDULER:
-            guard_scheduler(comm_handler.__self__, self._channel, self._client_ids)
+            guard_scheduler(owner, self._channel, self._client_ids)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:

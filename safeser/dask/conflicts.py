@@ -14,11 +14,12 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
 from time import time
+from types import MethodType
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -31,6 +32,7 @@ from safeser.channel.records import event
 from safeser.dask import translate
 from safeser.dask.definitions import Comparison
 from safeser.dask.registrations import ClientIds
+from safeser.dask.replies import error_reply
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.values import UNKNOWN, Context, Kind
 
@@ -161,7 +163,8 @@ class Guard:
         self._owners: WeakKeyDictionary[TaskState, str] = WeakKeyDictionary()
         self._refused: dict[str, WeakSet[TaskState]] = {}
         self._create = scheduler._create_taskstate_from_graph
-        self._update_graph = scheduler.update_graph
+        # Without Dask's decorator, which prints a page for whatever passes.
+        self._update_graph = MethodType(inspect.unwrap(type(scheduler).update_graph), scheduler)
         self._update_data = scheduler.update_data
         self._scatter = scheduler.scatter
         self._report = scheduler.report
@@ -301,27 +304,51 @@ class Guard:
 
     async def scatter(self, comm: Any, data: Any, client: str, **rest: Any) -> Any:
         """Scatter as Dask does, once it is clear that no key of *data* is somebody else's."""
-        submission = self._by(comm, client)
-        self._check_data(submission, data, operation="scatter")
-        token = _submission.set(submission)
         try:
-            return await self._scatter(data=data, client=client, **rest)
-        finally:
-            _submission.reset(token)
+            with self._from(comm, client) as submission:
+                self._check_data(submission, data, operation="scatter")
+                return await self._scatter(data=data, client=client, **rest)
+        except PolicyDenied as error:
+            return error_reply(error)
 
     def announce(self, comm: Any, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
         """Take note of data that a client brought to workers by itself."""
-        submission = self._by(comm, client)
-        token = _submission.set(submission)
         try:
-            return self.update_data(who_has=who_has, nbytes=nbytes, client=client)
-        finally:
-            _submission.reset(token)
+            with self._from(comm, client):
+                return self.update_data(who_has=who_has, nbytes=nbytes, client=client)
+        except PolicyDenied as error:
+            if error.rule == "key.definition":
+                self._drop(who_has)
+            return error_reply(error)
+
+    def _drop(self, who_has: Mapping[Any, Iterable[str]]) -> None:
+        """Have workers forget what was brought there under keys that are others'.
+
+        They would take it for the result of the task of that name.
+        """
+        scheduler = self._scheduler
+        for key, addresses in who_has.items():
+            task = scheduler.tasks.get(key)
+            known = {state.address for state in task.who_has or ()} if task is not None else set()
+            for address in {scheduler.coerce_address(address) for address in addresses} - known:
+                if address in scheduler.stream_comms:
+                    free = {"op": "free-keys", "keys": [key], "stimulus_id": "safeser-conflict"}
+                    scheduler.worker_send(address, free)
 
     def update_data(self, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
         """Take note of data, unless a key of it has come to be somebody else's in the meantime."""
         self._check_data(self._current(client), who_has, operation="update_data")
         return self._update_data(who_has=who_has, nbytes=nbytes, client=client)
+
+    @contextmanager
+    def _from(self, comm: Any, client: str | None) -> Iterator[_Submission]:
+        """Note for as long as it takes that what arrives came over *comm*."""
+        submission = self._by(comm, client)
+        token = _submission.set(submission)
+        try:
+            yield submission
+        finally:
+            _submission.reset(token)
 
     def _by(self, comm: Any, client: str | None) -> _Submission:
         link = getattr(comm, "link", None)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, Task, TaskRef, _execute_subgraph
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _execute_subgraph
 
 __all__ = ["MAX_PAIRS", "Comparison"]
 
@@ -157,7 +157,7 @@ class Comparison:
         work: list[tuple[Any, Any, _Scope | None, _Scope | None]] = [(first, second, None, None)]
         while work:
             a, b, scope_a, scope_b = work.pop()
-            if a is b and scope_a is scope_b:
+            if a is b and (scope_a is scope_b or not isinstance(a, GraphNode | TaskRef)):
                 continue
             a, scope_a = self._there.follow(a, scope_a)
             b, scope_b = self._here.follow(b, scope_b)
@@ -244,7 +244,11 @@ def _is_plain(value: Any) -> bool:
 
 def _tasks(a: Any, b: Any) -> Pairs:
     # Neither keys of tasks inside of tasks, which count up in each process, nor what is cached.
-    return [(a.func, b.func), (a.args, b.args), (a.kwargs, b.kwargs)]
+    if len(a.args) != len(b.args) or a.kwargs.keys() != b.kwargs.keys():
+        return _DIFFER
+    named = [(value, b.kwargs[name]) for name, value in a.kwargs.items()]
+    # One by one, since references mean something as arguments, and nothing inside of one.
+    return [(a.func, b.func), *zip(a.args, b.args, strict=True), *named]
 
 
 def _functions(a: Any, b: Any) -> Pairs:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
 
 __all__ = ["ClientIds"]
 
@@ -39,7 +41,15 @@ class ClientIds:
         with self._lock:
             return self._owners.get(client, principal) != principal
 
+    @classmethod
+    def of(cls, server: Any) -> ClientIds:
+        """Return the ids of *server*, which may listen at several addresses."""
+        return _of_servers.setdefault(server, cls())
+
     def owner(self, client: str) -> str | None:
         """Return the principal that registered as *client*, if it is remembered."""
         with self._lock:
             return self._owners.get(client)
+
+
+_of_servers: WeakKeyDictionary[Any, ClientIds] = WeakKeyDictionary()

@@ -7,6 +7,7 @@ the fields mean together is the business of :mod:`safeser.policy.resolve`.
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -18,6 +19,7 @@ from safeser.values import LEAST_COLLISIONS, LEAST_WALK
 
 __all__ = [
     "ContextModel",
+    "DashboardModel",
     "DaskModel",
     "KeyConflictsModel",
     "LimitsModel",
@@ -40,7 +42,6 @@ _LATER = frozenset(
     {
         "acknowledge",
         "audit",
-        "dashboard",
         "deny",
         "detached",
         "enforce",
@@ -144,7 +145,7 @@ class KeyConflictsModel(_Strict):
     """``key_conflicts: {definition: warn}``: what becomes of a submission whose keys are taken."""
 
     definition: str = "refuse"
-    principal: str = "refuse"
+    principal: str = "warn"
 
 
 class ContextModel(_Strict):
@@ -164,6 +165,20 @@ class ContextModel(_Strict):
     dask: DaskModel | None = None
     pickle: PickleModel | None = None
     operations: OperationsModel | None = None
+
+
+def _address(value: object) -> object:
+    try:
+        return str(ip_address(value)) if isinstance(value, str) else value
+    except ValueError:
+        raise PydanticCustomError("name", "this is no address such as 192.0.2.1") from None
+
+
+class DashboardModel(_Strict):
+    """``dashboard: {address: 192.0.2.1}``: where web pages may be served besides loopback."""
+
+    # An address, not a name: what a name stands for is somebody else's word.
+    address: Annotated[str, BeforeValidator(_address)]
 
 
 class LimitsModel(_Strict):
@@ -208,6 +223,8 @@ class PolicyModel(_Strict):
         Field(min_length=1, max_length=_MAX_CONTEXTS),
     ]
     limits: LimitsModel = LimitsModel()
+    # Dask's dashboard asks nobody who he is.
+    dashboard: DashboardModel | None = None
 
 
 def shape(document: Document) -> PolicyModel:
@@ -248,6 +265,7 @@ _SECTIONS: dict[str | int, type[BaseModel]] = {
     "pickle": PickleModel,
     "operations": OperationsModel,
     "limits": LimitsModel,
+    "dashboard": DashboardModel,
 }
 
 

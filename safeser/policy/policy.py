@@ -36,6 +36,7 @@ class Policy:
     :param source: the file or label that it came from.
     :param principals: what the policy lists under ``principals``.
     :param limits: bounds on one message; defaults where the file names none.
+    :param dashboard: the address at which Dask's web pages may be served besides loopback, if any.
     :param roster: the public keys that the policy lists inline, all of them active.
     """
 
@@ -46,6 +47,7 @@ class Policy:
     principals: Mapping[str, Principal]
     limits: Limits
     roster: Roster
+    dashboard: str | None
     _table: Table
     _counterparts: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -85,6 +87,7 @@ class Policy:
             principals=MappingProxyType(principals),
             limits=_limits(model.limits),
             roster=_roster(principals),
+            dashboard=model.dashboard.address if model.dashboard is not None else None,
             _table=table,
         )
 
@@ -133,7 +136,8 @@ class Policy:
     def key_conflicts(self, context: Context) -> KeyConflicts:
         """Return what becomes of a submission in *context* whose keys are taken.
 
-        Where no context matches, or the one that does says nothing, it is refused.
+        Where no context matches, both are refused; where one says nothing, another definition is
+        refused, and of another principal the submitter is warned.
         """
         return self._table.key_conflicts(context)
 

@@ -24,7 +24,7 @@ from safeser.policy.rules import (
     ANY_TRANSPORT,
     ANYWHERE,
     PROFILES,
-    REFUSED,
+    UNSAID,
     WEAKEST,
     Principal,
     Rule,
@@ -343,7 +343,7 @@ class _Reader(Entry):
 
     def _key_conflicts(self) -> KeyConflicts:
         if self.context.key_conflicts is None:
-            return REFUSED
+            return UNSAID
         words = KeyConflicts(**self.context.key_conflicts.model_dump())
         for field, word in words._asdict().items():
             self._known((word,), CONFLICT_WORDS, "key conflict", "key_conflicts", field)

@@ -26,6 +26,7 @@ __all__ = [
     "SUBMIT",
     "UNKNOWN_OPERATIONS",
     "UNLISTED",
+    "UNSAID",
     "WEAKEST",
     "Hop",
     "Principal",
@@ -71,8 +72,11 @@ WEAKEST: Mapping[str, Kind] = MappingProxyType(
 ANY_TRANSPORT: frozenset[str | None] = frozenset((*TRANSPORTS, None))
 ANYWHERE: frozenset[bool | None] = frozenset((True, False, None))
 
-#: What becomes of taken keys where no context says anything.
-REFUSED = KeyConflicts()
+#: What becomes of taken keys where no context matches.
+REFUSED = KeyConflicts(definition="refuse", principal="refuse")
+
+#: What becomes of them where a context that matches says nothing.
+UNSAID = KeyConflicts()
 
 #: What may be granted to whom nobody authenticated.
 UNKNOWN_OPERATIONS = GROUPS["basic"]
@@ -143,7 +147,7 @@ class Rule:
     authors: frozenset[str] = frozenset()
     transports: frozenset[str | None] = ANY_TRANSPORT
     same_host: frozenset[bool | None] = ANYWHERE
-    key_conflicts: KeyConflicts = REFUSED
+    key_conflicts: KeyConflicts = UNSAID
 
     def families(self, *, sealing: bool) -> tuple[str, ...]:
         return self.serializers if sealing else self.deserializers

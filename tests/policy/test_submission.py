@@ -144,9 +144,9 @@ def test_the_least_that_lets_work_through_is_advised() -> None:
     ("spelled", "words"),
     [
         ("", ("refuse", "refuse")),
-        ("  key_conflicts: {}\n", ("refuse", "refuse")),
-        ("  key_conflicts: {definition: warn}\n", ("warn", "refuse")),
-        ("  key_conflicts: {principal: warn, definition: refuse}\n", ("refuse", "warn")),
+        ("  key_conflicts: {}\n", ("refuse", "warn")),
+        ("  key_conflicts: {definition: warn}\n", ("warn", "warn")),
+        ("  key_conflicts: {principal: refuse, definition: warn}\n", ("warn", "refuse")),
     ],
 )
 def test_key_conflicts(spelled: str, words: tuple[str, str]) -> None:

@@ -1,0 +1,51 @@
+"""Data that somebody brings to a worker by themselves, past the scheduler.
+
+The one rule: under which keys data may stand is the scheduler's to say. A worker that holds a value
+under a key takes it for the result of the task of that name, whoever brought it, and the scheduler
+never hears of it. So only the scheduler brings data, and those who may run code in the worker:
+they could change every value there anyway.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed.worker import Worker
+
+from safeser.channel import Channel
+from safeser.dask.replies import error_reply
+from safeser.errors import PolicyDenied
+from safeser.values import Context, Kind
+
+__all__ = ["guard_worker"]
+
+
+def guard_worker(worker: Any, channel: Channel) -> None:
+    """Have *worker* take data from nobody else; to be called before it listens."""
+    if not isinstance(worker, Worker):
+        return
+    stock = worker.update_data
+
+    def update_data(comm: Any, **request: Any) -> Any:
+        link = getattr(comm, "link", None)
+        if link is None or _may_bring(channel, link.peer):
+            return stock(**request)
+        try:
+            link.refuse(
+                Context(link.peer, link.local, Kind.DATA, "update_data"),
+                "key.direct",
+                "data is brought to this worker by its scheduler alone",
+                fix="Leave out direct=True: the scheduler looks whose the keys are.",
+            )
+        except PolicyDenied as error:
+            return error_reply(error)
+
+    worker.handlers["update_data"] = update_data
+
+
+def _may_bring(channel: Channel, peer: str) -> bool:
+    policy, own = channel.policy, channel.identity.principal
+    registers = Context(own, peer, Kind.ADMIN, "register-worker")
+    if policy.permits_operation(registers).permitted:
+        return True
+    return policy.grant(Context(peer, own, Kind.DATA, "update_data")).submission == "code"

@@ -1,0 +1,178 @@
+"""What two principals see of each other's keys. Prints it as JSON; run as alice, argument: address.
+
+Policy here: alice gets the default words, bob's are the other way round.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+
+import dask.array as da
+import distributed
+from distributed import Variable, wait
+from distributed.protocol import Serialize
+
+import safeser
+
+out = {}
+
+
+def tried(call):
+    """Return what came, or the rule and text of the refusal, and the warnings that came with it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            value = call()
+        except safeser.SafeserError as error:
+            value = [type(error).__name__, error.rule, str(error)]
+        except (distributed.CancelledError, TimeoutError) as error:
+            value = [type(error).__name__, "", str(error)]
+        for _ in range(20):
+            if any("submitted by" in str(one.message) for one in caught):
+                break
+            time.sleep(0.05)
+    return [value, [str(one.message) for one in caught if "submitted by" in str(one.message)]]
+
+
+def add(x, y):
+    return x + y
+
+
+def mul(x, y):
+    return x * y
+
+
+class Unopened:
+    """A graph that opens, and fails when the scheduler asks for its tasks."""
+
+    def __dask_graph__(self):
+        raise ValueError("no graph at all")
+
+
+def main(alice, bob):
+    first = bob.submit(mul, 40, 2, key="poisoned")
+    wait(first)
+    mine = alice.submit(add, 40, 2, key="poisoned")
+    more = alice.submit(add, mine, 1)
+    last = alice.submit(add, more, 1)
+    out["definition_refused"], *out["its_dependents"] = (
+        tried(partial(future.result, timeout=20)) for future in (mine, more, last)
+    )
+    out["still_works"] = alice.submit(add, 1, 2).result(timeout=20)
+    out["first_untouched"] = [first.status, first.result(timeout=20)]
+    for future in (mine, more, last, first):
+        future.release()
+
+    def gone():
+        return not bob.run_on_scheduler(lambda dask_scheduler: "poisoned" in dask_scheduler.tasks)
+
+    until(gone)
+    out["free_again"] = alice.submit(add, 40, 2, key="poisoned").result(timeout=20)
+
+    ours = alice.submit(add, 1, 1, key="ours")
+    wait(ours)
+    out["definition_warned"] = tried(lambda: bob.submit(mul, 7, 7, key="ours").result(timeout=20))
+    also = alice.submit(add, 2, 2, key="also-ours")
+    wait(also)
+    out["principal_refused"] = tried(
+        lambda: bob.submit(add, 2, 2, key="also-ours").result(timeout=20)
+    )
+    out["principal_kept"] = [also.status, also.result(timeout=20), ours.result(timeout=20)]
+
+    theirs = bob.submit(lambda x: x + 1, 1, key="theirs")
+    wait(theirs)
+    out["principal_warned"] = tried(
+        lambda: alice.submit(lambda x: x + 1, 1, key="theirs").result(timeout=20)
+    )
+    out["data_over_a_task"] = tried(lambda: alice.scatter({"theirs": 666}))
+    out["task_untouched"] = theirs.result(timeout=20)
+    workers = list(bob.nthreads())
+    data = bob.scatter({"data": 1}, workers=workers[:1])
+    out["data_over_data"] = tried(lambda: alice.scatter({"data": 666}))
+    out["task_over_data"] = tried(lambda: alice.submit(add, 600, 66, key="data").result(timeout=20))
+    out["own_data_again"] = tried(lambda: bob.scatter({"data": 1})["data"].result(timeout=20))
+    out["direct"] = tried(lambda: alice.scatter({"data": 666}, direct=True, workers=workers[1:]))
+    out["data_untouched"] = [
+        bob.submit(int, data["data"], workers=[one], pure=False).result(timeout=20)
+        for one in workers
+    ]
+    out["announced"] = tried(lambda: alice.sync(announce, alice, bob, workers[0]))
+    out["actor"] = tried(lambda: alice.submit(dict, key="theirs", actor=True).result(timeout=20))
+
+    # Referring to somebody's future is no conflict: it was handed over.
+    Variable("handed", client=bob).set(bob.submit(mul, 3, 4, key="handed"))
+    handed = Variable("handed", client=alice).get(timeout=20)
+    out["handed_over"] = tried(lambda: alice.submit(add, handed, 5).result(timeout=20))
+
+    out["failing_graph"] = tried(lambda: fail(alice, "theirs"))
+    wait(bob.submit(add, 5, 5))  # what was sent before has arrived
+    out["others_future"] = theirs.status
+    out["honest"] = tried(lambda: honest(alice))
+
+
+def until(probe):
+    for _ in range(400):
+        if probe():
+            return
+        time.sleep(0.05)
+    raise SystemExit("it did not happen")
+
+
+async def announce(alice, bob, worker):
+    await alice.scheduler.update_data(who_has={"x": [worker]}, nbytes={"x": 1}, client=bob.id)
+
+
+def fail(client, key):
+    """Send a graph that cannot be opened, under the key of somebody else's task."""
+    element = {
+        "op": "update-graph",
+        "expr_ser": Serialize(Unopened()),
+        "keys": {key, "own-key"},
+        "internal_priority": None,
+        "submitting_task": None,
+        "fifo_timeout": 0,
+        "actors": None,
+        "code": (),
+        "annotations": {},
+        "span_metadata": {"collections": []},
+    }
+    future = distributed.Future("own-key", client)
+    client._send_to_scheduler(element)
+    try:
+        return future.result(timeout=20)
+    except ValueError as error:
+        return str(error)
+
+
+def honest(client):
+    """What one client may do in a notebook, cells run again, without any alarm."""
+    kept = []
+    for _ in range(2):
+        x = da.ones((40, 40), chunks=20)
+        y = (x + 1) * 2
+        kept.append(client.compute(y.sum()))
+        kept.append(client.persist(y))
+        kept.append(client.compute(kept[-1].sum()))
+        kept.append(client.persist(x))
+        kept.append(client.compute(y.sum(), optimize_graph=False))
+        kept.append(client.compute(y.T.mean(axis=0)))
+        kept.append(client.submit(lambda a: a + 1, 1))
+        kept += client.map(lambda a: a * 2, range(3))
+    return [sum(f.result(timeout=20).sum() if hasattr(f, "result") else 0 for f in kept[:1])]
+
+
+if __name__ == "__main__":
+    identity = Path(sys.argv[2])
+    security = safeser.Security(identity=str(identity))
+    with (
+        safeser.Client(sys.argv[1], timeout=30) as alice,
+        safeser.Client(sys.argv[1], timeout=30, security=security, set_as_default=False) as bob,
+    ):
+        alice.wait_for_workers(2, timeout=60)
+        main(alice, bob)
+    print(json.dumps(out, default=str))
