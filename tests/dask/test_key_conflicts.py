@@ -54,7 +54,7 @@ def seen(cluster_under):
     text = DEMO.read_text().replace(guest, "bob: {groups: [engineers]}\n  dan: {groups: [guests]}")
     at = text.index("  - name: engineers-submit-code")
     with cluster_under(text[:at] + BOBS_OWN + text[at:]) as cluster:
-        ended = cluster.run("alice", PROGRAM, cluster.address, str(cluster.keys / "bob.key"))
+        ended = cluster.run("alice", PROGRAM, cluster.address, str(cluster.keys / "bob.key"), timeout=170)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
         answer = ended.answer
     answer["records"] = [

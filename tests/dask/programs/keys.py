@@ -61,10 +61,10 @@ def main(alice, bob):
     more = alice.submit(add, mine, 1)
     last = alice.submit(add, more, 1)
     out["definition_refused"], *out["its_dependents"] = (
-        tried(partial(future.result, timeout=20)) for future in (mine, more, last)
+        tried(partial(future.result, timeout=60)) for future in (mine, more, last)
     )
-    out["still_works"] = alice.submit(add, 1, 2).result(timeout=20)
-    out["first_untouched"] = [first.status, first.result(timeout=20)]
+    out["still_works"] = alice.submit(add, 1, 2).result(timeout=60)
+    out["first_untouched"] = [first.status, first.result(timeout=60)]
     for future in (mine, more, last, first):
         future.release()
 
@@ -72,42 +72,42 @@ def main(alice, bob):
         return not bob.run_on_scheduler(lambda dask_scheduler: "poisoned" in dask_scheduler.tasks)
 
     until(gone)
-    out["free_again"] = alice.submit(add, 40, 2, key="poisoned").result(timeout=20)
+    out["free_again"] = alice.submit(add, 40, 2, key="poisoned").result(timeout=60)
 
     ours = alice.submit(add, 1, 1, key="ours")
     wait(ours)
-    out["definition_warned"] = tried(lambda: bob.submit(mul, 7, 7, key="ours").result(timeout=20))
+    out["definition_warned"] = tried(lambda: bob.submit(mul, 7, 7, key="ours").result(timeout=60))
     also = alice.submit(add, 2, 2, key="also-ours")
     wait(also)
     out["principal_refused"] = tried(
-        lambda: bob.submit(add, 2, 2, key="also-ours").result(timeout=20)
+        lambda: bob.submit(add, 2, 2, key="also-ours").result(timeout=60)
     )
-    out["principal_kept"] = [also.status, also.result(timeout=20), ours.result(timeout=20)]
+    out["principal_kept"] = [also.status, also.result(timeout=60), ours.result(timeout=60)]
 
     theirs = bob.submit(lambda x: x + 1, 1, key="theirs")
     wait(theirs)
     out["principal_warned"] = tried(
-        lambda: alice.submit(lambda x: x + 1, 1, key="theirs").result(timeout=20)
+        lambda: alice.submit(lambda x: x + 1, 1, key="theirs").result(timeout=60)
     )
     out["data_over_a_task"] = tried(lambda: alice.scatter({"theirs": 666}))
-    out["task_untouched"] = theirs.result(timeout=20)
+    out["task_untouched"] = theirs.result(timeout=60)
     workers = list(bob.nthreads())
     data = bob.scatter({"data": 1}, workers=workers[:1])
     out["data_over_data"] = tried(lambda: alice.scatter({"data": 666}))
-    out["task_over_data"] = tried(lambda: alice.submit(add, 600, 66, key="data").result(timeout=20))
-    out["own_data_again"] = tried(lambda: bob.scatter({"data": 1})["data"].result(timeout=20))
+    out["task_over_data"] = tried(lambda: alice.submit(add, 600, 66, key="data").result(timeout=60))
+    out["own_data_again"] = tried(lambda: bob.scatter({"data": 1})["data"].result(timeout=60))
     out["direct"] = tried(lambda: alice.scatter({"data": 666}, direct=True, workers=workers[1:]))
     out["data_untouched"] = [
-        bob.submit(int, data["data"], workers=[one], pure=False).result(timeout=20)
+        bob.submit(int, data["data"], workers=[one], pure=False).result(timeout=60)
         for one in workers
     ]
     out["announced"] = tried(lambda: alice.sync(announce, alice, bob, workers[0]))
-    out["actor"] = tried(lambda: alice.submit(dict, key="theirs", actor=True).result(timeout=20))
+    out["actor"] = tried(lambda: alice.submit(dict, key="theirs", actor=True).result(timeout=60))
 
     # Referring to somebody's future is no conflict: it was handed over.
     Variable("handed", client=bob).set(bob.submit(mul, 3, 4, key="handed"))
-    handed = Variable("handed", client=alice).get(timeout=20)
-    out["handed_over"] = tried(lambda: alice.submit(add, handed, 5).result(timeout=20))
+    handed = Variable("handed", client=alice).get(timeout=60)
+    out["handed_over"] = tried(lambda: alice.submit(add, handed, 5).result(timeout=60))
 
     out["failing_graph"] = tried(lambda: fail(alice, "theirs"))
     wait(bob.submit(add, 5, 5))  # what was sent before has arrived
@@ -144,7 +144,7 @@ def fail(client, key):
     future = distributed.Future("own-key", client)
     client._send_to_scheduler(element)
     try:
-        return future.result(timeout=20)
+        return future.result(timeout=60)
     except ValueError as error:
         return str(error)
 
@@ -163,7 +163,7 @@ def honest(client):
         kept.append(client.compute(y.T.mean(axis=0)))
         kept.append(client.submit(lambda a: a + 1, 1))
         kept += client.map(lambda a: a * 2, range(3))
-    return [sum(f.result(timeout=20).sum() if hasattr(f, "result") else 0 for f in kept[:1])]
+    return [sum(f.result(timeout=60).sum() if hasattr(f, "result") else 0 for f in kept[:1])]
 
 
 if __name__ == "__main__":
