@@ -143,7 +143,7 @@ def test_the_least_that_lets_work_through_is_advised() -> None:
 @pytest.mark.parametrize(
     ("spelled", "words"),
     [
-        ("", ("refuse", "refuse")),
+        ("", ("refuse", "warn")),
         ("  key_conflicts: {}\n", ("refuse", "warn")),
         ("  key_conflicts: {definition: warn}\n", ("warn", "warn")),
         ("  key_conflicts: {principal: refuse, definition: warn}\n", ("warn", "refuse")),
