@@ -175,7 +175,7 @@ def _address(value: object) -> object:
 
 
 class DashboardModel(_Strict):
-    """``dashboard: {address: 192.0.2.1}``: where web pages may be served besides loopback."""
+    """``dashboard: {address: "192.0.2.1"}``: where web pages may be served besides loopback."""
 
     # An address, not a name: what a name stands for is somebody else's word.
     address: Annotated[str, BeforeValidator(_address)]

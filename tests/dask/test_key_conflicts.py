@@ -50,11 +50,13 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def seen(cluster_under):
-    guest = "bob: {groups: [guests]}"
-    text = DEMO.read_text().replace(guest, "bob: {groups: [engineers]}\n  dan: {groups: [guests]}")
+    engineer = "bob: {groups: [engineers]}\n  dan: {groups: [guests]}"
+    text = DEMO.read_text().replace("bob: {groups: [guests]}", engineer)
     at = text.index("  - name: engineers-submit-code")
     with cluster_under(text[:at] + BOBS_OWN + text[at:]) as cluster:
-        ended = cluster.run("alice", PROGRAM, cluster.address, str(cluster.keys / "bob.key"), timeout=170)
+        ended = cluster.run(
+            "alice", PROGRAM, cluster.address, str(cluster.keys / "bob.key"), timeout=170
+        )
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
         answer = ended.answer
     answer["records"] = [
