@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import stat
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
@@ -31,6 +32,9 @@ __all__ = ["confine", "refuse_downloads"]
 logger = logging.getLogger("safeser.dask")
 
 LOOPBACK = "127.0.0.1"
+
+#: Connections that wait to be accepted, as tornado has it.
+_BACKLOG = 128
 
 #: Modules of distributed whose pages only show something. ``distributed.http.scheduler.api`` is
 #: not among them: it closes workers for whoever asks.
@@ -104,17 +108,23 @@ def _confine_web_server(owner: Any, policy: Policy) -> None:
 
 
 def _listen(server: Any, host: str, port: int) -> None:
-    try:
-        server.listen(port, address=host)
-    except OSError as error:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    reason = ""
+    for candidate in (port, 0):  # any other, as Dask does, where the port is taken
         try:
-            server.listen(0, address=host)  # as Dask does where the port is taken
-        except OSError:
-            raise ConfigError(
-                f"the dashboard cannot listen at {shown(host)}: {error.strerror}",
-                rule="config.dashboard",
-                fix="Name an address of this machine under dashboard: in the policy.",
-            ) from None
+            # Tornado's own function leaves a socket open where it fails.
+            made = socket.create_server((host, candidate), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            reason = error.strerror
+            continue
+        made.setblocking(False)
+        server.add_socket(made)
+        return
+    raise ConfigError(
+        f"the dashboard cannot listen at {shown(host)}: {reason}",
+        rule="config.dashboard",
+        fix="Name an address of this machine under dashboard: in the policy.",
+    )
 
 
 def _may_listen(host: str, policy: Policy) -> bool:

@@ -29,8 +29,8 @@ contexts: [{name: any, sender: a, recipient: b}]
 """
 
 
-def policy(address: str | None = None) -> Policy:
-    return Policy.parse(TEXT + (f"dashboard: {{address: "{address}"}}\n" if address else ""))
+def policy(address: str = "") -> Policy:
+    return Policy.parse(TEXT + (f'dashboard: {{address: "{address}"}}\n' if address else ""))
 
 
 class Node:
@@ -87,9 +87,9 @@ def confined(node: Node, rules: Policy, *, started: bool = True) -> list[tuple[s
 @pytest.mark.parametrize(
     ("hosts", "address", "expected"),
     [
-        (("0.0.0.0",), None, ["127.0.0.1"]),
-        (("127.0.0.1",), None, ["127.0.0.1"]),
-        (("0.0.0.0", "127.0.0.1"), None, ["127.0.0.1", "127.0.0.1"]),
+        (("0.0.0.0",), "", ["127.0.0.1"]),
+        (("127.0.0.1",), "", ["127.0.0.1"]),
+        (("0.0.0.0", "127.0.0.1"), "", ["127.0.0.1", "127.0.0.1"]),
         (("0.0.0.0",), "127.0.0.2", ["127.0.0.2"]),
         (("127.0.0.1",), "127.0.0.2", ["127.0.0.1"]),
         (("0.0.0.0",), "0.0.0.0", ["0.0.0.0"]),
@@ -107,7 +107,7 @@ def test_an_address_that_this_machine_does_not_have_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "spelled", ["localhost", "192.0.2", "::g", "1", "127.0.0.1:8787", "[127.0.0.1]", ""]
+    "spelled", ["localhost", "192.0.2", "::g", "1", "127.0.0.1:8787", "[127.0.0.1]", " "]
 )
 def test_the_policy_names_an_address_and_nothing_else(spelled):
     with pytest.raises(ConfigError):
