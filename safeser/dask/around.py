@@ -115,7 +115,7 @@ def _listen(server: Any, host: str, port: int) -> None:
             # Tornado's own function leaves a socket open where it fails.
             made = socket.create_server((host, candidate), family=family, backlog=_BACKLOG)
         except OSError as error:
-            reason = error.strerror
+            reason = str(error.strerror)
             continue
         made.setblocking(False)
         server.add_socket(made)
