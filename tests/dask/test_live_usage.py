@@ -13,23 +13,9 @@ import pytest
 pytestmark = pytest.mark.cluster
 
 PROGRAMS = Path(__file__).parent / "programs"
+POLICIES = Path(__file__).parents[2] / "policies"
 
-#: Everything between everybody: what Dask does without safeser, authenticated and recorded.
-EVERYTHING = """\
-safeser: 1
-name: everything
-revision: 1
-principals: {scheduler: {}, worker: {}, nanny: {}, alice: {}}
-contexts:
-  - name: everything
-    sender: [scheduler, worker, nanny, alice]
-    recipient: [scheduler, worker, nanny, alice]
-    submission: code
-    authors: [scheduler, worker, nanny, alice]
-    serializers: [dask, msgpack, pickle, cloudpickle]
-    deserializers: [dask, msgpack, pickle, cloudpickle]
-    operations: {grant: [basic, cluster, diagnose, run, plugins, files, control, actors]}
-"""
+PRINCIPALS = ("scheduler", "worker", "nanny", "client")
 
 USED = {
     "from_inside": [14, 10],
@@ -78,8 +64,9 @@ STARTED = {
 @pytest.fixture(scope="module")
 def used(cluster_under):
     """What comes out of all that a program does on a cluster that lets it."""
-    with cluster_under(EVERYTHING) as cluster:
-        ended = cluster.run("alice", PROGRAMS / "usage.py", cluster.address, timeout=200)
+    trusted = (POLICIES / "trusted.yaml").read_text()
+    with cluster_under(trusted, PRINCIPALS) as cluster:
+        ended = cluster.run("client", PROGRAMS / "usage.py", cluster.address, timeout=200)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
         yield {**ended.answer, "stderr": ended.err}
 
