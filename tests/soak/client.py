@@ -17,7 +17,7 @@ import traceback
 from random import Random
 from typing import Any
 
-from distributed import KilledWorker
+from distributed import Client, KilledWorker
 from distributed.comm.core import CommClosedError
 
 import safeser
@@ -55,6 +55,8 @@ def main(kind: str, address: str, seed: str) -> None:
     threading.Thread(target=_listen, args=(speech, ended), daemon=True).start()
     random = Random(f"{kind} {seed}")
     book = _BOOKS[kind]
+    if not address.startswith("safeser://"):
+        book = {name: each for name, each in book.items() if name not in jobs.REFUSED}
     client = None
     while not ended.is_set():
         if client is None or client.status not in ("running", "connecting"):
@@ -75,8 +77,9 @@ def _listen(speech: Speech, ended: threading.Event) -> None:
 def _connect(kind: str, address: str, speech: Speech) -> Any:
     families = None if kind == "code" else ["dask", "msgpack"]
     begun = time.time()
+    make = safeser.Client if address.startswith("safeser://") else Client
     try:
-        return safeser.Client(address, timeout=60, deserializers=families)
+        return make(address, timeout=60, deserializers=families)
     except (OSError, TimeoutError, safeser.SafeserError) as error:
         speech.tell("job", job="connect", outcome="failed", begun=begun, error=_text(error))
         time.sleep(1)
@@ -109,7 +112,7 @@ def _one(
 def _judged(error: BaseException) -> str:
     if isinstance(error, _BLOWS) or any(text in str(error) for text in _BLOW_TEXTS):
         return "disturbed"
-    if isinstance(error, KeyError) and str(error.args[0]).startswith("safeser://"):
+    if isinstance(error, KeyError) and str(error.args[0]).startswith(("safeser://", "tcp://")):
         return "disturbed"  # Dask's scheduler scatters to a worker that is gone when it is done
     return "lost" if isinstance(error, TimeoutError) else "failed"
 

@@ -47,10 +47,14 @@ class Talking(Child):
 
 
 class Cluster:
-    """A scheduler, a worker that nobody disturbs, two that are disturbed, and a road to them."""
+    """A scheduler, a worker that nobody disturbs, two that are disturbed, and a road to them.
 
-    def __init__(self, state: Path) -> None:
+    :param stock: without safeser, on ``tcp://``: for what Dask keeps by itself.
+    """
+
+    def __init__(self, state: Path, *, stock: bool = False) -> None:
         self.state = state
+        self.scheme = "tcp" if stock else "safeser"
         self.audit = state / "audit"
         self.keys = state / "keys"
         self.markers = state / "markers"
@@ -76,12 +80,12 @@ class Cluster:
     def by_road(self) -> str:
         """The scheduler's address for those whose connections are cut."""
         assert self.road is not None
-        return f"safeser://127.0.0.1:{self.road.port}"
+        return f"{self.scheme}://127.0.0.1:{self.road.port}"
 
     def begin(self) -> None:
         announced = self.state / "scheduler.json"
         announced.unlink(missing_ok=True)
-        command = [_DASK, "scheduler", "--protocol", "safeser", "--port", "0", *_LOCAL]
+        command = [_DASK, "scheduler", "--protocol", self.scheme, "--port", "0", *_LOCAL]
         command += ["--scheduler-file", str(announced)]
         self._start("scheduler", command, "scheduler", SOAK_SECRET=self.secret)
         self.address = _wait(lambda: _address(announced))
@@ -89,7 +93,9 @@ class Cluster:
         self.worker("steady")
         self.worker("shaken")
         self.worker("bare")
-        self.rogue()
+        if self.scheme == "safeser":
+            self.rogue()
+            self.attacker("mallory", "mallory")
 
     def worker(self, name: str) -> None:
         """Start the worker called *name*; a second time, in place of the one that ended."""

@@ -21,12 +21,15 @@ from distributed import Event, Lock, Queue, Semaphore, Variable, as_completed, w
 
 from safeser import SafeserError
 
-__all__ = ["APPROVED", "CODE", "DATA", "PATIENCE", "Wrong"]
+__all__ = ["APPROVED", "CODE", "DATA", "PATIENCE", "REFUSED", "Wrong"]
 
 #: A future that has not ended by then is lost. Two cores, workers that are killed and start again.
 PATIENCE = 150
 
 Job = Callable[[Any, Random], int]
+
+#: Jobs that are about what safeser refuses.
+REFUSED = frozenset({"unsendable", "meets_the_rogue", "submits_nothing"})
 
 CODE: dict[str, Job] = {}
 APPROVED: dict[str, Job] = {}
