@@ -26,7 +26,7 @@ from safeser.envelope import (
     split,
 )
 from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
-from safeser.values import Context, Grant, Kind, Payload
+from safeser.values import Context, Decision, Grant, Kind, Payload
 
 __all__ = ["Link"]
 
@@ -149,7 +149,7 @@ class Link(Recording):
         # 2. The operation: authority is not a matter of families.
         decision = self.policy.decide(context, "msgpack")
         if not decision.permitted:
-            self.refuse(context, decision.rule, decision.reason, fix=decision.fix)
+            self._refuse_operation(context, decision)
         # 3. Every payload by its family; nothing of any of them is decoded before all passed.
         for payload in payloads:
             self._decide(context, payload, willing)
@@ -268,7 +268,12 @@ class Link(Recording):
         """
         decision = self.policy.permits_operation(context)
         if not decision.permitted:
-            self.refuse(context, decision.rule, decision.reason, where=where, fix=decision.fix)
+            self._refuse_operation(context, decision, where=where)
+
+    def _refuse_operation(self, context: Context, decision: Decision, *, where: str = "") -> None:
+        """Refuse with the words by which whoever keeps the policy finds the place in it."""
+        reason = f"{decision.reason} of policy {self.policy.name!r}"
+        self.refuse(context, decision.rule, reason, where=where, fix=decision.fix)
 
     def narrow(
         self, context: Context, payload: Payload, deserializers: Sequence[str] | None
@@ -320,7 +325,7 @@ class Link(Recording):
         """Raise :class:`PolicyDenied` unless this side may ask for *context*'s operation."""
         decision = self.policy.decide(context, "msgpack", sealing=True)
         if not decision.permitted:
-            self.refuse(context, decision.rule, decision.reason, fix=decision.fix)
+            self._refuse_operation(context, decision)
 
     def allowed(self, context: Context, serializers: Sequence[str] | None = None) -> Grant:
         """Return what this side may send in *context*, cut to *serializers*."""

@@ -17,19 +17,22 @@ from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.sizeof import safe_sizeof
 
 from safeser.channel import Arrived, Link
-from safeser.dask import outgoing, replies, substitutes, translate
+from safeser.dask import outgoing, replies, translate
 from safeser.dask.incoming import (
     Judged,
     Message,
     build,
     judge_operation,
     judge_reply,
+    names_operation,
+    nested,
+    operation_of,
     read,
     read_apart,
     unknown_operation,
 )
+from safeser.dask.refused import element_instead, failures_of_graph
 from safeser.dask.registrations import ClientIds
-from safeser.dask.shaped import sound
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
@@ -99,6 +102,7 @@ class Conversation:
         self._writes: Server | None = None  # table of outgoing stream elements
         self._answers: list[list[Any]] = []
         self._refusals = 0  # in the message that is being received
+        self._ready: Any = None  # what is read in place of a reply, where nothing was asked
         self._said = False  # the last word of the exchange need not be said any more
 
     @property
@@ -113,6 +117,11 @@ class Conversation:
         """Return, once, the frames that refusals put in line for the peer."""
         answers, self._answers = self._answers, []
         return answers
+
+    def take_reply(self) -> Any:
+        """Return, once, what stands in place of a reply to what was not even sent; else None."""
+        ready, self._ready = self._ready, None
+        return ready
 
     @property
     def answers_requests(self) -> bool:
@@ -219,7 +228,7 @@ class Conversation:
             return body
         reply = True
         try:
-            name = _operation_of(body)
+            name = operation_of(body)
             reply = body.get("reply", True) is not False
             assert self.server is not None
             row = lookup(self.server, Channel.RPC, name)
@@ -295,6 +304,8 @@ class Conversation:
             if failed is not None:
                 self._said = True  # the peer waits for no word after an error
                 return replies.failed_values(self._asked, failed)
+        if self._opens and replies.is_actor_call(self._asked):
+            return replies.failed_call(reply.get("exception"))
         if self._stream:
             # Dask looks for a refusal here in no way that its user would understand.
             refusal = reply.get("exception")
@@ -304,6 +315,8 @@ class Conversation:
     def _without_values(self, error: SafeserError) -> Any:
         """Return what stands in place of a refused reply, or raise *error*."""
         name = self._asked.get("op")
+        if self._opens and replies.is_actor_call(self._asked):
+            return replies.failed_call(error)
         if name == "get_data" and not self._opens:
             return replies.failed_values(self._asked, replies.refused(error, self.link.local))
         if name in _ACKNOWLEDGED:
@@ -361,7 +374,7 @@ class Conversation:
         return self.link.policy.decide(context, "cloudpickle").permitted
 
     def _row_of_element(self, element: Any) -> Operation:
-        name = _operation_of(element)
+        name = operation_of(element)
         assert self._reads is not None
         row = lookup(self._reads, Channel.STREAM, name)
         if row is None or self._stream not in row.streams:
@@ -399,46 +412,13 @@ class Conversation:
         """Return what Dask handles in place of a refused element, or None to leave it out."""
         self._note(error)
         if element["op"] == "update-graph" and self._writes is Server.CLIENT:
-            self._tell_client(element.get("keys"), error)
+            elements = failures_of_graph(element.get("keys"), error)
+            if elements:
+                self._answers.append(self._plain(elements, listed=True))
             return None
         if self._reads is Server.SCHEDULER and error.rule in _NOT_ITS_WORD:
             return None
-        assert self._reads is not None
-        row = lookup(self._reads, Channel.STREAM, element["op"])
-        assert row is not None
-        kept = sound(row, element)
-        if element["op"] == "task-finished" and not element.keys() - {"type"} <= kept.keys():
-            return self._failed_report(kept, error)
-        return substitutes.for_element(self._reads, kept, error)
-
-    def _failed_report(self, kept: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
-        """Return the report of a worker that its task failed, in place of one that makes no sense.
-
-        Its clients wait for the task; that its result is there, nothing can be told of.
-        """
-        return substitutes.failed_report(
-            kept, replies.refused(error, self.link.local, failed=False), str(error)
-        )
-
-    def _tell_client(self, keys: Any, error: SafeserError) -> None:
-        """Fail the futures of a refused graph, so that nobody waits for them.
-
-        The first ones say why as errors of their own; the answer to a million keys must not be a
-        million errors, so all others are cancelled at once.
-        """
-        if not isinstance(keys, tuple | set):
-            return
-        plain = [key for key in keys if substitutes.is_plain(key)]
-        failure = translate.failure_of(error)
-        elements: list[dict[str, Any]] = [
-            {"op": "task-erred", "key": key, "exception": failure, "traceback": None}
-            for key in plain[:_NOTED]
-        ]
-        if len(plain) > _NOTED:
-            rest = {"keys": plain[_NOTED:], "reason": "refused", "msg": str(error)}
-            elements.append({"op": "cancelled-keys", **rest})
-        if elements:
-            self._answers.append(self._plain(elements, listed=True))
+        return element_instead(self._row_of_element(element), element, error, local=self.link.local)
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -452,7 +432,7 @@ class Conversation:
             self._greeting_sent = True
             return self._plain([message])
         listed = isinstance(message, list | tuple)
-        if self._writes is not None and (listed or _names_operation(message)):
+        if self._writes is not None and (listed or names_operation(message)):
             elements = message if listed else [message]
             return outgoing.encode_elements(self.link, self._writes, elements, listed=listed)
         if self.server is None:
@@ -468,21 +448,36 @@ class Conversation:
             return self._plain([replies.error_reply(error)])
 
     def _send_request(self, message: Any, serializers: Sequence[str] | None) -> list[Any]:
-        if not _names_operation(message):  # the last word of an exchange, such as "OK"
+        if not names_operation(message):  # the last word of an exchange, such as "OK"
             if self._said:
                 self._said = False
                 return []
             return self._plain([message])
+        try:
+            frames = self._request_frames(message, serializers)
+        except SafeserError as error:
+            if not self._opens or not replies.is_actor_call(message):
+                raise
+            self._ready = replies.failed_call(error)
+            return []
+        self._opening = bool(self._stream)
+        return frames
+
+    def _request_frames(
+        self, message: dict[str, Any], serializers: Sequence[str] | None
+    ) -> list[Any]:
         row = self._row_for(message["op"])
         if row is None:
             raise unknown_operation(message["op"])
         self.link.permit_operation(self.link.outbound(row.kind, row.name))
+        for _, _, known in nested(row, message):
+            for inner in known:
+                self.link.permit_operation(self.link.outbound(inner.kind, inner.name))
         frames = outgoing.encode_message(
             self.link, message, row, serializers=serializers, fails=False
         )
         self._asked = message
         self._begin_stream(row, message, reading=1)
-        self._opening = bool(self._stream)
         return frames
 
     def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
@@ -503,14 +498,3 @@ def _check_registration(row: Operation, body: dict[str, Any]) -> None:
     field = _REGISTERED_AS.get(row.becomes or "")
     if field is not None and not isinstance(body.get(field), str):
         raise PayloadError("who registers must be named", rule="stream.identity", where=field)
-
-
-def _names_operation(message: Any) -> bool:
-    return isinstance(message, dict) and "op" in message
-
-
-def _operation_of(body: Any) -> str:
-    name = body.get("op") if isinstance(body, dict) else None
-    if not isinstance(name, str):
-        raise PayloadError("a message must name its operation", rule="operation.missing")
-    return name

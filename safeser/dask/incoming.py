@@ -33,6 +33,9 @@ __all__ = [
     "build",
     "judge_operation",
     "judge_reply",
+    "names_operation",
+    "nested",
+    "operation_of",
     "read",
     "read_apart",
     "unknown_operation",
@@ -105,14 +108,14 @@ def judge_operation(
         body, message = _with_bare_pickles(wrapped, body, message)
     raw, declared = _payload_fields(row, body)
     kinds = [row.kind]
-    for path, inner, known in _nested(row, body):
-        for nested in known:
+    for path, inner, known in nested(row, body):
+        for one in known:
             # A relay must not carry what its sender may not ask for directly.
-            link.permit_named(link.inbound(nested.kind, nested.name), where=f"{path}.op")
-            inner_raw, inner_declared = _payload_fields(nested, inner)
+            link.permit_named(link.inbound(one.kind, one.name), where=f"{path}.op")
+            inner_raw, inner_declared = _payload_fields(one, inner)
             raw += inner_raw
             declared |= inner_declared
-            kinds.append(nested.kind)
+            kinds.append(one.kind)
         later += check_inner(known, path, inner, payloads=payloads)
     kinds += [Kind.CONTROL] if raw else []
     # Every reference stands for a row: without rows there is nothing to look for.
@@ -392,7 +395,7 @@ def _is_reported_type(row: Operation, path: str) -> bool:
     return path == "type" and row.name in ("task-finished", "key-in-memory")
 
 
-def _nested(
+def nested(
     row: Operation, body: dict[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any], list[Operation]]]:
     """Yield what a relay carries, at which field, and as each server it may reach knows it."""
@@ -406,7 +409,7 @@ def _nested(
                 "a relayed request must name its operation", rule="operation.missing", where=path
             )
         rows = [lookup(server, Channel.RPC, name) for server in (Server.WORKER, Server.NANNY)]
-        known = [nested for nested in rows if nested is not None]
+        known = [one for one in rows if one is not None]
         if not known:
             raise unknown_operation(name)
         yield path, inner, known
@@ -420,3 +423,16 @@ def unknown_operation(name: Any) -> PolicyDenied:
         rule="operation.unknown",
         fix="Use a version of distributed that this version of safeser supports.",
     )
+
+
+def names_operation(message: Any) -> bool:
+    """Tell whether *message*, which this side writes, is a request or stream element."""
+    return isinstance(message, dict) and "op" in message
+
+
+def operation_of(body: Any) -> str:
+    """Return the operation that a peer's request or stream element names, or refuse it."""
+    name = body.get("op") if isinstance(body, dict) else None
+    if not isinstance(name, str):
+        raise PayloadError("a message must name its operation", rule="operation.missing")
+    return name

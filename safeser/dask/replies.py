@@ -14,7 +14,16 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 
-__all__ = ["error_reply", "failed_values", "fields_of", "refused", "rows_of", "why_no_values"]
+__all__ = [
+    "error_reply",
+    "failed_call",
+    "failed_values",
+    "fields_of",
+    "is_actor_call",
+    "refused",
+    "rows_of",
+    "why_no_values",
+]
 
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
@@ -64,6 +73,24 @@ def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
     keys = asked.get("keys")
     keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
     return {"status": "OK", "data": dict.fromkeys(keys, value)}
+
+
+_ACTOR_CALLS = ("actor_execute", "actor_attribute")
+
+
+def is_actor_call(asked: Mapping[str, Any]) -> bool:
+    """Tell whether an actor's method or attribute was asked for, directly or by a relay."""
+    inner = asked.get("msg") if asked.get("op") == "proxy" else asked
+    return isinstance(inner, dict) and inner.get("op") in _ACTOR_CALLS
+
+
+def failed_call(error: object) -> dict[str, Any]:
+    """Return an actor's answer that its method raised *error*.
+
+    Where asking fails with anything but OSError, Dask's actor tells only a log, and whoever called
+    waits for ever (distributed 2026.8.0, ``actor.py``, ``wait_then_set_result``).
+    """
+    return {"status": "error", "exception": error}
 
 
 def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:

@@ -23,6 +23,7 @@ from safeser import pickles
 from safeser.dask import substitutes
 from safeser.dask.fields import transform
 from safeser.errors import PayloadError, SafeserError
+from safeser.families.errors.failures import shown
 from safeser.families.errors.wire import (
     ExceptionData,
     RemoteError,
@@ -272,6 +273,7 @@ def incoming_element(
         # A status that says error makes Dask's client raise inside its report loop, which ends
         # the loop and hangs every future.
         element.pop("status", None)
+        element |= {k: _plain_text(element[k], note=note) for k in _SHOWN if k in element}
         if name == "key-in-memory":
             element["type"] = _type_pickle(element.get("type"), takes_code)
         elif name == "event" and _is_warning(element):
@@ -351,10 +353,21 @@ def _no_traceback(value: Any, *, note: Note) -> Relayed | None:
     return value if isinstance(value, Relayed) else None
 
 
+def _plain_text(value: Any, *, note: Note) -> Any:
+    """Return text of a peer's, which ends up in logs and on terminals, so that it steers none."""
+    del note
+    return shown(value[-_TRACEBACK:]) if isinstance(value, str) else value
+
+
 _SAFE: dict[str, Callable[..., Any]] = {
     "exception": _safe_exception,
     "traceback": _no_traceback,
+    "exception_text": _plain_text,
+    "traceback_text": _plain_text,
 }
+
+#: What Dask's client shows to its user of elements that hold no error.
+_SHOWN = ("msg", "reason", "warning", "error")
 
 
 def _type_pickle(name: Any, takes_code: Callable[[], bool]) -> bytes | None:
@@ -383,10 +396,10 @@ def _warning_event(event: Any) -> Any:
     match event:
         case (stamp, {"message": str() as text, **rest}):
             category = _category(rest.get("category"))
-            plain = {"message": pickles.dumps(text), "category": pickles.dumps(category)}
+            plain = {"message": pickles.dumps(shown(text)), "category": pickles.dumps(category)}
             return (stamp, plain)
         case (stamp, str() as text):
-            return (stamp, text)
+            return (stamp, shown(text))
     raise PayloadError("a warning must be text", rule="raw.warn", where="event")
 
 
