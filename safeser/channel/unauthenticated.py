@@ -62,10 +62,18 @@ class OpenLink(Link):
     :param local: the principal that this process is, as *policy* names it.
     :param transport: ``"tcp"`` or ``"tls"``.
     :param address: where the peer was found, for the log.
+    :param same_host: whether that is this machine; None where nobody measured it.
     """
 
     def __init__(
-        self, *, local: str, policy: Policy, audit: AuditSink, transport: str, address: str
+        self,
+        *,
+        local: str,
+        policy: Policy,
+        audit: AuditSink,
+        transport: str,
+        address: str,
+        same_host: bool | None = None,
     ) -> None:
         session: Any = _Nobody(local)
         super().__init__(
@@ -73,6 +81,7 @@ class OpenLink(Link):
             policy=policy,
             audit=_Unvouched(audit, transport=transport, address=address),
             transport=transport,
+            same_host=same_host,
         )
         self._heard = 0
 

@@ -14,6 +14,7 @@ from dask.utils import format_bytes
 from distributed.utils import format_dashboard_link
 from jinja2 import TemplateError
 
+from safeser.dask.guarded.comm import GUARDED
 from safeser.dask.widgets import escape_templates
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import Grant, Kind
@@ -114,8 +115,7 @@ class Display:
         )
         if link is not None:
             yield "opens", _families(link, willing=getattr(self, "_deserializers", None))
-            sends = _families(link, sealing=True, willing=getattr(self, "_serializers", None))
-            yield "sends", sends
+            yield "sends", _sent(link, getattr(self, "_serializers", None))
         yield "refused", _refusals(getattr(side.audit, "refusals", {}))
 
 
@@ -123,6 +123,12 @@ def _link(client: Any) -> Any:
     """Return the link of a client's stream to its scheduler, where it is connected."""
     stream = getattr(client, "scheduler_comm", None)
     return getattr(getattr(stream, "comm", None), "link", None)
+
+
+def _sent(link: Any, willing: Iterable[str] | None) -> str:
+    if link.transport in GUARDED:
+        return "what you submit, by Dask's own protocol: nothing here decides it"
+    return _families(link, sealing=True, willing=willing)
 
 
 def _families(link: Any, *, sealing: bool = False, willing: Iterable[str] | None = None) -> str:

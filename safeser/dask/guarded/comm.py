@@ -30,6 +30,7 @@ from safeser.channel import AuditSink, OpenLink, Unverified
 from safeser.dask.comm import HANDSHAKE_SECONDS, SafeserComm
 from safeser.dask.guarded.conversation import GuardedConversation
 from safeser.dask.guarded.wire import GREETING, read_message
+from safeser.dask.hosts import is_same_host
 from safeser.errors import ConfigError, PayloadError
 from safeser.policy import Policy
 
@@ -56,13 +57,14 @@ class Guard:
     audit: AuditSink
     deserializers: tuple[str, ...]
 
-    def link(self, address: str) -> OpenLink:
+    def link(self, address: str, *, same_host: bool | None = None) -> OpenLink:
         return OpenLink(
             local=self.principal,
             policy=self.policy,
             audit=self.audit,
             transport=self.scheme,
             address=address,
+            same_host=same_host,
         )
 
 
@@ -80,7 +82,7 @@ class GuardedComm(SafeserComm):
     ) -> None:
         # Not SafeserComm's, which begins with a session.
         TCP.__init__(self, stream, local_addr, peer_addr, deserialize)
-        self.link = self._open_link = guard.link(peer_addr)
+        self.link = self._open_link = guard.link(peer_addr, same_host=is_same_host(stream))
         self.conversation = self._talk = GuardedConversation(
             self._open_link, deserializers=guard.deserializers
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,16 +38,33 @@ DESERIALIZERS = ("dask", "msgpack")
 _POLICY, _PRINCIPAL = "stock-cluster", "client"
 
 
+#: More than there are rules by which something from a stock cluster is refused.
+_RULES = 100
+
+
 class _Unkept:
-    """The log of a process that has none configured: refusals are warnings of ``safeser.dask``."""
+    """The log of a process that has none configured: refusals are warnings of ``safeser.dask``.
+
+    It keeps their number, which a client shows.
+    """
+
+    def __init__(self) -> None:
+        self.refusals: Counter[str] = Counter()
 
     def record(self, event: Mapping[str, Any], /) -> None:
-        """Keep nothing."""
+        if not event["permitted"]:
+            self._note(event["rule"])
 
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
     ) -> None:
-        """Keep nothing."""
+        if not permitted:
+            self._note(rule)
+
+    def _note(self, rule: str) -> None:
+        # A rule may be a peer's word, where its error is what was refused.
+        known = rule in self.refusals or len(self.refusals) < _RULES
+        self.refusals[rule if known else "other"] += 1
 
 
 class GuardedSecurity(DaskSecurity):  # type: ignore[misc]  # distributed ships no types

@@ -11,7 +11,6 @@ import distributed
 import pytest
 
 from safeser.audit import AuditKey, AuditLog
-from safeser.dask import client as client_module
 from safeser.dask.client import Client
 from safeser.dask.guarded import client as guarded
 from safeser.dask.guarded import settings
@@ -61,8 +60,10 @@ def test_nothing_has_to_be_set():
     assert isinstance(guard, Guard)
     assert (guard.principal, guard.policy.name) == ("client", "stock-cluster")
     assert guard.deserializers == ("dask", "msgpack")
-    guard.audit.record({"event": "x"})
-    guard.audit.count("a", "b", "c", "d", True)
+    for permitted in (True, False):
+        guard.audit.record({"event": "refuse", "rule": "one", "permitted": permitted})
+        guard.audit.count("a", "b", "c", "two", permitted)
+    assert guard.audit.refusals == {"one": 1, "two": 1}
 
 
 def test_a_policy_that_is_set_is_the_one(identity, tmp_path):
@@ -188,5 +189,9 @@ if __name__ == "__main__":
     assert "fine" in ended.stdout, ended.stderr
 
 
-def test_the_client_is_the_one_that_safeser_offers():
-    assert client_module.Client.__mro__[1] is distributed.Client
+def test_peers_cannot_fill_the_count_of_refusals():
+    sink = guarded_security("tcp", None, None).guard.audit
+    for number in range(1000):
+        sink.count("a", "b", "c", f"rule.{number}", False)
+    assert len(sink.refusals) < 200
+    assert sink.refusals["other"] > 800
