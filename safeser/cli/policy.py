@@ -125,14 +125,16 @@ def _show_way(rule: Rule) -> None:
 
 
 def _show_submission(rule: Rule) -> None:
+    from safeser.policy.rules import SUBMIT
+
     if rule.submission == "code":
         _row("submission", "code: the sender can run what it likes there", style="yellow")
     elif rule.submission == "approved":
         _row("submission", "approved: functions that profiles and 'allow' list, no code")
     else:
         _row("submission", rule.submission)
-    conflicts = rule.key_conflicts._asdict()
-    if "warn" in conflicts.values():
+    if rule.submission != "none" and SUBMIT in rule.operations:
+        conflicts = rule.key_conflicts._asdict()
         _row("conflicts", ", ".join(f"{name}: {word}" for name, word in conflicts.items()))
 
 

@@ -60,6 +60,40 @@ def test_show_names_types_of_other_libraries(safeser, tmp_path):
     assert "types       my.lib:Thing" in safeser("policy", "show", policy).out
 
 
+def test_show_names_what_else_a_context_asks_for(safeser, tmp_path):
+    policy = tmp_path / "more.yaml"
+    policy.write_text(
+        "safeser: 1\nname: x\nrevision: 1\nprincipals: {a: {}, b: {}, c: {}}\ncontexts:\n"
+        "- name: near\n  sender: a\n  recipient: b\n  transport: [safeser, library]\n"
+        "  same_host: true\n  authors: [c]\n  submission: approved\n"
+        "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
+        "  operations: {grant: [look, update-graph]}\n  key_conflicts: {definition: warn}\n"
+        "- name: far\n  sender: a\n  recipient: b\n  same_host: false\n"
+    )
+    policy.chmod(0o600)
+    shown = safeser("policy", "show", policy).out
+    for row in (
+        "transport   library, safeser",
+        "same host   yes",
+        "same host   no, another",
+        "authors     c, relayed",
+        "submission  approved: functions that profiles and 'allow' list, no code",
+        "conflicts   definition: warn, principal: warn",
+        "operations  look, update-graph (",
+    ):
+        assert row in shown
+    asked = ("--sender=a", "--recipient=b", "--family=pickle", "--author=c", "--same-host")
+    ended = safeser("policy", "explain", policy, *asked, "--transport=safeser")
+    assert ended.code == 0
+    assert "over safeser, from the same host" in ended.out
+    ended = safeser("policy", "explain", policy, *asked[:-1], "--other-host", "--transport=tls")
+    assert ended.code == 1
+    assert "near: not for transport tls" in ended.out
+    ended = safeser("policy", "explain", policy, *asked, "--transport=inproc")
+    assert ended.code != 0
+    assert "the transport of a context must be one of safeser, tcp, tls, library" in ended.err
+
+
 def test_show_names_each_operation_when_asked(safeser):
     ended = safeser("policy", "show", "default", "--operations")
     assert "    update-graph\n" in ended.out

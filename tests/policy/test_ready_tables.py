@@ -144,7 +144,7 @@ def test_graphs_by_grant(shared: Policy) -> None:
     assert not approved.allow
     for name in ("carol", "alice"):
         asked = Context(name, "scheduler", Kind.TASK, "update-graph")
-        assert shared.key_conflicts(asked) == ("refuse", "refuse")
+        assert shared.key_conflicts(asked) == ("refuse", "warn")
     assert not approved.operations & CODE_OPERATIONS
 
 
