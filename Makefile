@@ -55,9 +55,10 @@ bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.families
 	@$(BIN)/python -m benchmarks.dask
 
-## dask-suite: distributed's own protocol tests with safeser's functions; DISTRIBUTED=path/to/checkout
+## dask-suite: distributed's own tests, of its protocol and of clusters; DISTRIBUTED=path/to/checkout
 dask-suite: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.dask_suite "$(DISTRIBUTED)"
+	@$(BIN)/python -m tests.dask_suite.clusters "$(DISTRIBUTED)"
 
 ## differential: compare ten million pickles with CPython's readers; an hour, stops and resumes
 differential: $(VENV)/dev.stamp

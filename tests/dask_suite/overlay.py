@@ -6,6 +6,7 @@ and the processes that they start then find each other under the names that they
 
 from __future__ import annotations
 
+import compileall
 import json
 import shutil
 import tomllib
@@ -39,6 +40,8 @@ def lay_out(checkout: Path, folder: Path) -> None:
         shutil.copytree(
             checkout / "distributed" / tests, folder / "distributed" / tests, ignore=ignored
         )
+    # Each of hundreds of processes would compile all of it anew where none may write.
+    compileall.compile_dir(folder, quiet=2)
     shutil.copy(checkout / "conftest.py", folder)
     (folder / "pytest.ini").write_text(_configuration(checkout / "pyproject.toml"))
 
