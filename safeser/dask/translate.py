@@ -142,9 +142,24 @@ def _whole(failure: Any, message: Mapping[str, Any]) -> Serialized | None:
         return traceback if isinstance(traceback, Relayed) else None
     value = message["exception"]
     value = value.data if isinstance(value, Serialize) else value
-    if not isinstance(value, bytes) or not isinstance(from_data(failure.data), RemoteError):
+    if not _is_partly_named(from_data(failure.data)):
+        return None
+    if isinstance(value, Exception):
+        # Errors of actors alone are not pickled by Dask first.
+        try:
+            value = pickles.dumps(value, code=True)
+        except SafeserError:
+            return None
+    if not isinstance(value, bytes):
         return None
     return Serialized({"serializer": "pickle", "writeable": ()}, [value])
+
+
+def _is_partly_named(error: BaseException | None) -> bool:
+    """Tell whether *error*, or what it was raised from, stands for a class that is only named."""
+    while error is not None and not isinstance(error, RemoteError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def from_pickled_error(data: bytes, message: Mapping[str, Any], traceback: str) -> ExceptionData:
@@ -236,19 +251,33 @@ def _plain_warning(event: Any) -> Any:
     for name in ("message", "category"):
         value = event.get(name)
         if isinstance(value, bytes):
-            plain[name] = _text_of(value)
+            plain[name], category = _text_of(value)
+            if category is not None:
+                plain["category"] = category
+                break
     return plain
 
 
-def _text_of(data: bytes) -> str:
+def _text_of(data: bytes) -> tuple[str, str | None]:
+    """Return what a pickled text or warning says, and the category that a warning has itself."""
     try:
         named = pickles.global_of(data)
         if named is not None:
-            return named
+            return named, None
         value = pickles.loads(data, profile="data")
     except SafeserError:
-        return "a message that could not be read"
-    return value if isinstance(value, str) else str(value)
+        return _text_of_warning(data)
+    return value if isinstance(value, str) else str(value), None
+
+
+def _text_of_warning(data: bytes) -> tuple[str, str | None]:
+    try:
+        record = pickles.exception_record(data)
+    except SafeserError:
+        record = None
+    if record is None or record.name is None or not record.args:
+        return "a message that could not be read", None
+    return _said(record), record.name
 
 
 # --- incoming ----------------------------------------------------------------------------------
@@ -278,6 +307,11 @@ def incoming_element(
             element["type"] = _type_pickle(element.get("type"), takes_code)
         elif name == "event" and _is_warning(element):
             element["event"] = _warning_event(element.get("event"))
+    elif name == "task-erred" and element.get("traceback") is None:
+        # The scheduler keeps the text only where it has a traceback, for which Dask itself takes
+        # text. It goes no further: a client has it from the failure.
+        text = element.get("traceback_text")
+        element["traceback"] = text if isinstance(text, str) else None
     elif name == "task-finished" and not isinstance(element.get("type"), str | None):
         raise PayloadError("the type of a result must be a name", rule="raw.type", where="type")
     return element
@@ -312,22 +346,24 @@ def _nested_reply(answer: Any, *, note: Note) -> Any:
 def _without_raw_errors(message: dict[str, Any], note: Note) -> dict[str, Any]:
     """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
     message = dict(message)
-    if isinstance(message.get("exception"), RemoteError):
-        message["exception"] = _as_it_was(message["exception"], message.get("traceback"))
+    said = message.get("exception")
+    if isinstance(said, Exception) and _is_partly_named(said):
+        message["exception"] = _as_it_was(said, message.get("traceback"))
     for name, safe in _SAFE.items():
         if name in message:
             message[name] = safe(message[name], note=note)
     return message
 
 
-def _as_it_was(said: RemoteError, whole: Any) -> Exception:
+def _as_it_was(said: Exception, whole: Any) -> Exception:
     """Return *whole*, the same failure as code, if policy let it in; with what was said of it."""
     if not isinstance(whole, Exception):
         return said
     for note in getattr(said, "__notes__", ()):
         BaseException.add_note(whole, note)
-    whole.__cause__, whole.__context__ = said.__cause__, said.__context__
-    whole.__suppress_context__ = said.__suppress_context__
+    if whole.__cause__ is None and whole.__context__ is None:
+        whole.__cause__, whole.__context__ = said.__cause__, said.__context__
+        whole.__suppress_context__ = said.__suppress_context__
     return whole
 
 

@@ -1,8 +1,8 @@
 """The plugin that the clusters' tests run with: ends a test that hangs, writes down each outcome.
 
 The one rule: it changes neither a test nor distributed, but for a default. Dask's configuration has
-a setting for the scheme of addresses that name none; ``LocalCluster`` and listeners don't read it. On
-a busy machine tests can be given more time, on any scheme.
+a setting for the scheme of addresses that name none; ``LocalCluster`` and listeners don't read it.
+On a busy machine tests can be given more time, on any scheme.
 """
 
 from __future__ import annotations
