@@ -59,6 +59,17 @@ def test_a_client_speaks_for_no_other(talk):
     assert set(t.refused_by_server) == {"stream.identity"}
 
 
+def test_who_submits_may_fire_and_forget_and_guests_keep_nothing(talk):
+    element = {"op": "client-desires-keys", "keys": ["x"], "client": "fire-and-forget"}
+    t = talk("alice").client_stream("Client-1")
+    [got] = t.attack([element])
+    assert got["client"] == "fire-and-forget"
+    t.refuses([{**element, "op": "client-releases-keys"}])
+    guest = talk("bob").client_stream("Client-1")
+    guest.refuses([element])
+    assert set(t.refused_by_server + guest.refused_by_server) == {"stream.identity"}
+
+
 def test_a_worker_speaks_for_no_other(talk):
     t = talk("worker").worker_stream("safeser://127.0.0.1:1")
     for element in (

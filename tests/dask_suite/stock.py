@@ -1,8 +1,9 @@
 """What distributed's own tests of clusters do on ``tcp://``, with distributed 2026.8.0.
 
-Not counted are tests that are skipped (slow, for a package that is not there, or for good) or expected
-to fail, and ``test_bad_address``, whose result depends on what the network makes of an address that
-nobody has. They were taken from the tests' own marks, and from a run for those that skip themselves.
+Not counted are tests that are skipped (slow, for a package that is not there, or for good) or
+expected to fail, and ``test_bad_address``, whose result depends on what the network makes of an
+address that nobody has. They are from the tests' own marks, and from a run for those that skip
+themselves.
 """
 
 from __future__ import annotations
