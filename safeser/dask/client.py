@@ -18,8 +18,10 @@ from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
 from distributed.security import Security as DaskSecurity
 
-from safeser.channel import Channel
 from safeser.dask.display import Display
+from safeser.channel import Channel, Link
+from safeser.dask import approved
+from safeser.dask.comm import SafeserComm
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
@@ -120,7 +122,22 @@ class Client(Display, _DaskClient):  # type: ignore[misc]  # distributed ships n
             # recreate_error_locally asks for dependencies by an empty graph in this form, which
             # Dask's own scheduler fails on.
             expr = LLGExpr(expr)
+        link = self._link()
+        if link is not None:
+            expr = approved.as_granted(expr, link, actors=kwargs.get("actors"))
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
+
+    def _link(self) -> Link | None:
+        """Return the connection by which graphs leave, once there is one."""
+        comm = getattr(self.scheduler_comm, "comm", None)
+        return comm.link if isinstance(comm, SafeserComm) else None
+
+    def _get_computation_code(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the source that Dask shows on its dashboard; where only names may pass, none."""
+        link = self._link()
+        if link is not None and approved.grant_of(link).submission != "code":
+            return ()
+        return super()._get_computation_code(*args, **kwargs)
 
     def _check_submission(self) -> None:
         """Refuse a graph where it is submitted, not on a future that somebody waits for."""

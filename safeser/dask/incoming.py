@@ -15,7 +15,7 @@ from typing import Any
 from distributed.protocol.serialize import Serialized
 
 from safeser.channel import Admitted, Arrived, Link, Received
-from safeser.dask import translate
+from safeser.dask import approved, translate
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths, substitute
 from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.shaped import Later, check_built, check_fields, check_inner
@@ -269,11 +269,25 @@ def build(judged: Judged, *, opens: bool) -> Any:
             "a payload stands where only something hashable can", rule="payload.key"
         ) from None
     check_built(judged.later, message)
+    if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
+        _check_approved(message)
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
             check_shards(value, where=where)
     return message
+
+
+def _check_approved(message: dict[str, Any]) -> None:
+    """Refuse what steers the scheduler beside a graph, but for plain values."""
+    for name, value in message.items():
+        if name != "expr_ser":
+            approved.check_plain(value)
+    if message.get("actors"):
+        # Any method of an actor can be called by its name, tofile of an array as well.
+        raise PolicyDenied(
+            "an approved submission makes no actors", rule="submission.actors", where="actors"
+        )
 
 
 def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
@@ -312,6 +326,9 @@ def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
     if _is_graph(judged.context, payload.where):
         if row.failed and payload.family == "error":
             raise _unsent(payload, judged.link.load_one(judged.admitted, payload))
+        if judged.admitted.grant.submission == "approved":
+            # Dask's scheduler opens what was built here, and no bytes at all.
+            return approved.opened(_load(judged, payload, row))
         # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
         # code, handed on byte for byte.
         if payload.family != "cloudpickle" or row.failed:

@@ -37,6 +37,7 @@ DATA_PROFILES = (
     "exceptions",
     "functions",
     "dask-internal",
+    "dask-tasks",
     "dask-graph",
 )
 
@@ -289,7 +290,9 @@ def _shipped(name: str) -> tuple[Entry, ...]:
             fix=f"Profiles are {', '.join(DATA_PROFILES)}.",
         )
     listed = resources.files("safeser.pickles").joinpath("listed", f"{name}.toml")
-    return tuple(_entries(tomllib.loads(listed.read_text("utf-8"))))
+    document = tomllib.loads(listed.read_text("utf-8"))
+    included = (entry for other in document.get("includes", ()) for entry in _shipped(other))
+    return (*included, *_entries(document))
 
 
 def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:

@@ -47,6 +47,7 @@ PROFILES = (
     "exceptions",
     "functions",
     "dask-internal",
+    "dask-tasks",
     "dask-graph",
 )
 

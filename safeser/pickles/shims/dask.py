@@ -19,6 +19,7 @@ import numpy as np
 from safeser.pickles.budget import over
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
+from safeser.pickles.shims.calls import METHODS, UNNAMED, named
 from safeser.pickles.shims.dask_values import (
     MAX_NESTING,
     function_of,
@@ -245,19 +246,29 @@ def _named(site: Site, name: str, *, decorated: bool) -> Any:
 
 
 def _method(_: Site, name: str, method: Any) -> Any:
-    if plain(method, str) not in _METHODS:
+    if plain(method, str) not in METHODS:
         raise bad("function", f"the method {shown(method)} is not one that only computes")
     return resolved(name)(method)
 
 
-# Of arrays and frames. Others write files or evaluate text: tofile, to_pickle, query, eval.
-_COMPUTING = """
-    abs all any argmax argmin astype clip count cummax cummin cumprod cumsum dot drop_duplicates
-    dropna fillna first head idxmax idxmin isna last max mean min nlargest notnull nsmallest nunique
-    prod rank ravel rename repeat reset_index reshape round shift size sort_index sort_values std
-    sum tail transpose unique value_counts var
-"""
-_METHODS = frozenset(_COMPUTING.split())
+def _item(_: Site, name: str, index: Any) -> Any:
+    return resolved(name)(plain(index, str, int, tuple, list))
+
+
+def _named_function(_: Site, __: str, name: Any) -> Any:
+    if plain(name, str) not in UNNAMED:
+        raise bad("function", f"{shown(name)} is not a listed function")
+    return named(name)
+
+
+def _frompyfunc(site: Site, name: str, function: Any, inputs: Any, outputs: Any) -> Any:
+    if not 0 < plain(inputs, int) <= _OPERANDS or not 0 < plain(outputs, int) <= _OPERANDS:
+        raise bad("arguments", "a function has no such number of operands")
+    return resolved(name)(function_of(site, function), inputs, outputs)
+
+
+#: Of NumPy's ufuncs, and more than enough.
+_OPERANDS = 32
 
 
 def _compose(site: Site, draft: Any, state: Any) -> Any:
@@ -363,9 +374,12 @@ SHIMS: dict[str, Callable[..., Any]] = {
     "delayed": _delayed,
     "dependency": _dependency,
     "expression": _expression,
+    "frompyfunc": _frompyfunc,
     "graph": _graph,
+    "item": _item,
     "layer": _layer,
     "method": _method,
+    "named": _named_function,
     "reference": _reference,
     "task": _task,
 }

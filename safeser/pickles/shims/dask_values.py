@@ -18,6 +18,7 @@ import numpy as np
 
 from safeser.pickles.names import shown
 from safeser.pickles.profiles import DATA_PROFILES, Profile
+from safeser.pickles.shims.calls import DATA_ATTRIBUTES, Method, guarded, names_of_unnamed
 from safeser.pickles.shims.site import Site, bad
 
 __all__ = ["MAX_NESTING", "function_of", "own", "profile_of", "resolved", "value_of"]
@@ -38,16 +39,12 @@ _GETTERS = frozenset(
     (
         "operator:itemgetter",
         "operator:methodcaller",
-        "dask.utils:methodcaller",
+        "dask.utils:itemgetter",
+        "dask.array.ufunc:da_frompyfunc",
     )
 )
-# What a task may take of whatever object another task gives it. Anything else may be a method, and
-# max(paths, key=...) or apply() calls that: ndarray.tofile writes files, DataFrame.eval runs text.
-_DATA_ONLY = """
-    T columns day denominator dtype dtypes hour imag index itemsize left microsecond mid minute
-    month name names nbytes ndim numerator real right second shape size start step stop values year
-"""
-_ATTRIBUTES = frozenset(_DATA_ONLY.split())
+# A value of another kind is made of one value; those of void and object_ hold what is no value.
+_SCALARS = (np.number, np.bool_, np.str_, np.bytes_, np.datetime64)
 # Its instances have whatever attributes a task gives them, and NumPy takes an address from one.
 _UNCALLED = frozenset(("types:SimpleNamespace",))
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, range, type(...))
@@ -83,6 +80,8 @@ def _added(site: Site, kind: type) -> bool:
 def _check_class(site: Site, kind: type) -> None:
     """Refuse a class that may be named but not called: ndarray makes pointers of bytes."""
     entry = own().get(_name(kind))
+    if issubclass(kind, _SCALARS) and kind.__module__ == "numpy":
+        return
     listed = (entry is not None and entry.referable) or kind in _expressions()
     if _name(kind) in _UNCALLED or not (listed or _added(site, kind)):
         raise bad("function", f"{shown(_name(kind))} may not stand in a graph")
@@ -104,16 +103,20 @@ def function_of(site: Site, value: Any, depth: int = 0) -> Any:
             raise bad("function", "something is to be called that is no listed function")
     elif kind is operator.attrgetter:
         _check_attributes(value)
+    elif kind is resolved("dask.utils:methodcaller"):
+        return Method(value.method)
+    elif id(value) in names_of_unnamed():
+        return value
     # Functions themselves can only be here because their names are listed.
     elif kind not in (*_CODE, _toolz.curry, _toolz.Compose) and _name(kind) not in _GETTERS:
         raise bad("function", "something is to be called that is no listed function")
-    return value
+    return guarded(value)
 
 
 def _check_attributes(getter: Any) -> None:
     _, names = getter.__reduce__()
     for name in names:
-        if not _ATTRIBUTES.issuperset(name.split(".")):
+        if not DATA_ATTRIBUTES.issuperset(name.split(".")):
             raise bad("function", f"the attribute {shown(name)} is not one that is only data")
 
 
@@ -140,6 +143,8 @@ def value_of(site: Site, value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - 
     if kind is np.ndarray:
         return _array(site, value, depth)
     if kind in _parts() or value is resolved("dask.typing:no_default"):
+        return value
+    if isinstance(value, np.random.BitGenerator | np.random.SeedSequence):
         return value
     if kind is np.ma.MaskedArray and not value.dtype.hasobject:
         return value

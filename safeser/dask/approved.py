@@ -1,0 +1,220 @@
+"""Graphs under ``submission: approved``: written out by who sends them, tasks and nothing else.
+
+The one rule: what a scheduler opens is a mapping of keys to tasks over listed functions, and plain
+annotations. Layers, expressions and collections write themselves out in the sender's process: on
+the scheduler their code would run over operands of the sender's choice. docs/approved.md says what
+that lets pass, docs/decisions/0016 why it is done so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from dask._expr import LLGExpr
+from dask._task_spec import GraphNode, TaskRef, convert_legacy_graph
+from distributed.client import Future
+from distributed.protocol.serialize import Serialized, register_serialization_family
+
+from safeser import pickles
+from safeser.channel import Link
+from safeser.dask.approved_culprits import named_culprit
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.pickles.shims.calls import named, names_of_unnamed
+from safeser.values import Grant, Kind, Limits
+
+__all__ = [
+    "WrittenOut",
+    "as_granted",
+    "check_plain",
+    "grant_of",
+    "opened",
+    "reduced",
+    "write_out",
+    "written",
+]
+
+#: Under this family Dask opens what safeser built in this very process, and nothing else.
+_FAMILY = "safeser-approved"
+
+_TASKS, _ANNOTATIONS = "tasks", "annotations"
+_PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
+#: Deeper than what anybody annotates with.
+_MAX_NESTING = 8
+
+
+# -- where it is sent -----------------------------------------------------------------------------
+
+
+def write_out(expr: Any) -> dict[str, Any]:
+    """Return *expr* as the tasks that a scheduler would make of it, and their annotations."""
+    tasks = {
+        key: task if task.key == key else task.substitute({}, key=key)
+        for key, task in convert_legacy_graph(dict(expr.__dask_graph__())).items()
+    }
+    annotations = {name: dict(of) for name, of in expr.__dask_annotations__().items()}
+    return {_TASKS: tasks, _ANNOTATIONS: annotations}
+
+
+def grant_of(link: Link) -> Grant:
+    """Return what may be submitted on *link*."""
+    return link.policy.grant(link.outbound(Kind.TASK, "update-graph"), sealing=True)
+
+
+def as_granted(expr: Any, link: Link, *, actors: Any) -> Any:
+    """Return *expr* as it may leave on *link*: as it is, or written out where that is granted.
+
+    :raises PolicyDenied: what the scheduler would refuse; it is recorded.
+    """
+    grant = grant_of(link)
+    if grant.submission != "approved":
+        return expr
+    try:
+        if actors:
+            raise PolicyDenied(
+                "an actor cannot be submitted: any of its methods could be called by name",
+                rule="submission.actors",
+                fix="Only 'submission: code' allows it, which lets whoever has it run any code.",
+            )
+        return written(expr, grant, link.policy.limits)
+    except SafeserError as error:
+        if not error.recorded:
+            link.note_refusal(link.outbound(Kind.TASK, "update-graph"), error)
+            error.recorded = True
+        raise
+
+
+def written(expr: Any, grant: Grant, limits: Limits) -> Serialized:
+    """Return *expr* as *grant* lets it be submitted, for Dask to send as it is.
+
+    :raises PolicyDenied: what the scheduler would refuse, with the name of what is to blame.
+    """
+    graph = write_out(expr)
+    profile = pickles.Profile.granted(grant.profiles, grant.allow)
+    buffers: list[Any] = []
+    try:
+        data = pickles.dumps(
+            graph, buffer_callback=buffers.append, profile=profile, limits=limits, reduce=reduced
+        )
+    except SafeserError as refusal:
+        raise named_culprit(
+            graph, refusal, profile=profile, context=grant.context, reduce=reduced
+        ) from None
+    opened(graph)
+    header = {"serializer": "pickle", "writeable": tuple(not b.raw().readonly for b in buffers)}
+    return Serialized(header, [data, *(buffer.raw() for buffer in buffers)])
+
+
+def reduced(obj: Any) -> Any:
+    """Return how a part of a graph is written by reference where pickle has no name for it."""
+    if isinstance(obj, Future):
+        return TaskRef, (obj.key,)  # a Future would look for a client where it is opened
+    name = names_of_unnamed().get(id(obj))
+    return NotImplemented if name is None else (named, (name,))
+
+
+# -- where it is opened ---------------------------------------------------------------------------
+
+
+class WrittenOut(LLGExpr):  # type: ignore[misc]  # dask ships no types
+    """What Dask's scheduler gets in place of an expression: tasks that were checked, as they are.
+
+    Derived from Dask's class for low-level graphs, of which the scheduler drops what no key needs.
+    """
+
+    def __new__(cls, tasks: Mapping[Any, GraphNode], annotations: Mapping[str, Any]) -> WrittenOut:
+        # Not by Expr's constructor, which computes a token over all that is in the tasks.
+        made: WrittenOut = object.__new__(cls)
+        made.operands = [tasks]
+        made._determ_token = None
+        made.__dict__["_written"] = annotations
+        return made
+
+    def __init__(self, *_: Any) -> None:
+        """Everything was done when it was made."""
+
+    def __dask_graph__(self) -> dict[Any, GraphNode]:
+        return dict(self.operands[0])
+
+    def __dask_annotations__(self) -> dict[str, Any]:
+        return dict(self.__dict__["_written"])
+
+
+def opened(value: Any) -> Serialized:
+    """Return what Dask's handler opens to the graph that *value* is, checked; nothing else is.
+
+    :raises PayloadError: if a loaded payload is no graph that was written out.
+    """
+    match value:
+        case {"tasks": dict() as tasks, "annotations": dict() as annotations} if len(value) == 2:
+            pass
+        case _:
+            raise _malformed("it is not written out into tasks")
+    for key, task in tasks.items():
+        if not isinstance(task, GraphNode) or task.key != key:
+            raise _malformed("it holds something else than tasks")
+    for name, of in annotations.items():
+        if type(name) is not str or type(of) is not dict:
+            raise _malformed("its annotations are none")
+        for key, part in of.items():
+            if key not in tasks:
+                raise _malformed("an annotation is of no task")
+            check_plain(part)
+    return Serialized({"serializer": _FAMILY}, [_Built(WrittenOut(tasks, annotations))])
+
+
+def check_plain(value: Any, depth: int = 0) -> None:
+    """Refuse anything but plain values: a scheduler calls annotations that can be called."""
+    if type(value) in _PLAIN:
+        return
+    if depth < _MAX_NESTING and type(value) in (list, tuple, set, frozenset):
+        for part in value:
+            check_plain(part, depth + 1)
+    elif depth < _MAX_NESTING and type(value) is dict:
+        for key, part in value.items():
+            check_plain(key, depth + 1)
+            check_plain(part, depth + 1)
+    else:
+        raise PayloadError(
+            f"an annotation holds a {type(value).__name__}, and approved ones are plain values",
+            rule="submission.annotation",
+            fix="Annotate with numbers, text and lists of them.",
+        )
+
+
+def _malformed(why: str) -> PayloadError:
+    return PayloadError(
+        f"the graph is not one that an approved submission may be: {why}",
+        rule="submission.graph",
+        fix="Submit it with safeser.Client, which writes it out.",
+    )
+
+
+class _Built:
+    """What stands in place of bytes: no peer can send one, as bytes are all that a frame holds."""
+
+    __slots__ = ("_graph",)
+
+    def __init__(self, graph: WrittenOut) -> None:
+        self._graph: WrittenOut | None = graph
+
+    def take(self) -> WrittenOut:
+        """Return the graph, once."""
+        graph, self._graph = self._graph, None
+        if graph is None:
+            raise PayloadError("a graph is opened twice", rule="submission.graph")
+        return graph
+
+
+def _unwritten(_: Any) -> Any:
+    raise NotImplementedError  # Dask's word for: try another family
+
+
+def _taken(_: Any, frames: Any) -> WrittenOut:
+    if len(frames) != 1 or type(frames[0]) is not _Built:
+        raise PayloadError("no peer can send this family", rule="submission.graph")
+    return frames[0].take()
+
+
+register_serialization_family(_FAMILY, _unwritten, _taken)
