@@ -24,7 +24,17 @@ from typing import Any
 from safeser.errors import PolicyDenied
 from safeser.operations import NAMES
 from safeser.policy import advice
-from safeser.policy.rules import HARMLESS, REFUSED, SUBMIT, UNLISTED, Hop, Query, Rule
+from safeser.policy.rules import (
+    APPROVED,
+    CALLING,
+    HARMLESS,
+    REFUSED,
+    SUBMIT,
+    UNLISTED,
+    Hop,
+    Query,
+    Rule,
+)
 from safeser.values import FAMILIES, UNKNOWN, Context, Decision, Grant, KeyConflicts, Kind
 
 __all__ = ["Table"]
@@ -66,7 +76,7 @@ class Table:
         self._transports = _masks([rule.transports for rule in rules])
         self._hosts = _masks([rule.same_host for rule in rules])
         self._decisions: dict[Query, Decision] = {}
-        self._grants: dict[tuple[Hop, bool], Grant | None] = {}
+        self._grants: dict[tuple[Hop, bool, bool], Grant | None] = {}
 
     # --- matching ------------------------------------------------------------------------------
 
@@ -185,7 +195,7 @@ class Table:
 
         :raises PolicyDenied: if no context matches.
         """
-        key = (self.hop(context), sealing)
+        key = (self.hop(context), sealing, context.operation == SUBMIT)
         try:
             grant = self._grants[key]
         except KeyError:
@@ -268,7 +278,7 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
 _STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
-def _bound(rule: Rule, hop: Hop, sealing: bool, policy: str) -> Grant:
+def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool, policy: str) -> Grant:
     families = rule.families(sealing=sealing)
     stranger = UNKNOWN in hop[:2]
     if hop.kind is Kind.ADMIN:
@@ -283,7 +293,7 @@ def _bound(rule: Rule, hop: Hop, sealing: bool, policy: str) -> Grant:
     return Grant(
         context=rule.name,
         families=families,
-        profiles=rule.profiles if "pickle" in families else (),
+        profiles=_profiles(rule, submits=submits) if "pickle" in families else (),
         allow=rule.allow if "pickle" in families else (),
         submission=rule.submission,
         operations=rule.operations,
@@ -291,6 +301,18 @@ def _bound(rule: Rule, hop: Hop, sealing: bool, policy: str) -> Grant:
         types=rule.types if foreign else frozenset(),
         authors=rule.authors,
     )
+
+
+def _profiles(rule: Rule, *, submits: bool) -> tuple[str, ...]:
+    """Return the profiles of *rule*; functions and tasks are for graphs that are approved, alone.
+
+    A value that can be called, sent beside a graph, would be called by one: ``apply`` does that.
+    And a graph is tasks: the scheduler would run code of layers and expressions on its operands.
+    """
+    if rule.submission != "approved":
+        return rule.profiles
+    kept = (name for name in rule.profiles if name not in CALLING)
+    return tuple(dict.fromkeys((*APPROVED, *kept) if submits else ("data", *kept)))
 
 
 def _permit(rule: Rule, reason: str) -> Decision:

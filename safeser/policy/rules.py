@@ -18,6 +18,8 @@ from safeser.values import HARMLESS, TRANSPORTS, Allowed, KeyConflicts, Kind
 __all__ = [
     "ANYWHERE",
     "ANY_TRANSPORT",
+    "APPROVED",
+    "CALLING",
     "CODE_OPERATIONS",
     "HARMLESS",
     "PICKLES",
@@ -53,6 +55,12 @@ PROFILES = (
 
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"
+
+#: What a graph under ``submission: approved`` is made of.
+APPROVED = ("data", "numpy", "pandas", "functions", "dask-tasks")
+
+#: Profiles by which a pickle hands over what can be called, or what a graph is made of.
+CALLING = frozenset({"functions", "dask-internal", "dask-tasks", "dask-graph"})
 
 #: Operations that run what the sender sends, or write it to a path of the sender's choice.
 #: ``upload_file`` does both in plain msgpack, so that families alone could not hold it back.
