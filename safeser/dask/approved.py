@@ -8,12 +8,15 @@ that lets pass, docs/decisions/0016 why it is done so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copyreg
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import dask
 import numpy as np
 from dask._expr import LLGExpr
-from dask._task_spec import GraphNode, TaskRef, convert_legacy_graph
+from dask._task_spec import GraphNode, Task, TaskRef, convert_legacy_graph
 from distributed.client import Future
 from distributed.protocol.serialize import Serialized, register_serialization_family
 
@@ -21,7 +24,7 @@ from safeser import pickles
 from safeser.channel import Link
 from safeser.dask.approved_culprits import named_culprit
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.pickles.shims.calls import named, names_of_unnamed
+from safeser.pickles.shims.calls import name_of, named
 from safeser.values import Grant, Kind, Limits
 
 __all__ = [
@@ -55,6 +58,18 @@ def write_out(expr: Any) -> dict[str, Any]:
     }
     annotations = {name: dict(of) for name, of in expr.__dask_annotations__().items()}
     return {_TASKS: tasks, _ANNOTATIONS: annotations}
+
+
+@contextmanager
+def methods() -> Iterator[None]:
+    """Have shuffles and rechunks written as tasks, unless Dask's configuration says how.
+
+    Peer-to-peer ones hold functions that Dask makes on the spot, and write to workers' disks.
+    """
+    wanted = ("dataframe.shuffle.method", "array.rechunk.method")
+    chosen = {name: "tasks" for name in wanted if dask.config.get(name, None) is None}
+    with dask.config.set(chosen):
+        yield
 
 
 def grant_of(link: Link) -> Grant:
@@ -106,11 +121,26 @@ def written(expr: Any, grant: Grant, limits: Limits) -> Serialized:
     return Serialized(header, [data, *(buffer.raw() for buffer in buffers)])
 
 
+class _Attribute:
+    """Stands for ``getattr`` in a task."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return named, ("builtins:getattr",)
+
+
+_ATTRIBUTE = _Attribute()
+
+
 def reduced(obj: Any) -> Any:
     """Return how a part of a graph is written by reference where pickle has no name for it."""
     if isinstance(obj, Future):
         return TaskRef, (obj.key,)  # a Future would look for a client where it is opened
-    name = names_of_unnamed().get(id(obj))
+    if type(obj) is Task and obj.func is getattr:
+        names = obj.get_all_slots()
+        state = dict(zip(names, obj.__getstate__(), strict=True)) | {"func": _ATTRIBUTE}
+        return copyreg.__newobj__, (Task,), tuple(state[name] for name in names)  # type: ignore[attr-defined]
+    # By getattr pickle writes methods, too.
+    name = None if obj is getattr else name_of(obj)
     return NotImplemented if name is None else (named, (name,))
 
 
@@ -164,6 +194,11 @@ def opened(value: Any) -> Serialized:
     return Serialized({"serializer": _FAMILY}, [_Built(WrittenOut(tasks, annotations))])
 
 
+def is_opened(value: Any) -> bool:
+    """Tell whether *value* is what :func:`opened` returned."""
+    return type(value) is Serialized and type(value.frames[0]) is _Built
+
+
 def check_plain(value: Any, depth: int = 0) -> None:
     """Refuse anything but plain values: a scheduler calls annotations that can be called."""
     if type(value) in _PLAIN:
@@ -176,7 +211,7 @@ def check_plain(value: Any, depth: int = 0) -> None:
             check_plain(key, depth + 1)
             check_plain(part, depth + 1)
     else:
-        raise PayloadError(
+        raise PolicyDenied(
             f"an annotation holds a {type(value).__name__}, and approved ones are plain values",
             rule="submission.annotation",
             fix="Annotate with numbers, text and lists of them.",

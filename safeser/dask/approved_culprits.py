@@ -6,16 +6,17 @@ runs over the same bytes; here its reason gets a name and the line of policy tha
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from safeser import pickles
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.policy.faults import shown
 
 __all__ = ["RULE", "named_culprit"]
 
@@ -35,9 +36,29 @@ _LIBRARIES = sys.stdlib_module_names | {
 }
 
 
-class _FoundError(Exception):
-    def __init__(self, denial: PolicyDenied) -> None:
-        self.denial = denial
+class _Seen:
+    """What a graph holds that is not listed, in the order in which it is written."""
+
+    def __init__(self, profile: pickles.Profile) -> None:
+        self.profile = profile
+        self.nameless: list[tuple[Any, str, str]] = []
+        self.unlisted: list[tuple[Any, str, str]] = []
+
+    def look(self, obj: Any) -> bool:
+        """Note *obj* if it is to blame; tell whether it cannot be written at all."""
+        name, role = _name_of(obj), "class" if isinstance(obj, type) else "reference"
+        if name is None:
+            kind = type(obj)
+            name, role = f"{kind.__module__}:{kind.__qualname__}", "class"
+            module = kind.__module__.partition(".")[0]
+            if module in _LIBRARIES or module.startswith("_cython"):
+                return False
+            obj = kind
+        if self.profile.get(name) is None:
+            importable = _is_importable(obj, name)
+            (self.unlisted if importable else self.nameless).append((obj, name, role))
+            return not importable and isinstance(obj, types.FunctionType)
+        return False
 
 
 def named_culprit(
@@ -53,71 +74,65 @@ def named_culprit(
     :param context: the policy's name for where it would be allowed.
     :param reduce: how the graph is written.
     """
+    seen = _Seen(profile)
 
     def look(obj: Any) -> Any:
-        _look(obj, profile, context)
-        return reduce(obj)
+        return (str, ()) if seen.look(obj) else reduce(obj)
 
-    try:
+    with contextlib.suppress(PayloadError):  # whatever else cannot be written
         pickles.dumps(graph, reduce=look)
-    except PayloadError as error:
-        if isinstance(error.__cause__, _FoundError):
-            return error.__cause__.denial
+    if seen.nameless:
+        return _nameless(*seen.nameless[0], context)
+    for obj, name, role in seen.unlisted:
+        # Names that a library's own pickles hold may be listed under others.
+        if name in refusal.message or name.split(":")[0] not in _listed_modules(profile):
+            return _unlisted(obj, name, role, context)
+    what = refusal.message.partition(", of type ")[2] or refusal.message
     return PolicyDenied(
-        f"this cannot be submitted in context {context!r}: {refusal.message}",
+        f"this cannot be submitted in context {context!r}: {what}",
         rule=RULE,
-        where=refusal.where,
+        where=refusal.where.replace("obj['tasks']", "task", 1),
         fix=refusal.fix,
     )
 
 
-def _look(obj: Any, profile: pickles.Profile, context: str) -> None:
-    if isinstance(obj, types.FunctionType | type | types.BuiltinFunctionType | type(np.sum)):
-        name = _name_of(obj)
-        if name is not None and profile.get(name) is None:
-            _found(obj, name, context, role="class" if isinstance(obj, type) else "reference")
-    elif isinstance(obj, types.MethodType):
-        owner = obj.__self__ if isinstance(obj.__self__, type) else type(obj.__self__)
-        name = f"{owner.__module__}:{owner.__qualname__}.{obj.__name__}"
-        if profile.get(name) is None:
-            _found(obj, name, context, role="reference")
-    elif type(obj).__module__.partition(".")[0] not in _LIBRARIES:
-        name = f"{type(obj).__module__}:{type(obj).__qualname__}"
-        if profile.get(name) is None:
-            _found(type(obj), name, context, role="class", what="an instance of ")
+def _listed_modules(profile: pickles.Profile) -> set[str]:
+    return {name.partition(":")[0] for name in profile.entries}
 
 
 def _name_of(obj: Any) -> str | None:
-    module, qualname = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
-    if isinstance(obj, types.BuiltinFunctionType) and not isinstance(
-        obj.__self__, types.ModuleType | None
-    ):
-        return None  # a method of a value, which is written as such
-    return f"{module}:{qualname}" if module and qualname else None
+    """Return the name of a function, class or method; None of what is none of them."""
+    if isinstance(obj, types.MethodType):
+        owner = obj.__self__ if isinstance(obj.__self__, type) else type(obj.__self__)
+        return f"{owner.__module__}:{owner.__qualname__}.{obj.__name__}"
+    if isinstance(obj, types.BuiltinFunctionType):
+        bound = not isinstance(obj.__self__, types.ModuleType | None)
+        return None if bound else f"{obj.__module__}:{obj.__qualname__}"
+    if isinstance(obj, types.FunctionType | type | type(np.sum)):
+        return f"{obj.__module__}:{obj.__qualname__}"
+    return None
 
 
-def _found(obj: Any, name: str, context: str, *, role: str, what: str = "") -> NoReturn:
-    who = f"{what}{shown(name).strip(chr(39))}{_place(obj)}"
-    if _is_importable(obj, name):
-        line = f'pickle: {{allow: {{"{name}": {role}}}}}'
-        raise _FoundError(
-            PolicyDenied(
-                f"{who} cannot be submitted: context {context!r} does not list it",
-                rule=RULE,
-                fix=f"The operator can allow it there: '{line}'. The risk: whoever submits chooses"
-                " the arguments that the cluster calls it with.",
-            )
-        )
-    bare = name.rpartition(":")[2].rpartition(".")[2].strip("<>")
+def _unlisted(obj: Any, name: str, role: str, context: str) -> PolicyDenied:
+    line = f'pickle: {{allow: {{"{name}": {role}}}}}'
+    return PolicyDenied(
+        f"{name} cannot be submitted: context {context!r} does not list it",
+        rule=RULE,
+        fix=f"The operator can allow it there: '{line}'. The risk: whoever submits chooses what"
+        f" the cluster {'makes it of' if isinstance(obj, type) else 'calls it with'}.",
+    )
+
+
+def _nameless(obj: Any, name: str, role: str, context: str) -> PolicyDenied:
+    bare = name.rpartition(":")[2].rpartition(".")[2]
+    bare = bare if bare.isidentifier() else "NAME"
     line = f'pickle: {{allow: {{"mylib:{bare}": {role}}}}}'
-    raise _FoundError(
-        PolicyDenied(
-            f"{who} cannot be submitted: it has no name by which scheduler and workers could"
-            f" import it, and context {context!r} lets no code through",
-            rule=RULE,
-            fix="Give it a name in a module that is installed there (mylib, say); then the operator"
-            f" can allow it: '{line}'.",
-        )
+    return PolicyDenied(
+        f"{name}{_place(obj)} cannot be submitted: scheduler and workers have no name to import"
+        f" it by, and context {context!r} lets no code through",
+        rule=RULE,
+        fix="Write it as a function or class of a module that is installed there (mylib, say); then"
+        f" the operator can allow it: '{line}'.",
     )
 
 
@@ -128,12 +143,13 @@ def _is_importable(obj: Any, name: str) -> bool:
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
-    return found is obj or (isinstance(obj, types.MethodType) and found == obj)
+    # Each look at a method makes a new object.
+    return found is obj or isinstance(obj, types.MethodType)
 
 
 def _place(obj: Any) -> str:
     """Return where a function was written, which its name (``<lambda>``) may not say."""
     code = getattr(obj, "__code__", None)
-    if not isinstance(code, types.CodeType) or _is_importable(obj, str(_name_of(obj))):
+    if not isinstance(code, types.CodeType):
         return ""
-    return f", defined in {shown(code.co_filename)}, line {code.co_firstlineno},"
+    return f", defined in {Path(code.co_filename).name}, line {code.co_firstlineno},"

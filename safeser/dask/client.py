@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from numbers import Integral
 from typing import Any
 
@@ -72,6 +73,7 @@ class Client(Display, _DaskClient):  # type: ignore[misc]  # distributed ships n
         _require_known(kwargs)
         serializers = checked_families(serializers, argument="serializers")
         deserializers = checked_families(deserializers, argument="deserializers")
+        self._methods = ExitStack()
         owned = None
         guarded = guarded_scheme(address)
         _check_security(security, guarded)
@@ -127,6 +129,12 @@ class Client(Display, _DaskClient):  # type: ignore[misc]  # distributed ships n
             expr = approved.as_granted(expr, link, actors=kwargs.get("actors"))
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
 
+    async def _start(self, *args: Any, **kwargs: Any) -> None:
+        await super()._start(*args, **kwargs)
+        link = self._link()
+        if link is not None and approved.grant_of(link).submission == "approved":
+            self._methods.enter_context(approved.methods())
+
     def _link(self) -> Link | None:
         """Return the connection by which graphs leave, once there is one."""
         comm = getattr(self.scheduler_comm, "comm", None)
@@ -156,6 +164,7 @@ class Client(Display, _DaskClient):  # type: ignore[misc]  # distributed ships n
 
     async def _close(self, *args: Any, **kwargs: Any) -> None:
         await super()._close(*args, **kwargs)
+        self._methods.close()
         owned, self._owned = getattr(self, "_owned", None), None
         if owned is not None:
             result = owned.close()

@@ -283,6 +283,8 @@ def _check_approved(message: dict[str, Any]) -> None:
     for name, value in message.items():
         if name != "expr_ser":
             approved.check_plain(value)
+    if not approved.is_opened(message.get("expr_ser")):
+        raise PayloadError("there is no graph to submit", rule="submission.graph", where="expr_ser")
     if message.get("actors"):
         # Any method of an actor can be called by its name, tofile of an array as well.
         raise PolicyDenied(

@@ -225,6 +225,10 @@ class TestInspection:
         assert inspect(data, profile="numpy").permitted
 
 
+#: Profiles of what can be called, and of what calls it.
+CALLABLE = ("functions", "dask-tasks", "dask-graph")
+
+
 class TestProfiles:
     def test_every_shipped_entry_is_sound(self):
         from safeser.pickles.shims import shim
@@ -245,7 +249,7 @@ class TestProfiles:
 
     def test_nothing_that_runs_code_is_listed(self):
         # For what callables and graphs may be made of, those profiles have tests of their own.
-        profiles = [name for name in DATA_PROFILES if name not in ("functions", "dask-graph")]
+        profiles = [name for name in DATA_PROFILES if name not in CALLABLE]
         names = set(Profile.named(*profiles).entries)
         for module, words in {
             "builtins": "eval exec getattr setattr open map filter compile __import__ vars globals",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from safeser.errors import ConfigError
 from safeser.operations import GROUPS
 from safeser.policy import Policy
+from safeser.policy.rules import APPROVED as TASKS
 from safeser.policy.rules import CODE_OPERATIONS
 from safeser.values import Context, KeyConflicts, Kind
 
@@ -40,16 +43,24 @@ def test_approved_lets_listed_functions_through_and_no_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pickle", "profiles"),
+    ("pickle", "more"),
     [
-        ("", ("data", "dask-graph")),
-        ("  pickle: {profile: numpy}\n", ("numpy", "dask-graph")),
-        ("  pickle: {profile: [dask-graph, numpy]}\n", ("dask-graph", "numpy")),
-        ('  pickle: {allow: {"my.lib:train": reference}}\n', ("data", "dask-graph")),
+        ("", ()),
+        ("  pickle: {profile: numpy}\n", ()),
+        ("  pickle: {profile: [dask-graph, scipy]}\n", ("scipy",)),
+        ('  pickle: {allow: {"my.lib:train": reference}}\n', ()),
     ],
 )
-def test_approved_implies_the_profile_of_graphs(pickle: str, profiles: tuple[str, ...]) -> None:
-    assert policy(APPROVED + pickle).grant(GRAPH).profiles == profiles
+def test_approved_graphs_are_read_by_the_profiles_of_tasks(
+    pickle: str, more: tuple[str, ...]
+) -> None:
+    assert policy(APPROVED + pickle).grant(GRAPH).profiles == (*TASKS, *more)
+
+
+def test_beside_a_graph_approved_lets_pass_no_functions_and_no_tasks() -> None:
+    listed = "  pickle: {profile: [dask-graph, dask-internal, functions, numpy]}\n"
+    beside = replace(GRAPH, operation="scatter", kind=Kind.TASK)
+    assert policy(APPROVED + listed).grant(beside).profiles == ("data", "numpy")
 
 
 def test_none_and_code_imply_no_profile() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -27,9 +28,8 @@ __all__ = [
     "METHODS",
     "UNNAMED",
     "Method",
-    "guarded",
+    "name_of",
     "named",
-    "names_of_unnamed",
 ]
 
 
@@ -46,13 +46,14 @@ DATA_ATTRIBUTES = _words("""
 
 #: Of arrays and frames. Others write files or evaluate text: tofile, to_pickle, query, eval.
 _FRAME_METHODS = _words("""
-    abs add_prefix add_suffix all any argmax argmin argsort astype bfill between clip combine
+    abs add_prefix add_suffix align all any argmax argmin argsort astype bfill between clip combine
     combine_first copy corr cov count cummax cummin cumprod cumsum diff dot drop drop_duplicates
     dropna explode ffill fillna first head idxmax idxmin isin isna isnull kurt kurtosis last map
     mask max mean median melt memory_usage merge min mode nlargest notna notnull nsmallest nunique
     pct_change pow prod product quantile rank ravel reindex rename rename_axis repeat replace
     reset_index reshape round select_dtypes sem set_index shift size skew sort_index sort_values
-    std sum tail to_frame to_numpy to_series to_timestamp transpose tz_convert tz_localize unique
+    std sum tail to_frame to_numpy to_records to_series to_timestamp transpose tz_convert
+    tz_localize unique
     value_counts values var where
     add sub mul div truediv floordiv mod radd rsub rmul rdiv rtruediv rfloordiv rmod rpow
     eq ne lt le gt ge
@@ -348,6 +349,16 @@ def _call(original: str, check: Callable[..., None]) -> Callable[..., Any]:
     return call
 
 
+def filtered(function: Any, values: Any, /) -> Any:
+    """Keep what *function* holds for."""
+    return filter(function, values)
+
+
+def split_up(*args: Any, **kwargs: Any) -> dict[Any, Any]:
+    """Return the parts of a frame by their number, as a plain dict that travels as data."""
+    return dict(_original(f"{_EXPR}._shuffle:SimpleShuffle._shuffle_group")(*args, **kwargs))
+
+
 def _check_extreme(*_: Any, **kwargs: Any) -> None:
     if "fn" in kwargs:
         _listed("the method", kwargs["fn"], frozenset(("idxmax", "idxmin")))
@@ -388,21 +399,9 @@ UNNAMED = (
 )
 
 
-def named(name: str) -> Any:
-    """Return one of :data:`UNNAMED`; a graph that is written by reference calls this for it."""
-    if name not in UNNAMED:
-        raise _refuse("the function", name)
-    return _original(name)
-
-
-@cache
-def names_of_unnamed() -> Mapping[int, str]:
-    """Return the names of :data:`UNNAMED` by the identity of what they stand for."""
-    return {id(_original(name)): name for name in UNNAMED}
-
-
 #: What is called in place of what, by the names under which they are listed.
 GUARDED: Mapping[str, str] = {
+    "builtins:filter": "filtered",
     "builtins:getattr": "attribute",
     f"{_EXPR}._accessor:FunctionMap.operation": "accessor_called",
     f"{_EXPR}._accessor:PropertyMap.operation": "accessed",
@@ -415,6 +414,7 @@ GUARDED: Mapping[str, str] = {
     f"{_EXPR}._reductions:IdxMin.aggregate": "idxmin_aggregate",
     f"{_EXPR}._reductions:IdxMin.chunk": "idxmin_chunk",
     f"{_EXPR}._rolling:_rolling_agg": "rolled",
+    f"{_EXPR}._shuffle:SimpleShuffle._shuffle_group": "split_up",
     "dask.array.random:_apply_random": "drawn",
     "dask.array.random:_apply_random_func": "generated",
     "dask.array.random:_choice_rng": "chosen",
@@ -435,14 +435,29 @@ def _replacements() -> dict[Any, Any]:
     found = {}
     for name, own in GUARDED.items():
         made = globals()[own]
-        made.__module__, made.__qualname__ = __name__, own
+        made.__module__, made.__name__, made.__qualname__ = __name__, own, own
         found[_original(name)] = made
     return found
 
 
-def guarded(function: Any) -> Any:
-    """Return what a graph calls in place of *function*; most functions need no other."""
-    try:
-        return _replacements().get(function, function)
-    except TypeError:  # what cannot be hashed is none of them
-        return function
+@cache
+def _names() -> dict[Any, str]:
+    return {_original(name): name for name in (*UNNAMED, *GUARDED)}
+
+
+def name_of(obj: Any) -> str | None:
+    """Return the name by which :func:`named` finds what stands for *obj* in a graph, if it does."""
+    kinds = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+    # Of others, hashing may be a matter of all that they hold: a task computes its token.
+    if isinstance(obj, kinds) or type(obj) is _original("dask.utils:Dispatch"):
+        return _names().get(obj)
+    return None
+
+
+def named(name: str) -> Any:
+    """Return what stands for one of :data:`UNNAMED` or :data:`GUARDED` in a graph."""
+    if name in GUARDED:
+        return _replacements()[_original(name)]
+    if name not in UNNAMED:
+        raise _refuse("the function", name)
+    return _original(name)

@@ -19,7 +19,7 @@ import numpy as np
 from safeser.pickles.budget import over
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.calls import METHODS, UNNAMED, named
+from safeser.pickles.shims.calls import GUARDED, METHODS, UNNAMED, named
 from safeser.pickles.shims.dask_values import (
     MAX_NESTING,
     function_of,
@@ -256,7 +256,7 @@ def _item(_: Site, name: str, index: Any) -> Any:
 
 
 def _named_function(_: Site, __: str, name: Any) -> Any:
-    if plain(name, str) not in UNNAMED:
+    if plain(name, str) not in UNNAMED and name not in GUARDED:
         raise bad("function", f"{shown(name)} is not a listed function")
     return named(name)
 

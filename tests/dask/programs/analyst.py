@@ -153,9 +153,11 @@ REFUSED: dict[str, Any] = {
     "getattr": lambda c: c.submit(getattr, 1, "__class__").result(timeout=30),
     "array": lambda c: da.ones(4, chunks=2).map_blocks(lambda x: x + 1).compute(),
     "array-save": lambda c: c.submit(np.save, "x", [1]),
-    "frame": lambda c: dd.from_pandas(pd.DataFrame({"a": [1]})).map_partitions(
-        models.other, meta={"a": "i8"}
-    ).compute(),
+    "frame": lambda c: (
+        dd.from_pandas(pd.DataFrame({"a": [1]}))
+        .map_partitions(models.other, meta={"a": "i8"})
+        .compute()
+    ),
     "query": lambda c: dd.from_pandas(pd.DataFrame({"a": [1]})).query("a > 0").compute(),
     "delayed": lambda c: dask.delayed(models.other)(1).compute(),
     "actor": lambda c: c.submit(models.double, 1, actor=True),
