@@ -28,6 +28,7 @@ __all__ = [
     "METHODS",
     "UNNAMED",
     "Method",
+    "is_unnamed",
     "name_of",
     "named",
 ]
@@ -430,14 +431,9 @@ def _original(name: str) -> Any:
     return operator.attrgetter(qualname)(importlib.import_module(module))
 
 
-@cache
-def _replacements() -> dict[Any, Any]:
-    found = {}
-    for name, own in GUARDED.items():
-        made = globals()[own]
-        made.__module__, made.__name__, made.__qualname__ = __name__, own, own
-        found[_original(name)] = made
-    return found
+for _own in GUARDED.values():
+    _made = globals()[_own]
+    _made.__module__, _made.__name__, _made.__qualname__ = __name__, _own, _own
 
 
 @cache
@@ -445,11 +441,25 @@ def _names() -> dict[Any, str]:
     return {_original(name): name for name in (*UNNAMED, *GUARDED)}
 
 
+@cache
+def _unnamed() -> tuple[Any, ...]:
+    return tuple(map(_original, UNNAMED))
+
+
+def is_unnamed(obj: Any) -> bool:
+    """Tell whether *obj* is what a name of :data:`UNNAMED` stands for."""
+    return any(obj is found for found in _unnamed())
+
+
 def name_of(obj: Any) -> str | None:
     """Return the name by which :func:`named` finds what stands for *obj* in a graph, if it does."""
     kinds = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
     # Of others, hashing may be a matter of all that they hold: a task computes its token.
-    if isinstance(obj, kinds) or type(obj) is _original("dask.utils:Dispatch"):
+    if (
+        isinstance(obj, kinds)
+        or obj is filter
+        or (type(obj).__module__, type(obj).__name__) == ("dask.utils", "Dispatch")
+    ):
         return _names().get(obj)
     return None
 
@@ -457,7 +467,7 @@ def name_of(obj: Any) -> str | None:
 def named(name: str) -> Any:
     """Return what stands for one of :data:`UNNAMED` or :data:`GUARDED` in a graph."""
     if name in GUARDED:
-        return _replacements()[_original(name)]
+        return globals()[GUARDED[name]]
     if name not in UNNAMED:
         raise _refuse("the function", name)
     return _original(name)

@@ -18,7 +18,7 @@ import numpy as np
 
 from safeser.pickles.names import shown
 from safeser.pickles.profiles import DATA_PROFILES, Profile
-from safeser.pickles.shims.calls import DATA_ATTRIBUTES, UNNAMED, Method, name_of
+from safeser.pickles.shims.calls import DATA_ATTRIBUTES, Method, is_unnamed
 from safeser.pickles.shims.site import Site, bad
 
 __all__ = ["MAX_NESTING", "function_of", "own", "profile_of", "resolved", "value_of"]
@@ -82,7 +82,7 @@ def _check_class(site: Site, kind: type) -> None:
     entry = own().get(_name(kind))
     if issubclass(kind, _SCALARS) and kind.__module__ == "numpy":
         return
-    listed = (entry is not None and entry.referable) or kind in _expressions()
+    listed = (entry is not None and entry.referable) or _is_one_of(kind, _expressions())
     if _name(kind) in _UNCALLED or not (listed or _added(site, kind)):
         raise bad("function", f"{shown(_name(kind))} may not stand in a graph")
 
@@ -105,10 +105,12 @@ def function_of(site: Site, value: Any, depth: int = 0) -> Any:
         _check_attributes(value)
     elif kind is resolved("dask.utils:methodcaller"):
         return Method(value.method)
-    elif name_of(value) in UNNAMED:
-        return value
     # Functions themselves can only be here because their names are listed.
-    elif kind not in (*_CODE, _toolz.curry, _toolz.Compose) and _name(kind) not in _GETTERS:
+    elif (
+        kind not in (*_CODE, _toolz.curry, _toolz.Compose)
+        and _name(kind) not in _GETTERS
+        and not is_unnamed(value)
+    ):
         raise bad("function", "something is to be called that is no listed function")
     return value
 
@@ -142,7 +144,7 @@ def value_of(site: Site, value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - 
         return slice(*(value_of(site, part, depth + 1) for part in parts))
     if kind is np.ndarray:
         return _array(site, value, depth)
-    if kind in _parts() or value is resolved("dask.typing:no_default"):
+    if _is_one_of(kind, _parts()) or value is resolved("dask.typing:no_default"):
         return value
     if isinstance(value, np.random.BitGenerator | np.random.SeedSequence):
         return value
@@ -187,20 +189,23 @@ def _columns(value: Any) -> Iterable[Any]:
 
 
 @cache
-def _expressions() -> frozenset[type]:
+def _expressions() -> frozenset[str]:
     entry = Profile.named("dask-graph").get("dask._expr:Expr._reconstruct")
     assert entry is not None
-    return frozenset(map(resolved, entry.args[0]))
+    return entry.args[0]
 
 
 @cache
-def _parts() -> frozenset[type]:
+def _parts() -> frozenset[str]:
     """Return the classes whose objects this room makes, each checked when it was made."""
     entries = Profile.named("dask-graph").entries.values()
-    listed = [
-        Profile.named("dask-graph").object_of(entry) for entry in entries if entry.role == "class"
-    ]
-    return _expressions() | frozenset(listed)
+    return _expressions() | {entry.name for entry in entries if entry.role == "class"}
+
+
+def _is_one_of(kind: type, names: frozenset[str]) -> bool:
+    """Tell whether *kind* is a class that *names* lists; nothing that is not there is imported."""
+    name = _name(kind)
+    return name in names and resolved(name) is kind
 
 
 @cache

@@ -1,0 +1,93 @@
+"""An analyst whose client was patched to send what it likes; prints what the scheduler said."""
+
+from __future__ import annotations
+
+import json
+import operator
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import dask
+import dask.array as da
+import numpy as np
+from dask._expr import LLGExpr
+from dask._task_spec import DataNode, Task
+from distributed.protocol.serialize import Serialized
+from mylib import models
+
+import safeser
+from safeser.channel import Link
+from safeser.dask import approved
+
+
+class Cheat:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return models.touch, (self._path,)
+
+
+def patched() -> None:
+    """Have this process check nothing that it sends."""
+    approved.as_granted = lambda expr, link, *, actors: expr
+    Link.permit_sending = lambda *_, **__: None
+
+
+def sent(data: bytes) -> Serialized:
+    return Serialized({"serializer": "pickle", "writeable": ()}, [data])
+
+
+def graph(**tasks: Any) -> dict[str, Any]:
+    return {"tasks": tasks, "annotations": {}}
+
+
+def attacks(mark: str) -> dict[str, Any]:
+    key = "attack"
+    touch = Task(key, models.touch, mark)
+    method = Task(key, dask.utils.methodcaller("rename"), Path(mark), mark)
+    return {
+        "code": cloudpickle.dumps(LLGExpr({key: Task(key, lambda: models.touch(mark))})),
+        "unlisted": pickle.dumps(graph(**{key: touch})),
+        "reduce": pickle.dumps(graph(**{key: Cheat(mark)})),
+        "root": pickle.dumps(Cheat(mark)),
+        "low-level": pickle.dumps(LLGExpr({key: touch})),
+        "array": pickle.dumps(da.ones(4, chunks=2).map_blocks(models.double).dask),
+        "data": pickle.dumps(graph(**{key: DataNode(key, models.touch)})),
+        "pickles": pickle.dumps(graph(**{key: Task(key, pickle.loads, pickle.dumps(1))})),
+        "pointers": pickle.dumps(graph(**{key: Task(key, np.ndarray, (1,), "O", b"x" * 8)})),
+        "path": pickle.dumps(graph(**{key: method})),
+        "garbage": b"\x80\x05garbage",
+        "nothing": b"",
+    }
+
+
+def said(client: Any, data: bytes) -> list[str]:
+    future = client._graph_to_futures(sent(data), ["attack"], span_metadata={})["attack"]
+    try:
+        return ["came out", repr(future.result(timeout=60))]
+    except Exception as error:  # whatever reached the future
+        return ["refused", type(error).__name__, str(error)[:200]]
+    finally:
+        future.release()
+
+
+def main(address: str, mark: str) -> None:
+    with safeser.Client(address, timeout=30) as client:
+        honest = approved.as_granted
+        allowed = Link.permit_sending
+        patched()
+        answers = {name: said(client, data) for name, data in attacks(mark).items()}
+        approved.as_granted, Link.permit_sending = honest, allowed
+        afterwards = [
+            client.submit(operator.add, 1, 2).result(timeout=60),
+            client.submit(models.train, [1, 2, 3]).result(timeout=60),
+        ]
+    print(json.dumps({"attacks": answers, "afterwards": afterwards}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,148 @@
+"""What a task calls in place of Dask's functions that look methods up: listed names and classes."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path, PosixPath
+
+import numpy as np
+import pytest
+
+from safeser.errors import PolicyDenied
+from safeser.pickles.shims import calls
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("dask.dataframe")
+
+FRAME = pd.DataFrame({"a": [1, 2, 3], "t": pd.date_range("2000", periods=3), "c": list("xyz")})
+
+
+class Posing(str):
+    """Equal to one name, and another when it is looked up."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [
+        (lambda: calls.Method("sum")(FRAME.a), 6),
+        (lambda: calls.Method("max")(np.arange(3)), 2),
+        (lambda: calls.Method("apply")(FRAME.a, abs).tolist(), [1, 2, 3]),
+        (lambda: calls.attribute(FRAME, "shape"), (3, 3)),
+        (lambda: calls.accessor_called(FRAME.c, "str", "upper", (), {}).tolist(), list("XYZ")),
+        (lambda: calls.accessed(FRAME.t, "dt", "day").tolist(), [1, 2, 3]),
+        (lambda: calls.operated("add", FRAME.a, 1).tolist(), [2, 3, 4]),
+        (lambda: calls.rolled(FRAME.a, 2, {}, "sum", (), {}).tolist()[1:], [3, 5]),
+        (lambda: len(calls.drawn(None, "normal", 1, (4,), (), {})), 4),
+        (lambda: len(calls.generated(None, "normal", np.random.PCG64(1), (4,), (), {})), 4),
+        (lambda: calls.filled(FRAME.a, "ffill").tolist(), [1, 2, 3]),
+        (lambda: list(calls.filtered(bool, [0, 1])), [1]),
+    ],
+)
+def test_what_is_listed_computes(call, result):
+    assert call() == result
+
+
+MARK = "never-written"
+FURTHER = {
+    "to_pickle": lambda: calls.Method("to_pickle"),
+    "eval": lambda: calls.Method("eval"),
+    "view": lambda: calls.Method("view"),
+    "agg": lambda: calls.Method("agg"),
+    "posing": lambda: calls.Method(Posing("to_pickle")),
+    "path": lambda: calls.Method("rename")(PosixPath(MARK), MARK),
+    "path-replace": lambda: calls.Method("replace")(PosixPath(MARK), MARK),
+    "own-class": lambda: calls.Method("sum")(type("Own", (), {"sum": print})()),
+    "apply-text": lambda: calls.Method("apply")(FRAME, "to_pickle", args=(MARK,)),
+    "apply-list": lambda: calls.Method("apply")(FRAME, ["to_pickle"]),
+    "apply-dict": lambda: calls.Method("apply")(FRAME, func={"a": "to_pickle"}),
+    "apply-nothing": lambda: calls.Method("apply")(FRAME),
+    "array-apply": lambda: calls.Method("map")(np.arange(3), print),
+    "engine": lambda: calls.Method("apply")(FRAME, abs, engine="numba"),
+    "attribute": lambda: calls.attribute(FRAME, "__class__"),
+    "posing-attribute": lambda: calls.attribute(FRAME, Posing("__class__")),
+    "accessor": lambda: calls.accessor_called(FRAME, "to_pickle", "__call__", (MARK,), {}),
+    "accessor-of-all": lambda: calls.accessor_called(PosixPath(MARK), "str", "replace", (), {}),
+    "encode": lambda: calls.accessor_called(FRAME.c, "str", "encode", ("x",), {}),
+    "decode": lambda: calls.accessor_called(FRAME.c, "str", "decode", ("x",), {}),
+    "machinery": lambda: calls.accessor_called(FRAME.c, "str", "__reduce__", (), {}),
+    "property": lambda: calls.accessed(FRAME.c, "str", "upper"),
+    "operator": lambda: calls.operated("to_pickle", FRAME, MARK),
+    "operand": lambda: calls.operated("add", PosixPath(MARK), 1),
+    "rolling": lambda: calls.rolled(FRAME.a, 2, {}, "__reduce__", (), {}),
+    "rolling-text": lambda: calls.rolled(FRAME.a, 2, {}, "apply", ("to_pickle",), {}),
+    "rolling-window": lambda: calls.rolled(FRAME.a, 2, {"win_type": "os"}, "sum", (), {}),
+    "rolling-all": lambda: calls.rolled(PosixPath(MARK), 2, {}, "sum", (), {}),
+    "random-class": lambda: calls.drawn(open, "normal", MARK, None, (), {}),
+    "random-name": lambda: calls.drawn(None, "set_state", 1, None, (), {}),
+    "random-bytes": lambda: calls.generated(None, "bytes", np.random.PCG64(1), None, (), {}),
+    "random-bits": lambda: calls.generated(None, "normal", FRAME, None, (), {}),
+    "random-kind": lambda: calls.generated(open, "normal", np.random.SeedSequence(1), 1, (), {}),
+    "choice": lambda: calls.chosen(FRAME, 1, 1, True, None, 0, True),
+    "filling": lambda: calls.filled(FRAME, "to_pickle"),
+    "filling-all": lambda: calls.filled(PosixPath(MARK), "ffill"),
+    "group-filling": lambda: calls.group_filled(FRAME.groupby("c"), what="__reduce__"),
+    "extreme": lambda: calls.idxmax_chunk(FRAME, fn="to_pickle"),
+    "extreme-end": lambda: calls.idxmin_aggregate([FRAME], fn="to_pickle"),
+    "group-text": lambda: calls.slice_applied(FRAME, ["c"], None, "__reduce__", ()),
+    "group-named": lambda: calls.slice_applied(FRAME, ["c"], key=None, func="pipe", args=()),
+    "group-list": lambda: calls.slice_transformed(FRAME, ["c"], None, ["sum"], ()),
+    "resample": lambda: calls.resampled(
+        FRAME.a, None, None, None, "1D", {}, "__reduce__", None, (), {}
+    ),
+    "resample-list": lambda: calls.resampled(
+        FRAME.a, None, None, None, "1D", {}, "agg", None, (["to_pickle"],), {}
+    ),
+    "resample-how": lambda: calls.resampled(
+        FRAME.a, None, None, None, "1D", {}, ["agg"], None, (), {}
+    ),
+    "resample-apply": lambda: calls.resampled(
+        FRAME.a, None, None, None, "1D", {}, "apply", None, ("to_pickle",), {}
+    ),
+    "named": lambda: calls.named("os:system"),
+}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_bypass_no_text_of_a_task_leads_further(name):
+    with pytest.raises(PolicyDenied):
+        FURTHER[name]()
+    assert not Path(MARK).exists()
+
+
+def test_a_pickle_of_a_method_is_checked_when_it_is_called():
+    made = object.__new__(calls.Method)
+    made.method = "to_pickle"
+    with pytest.raises(PolicyDenied):
+        made(FRAME, MARK)
+
+
+def test_methods_travel_by_name():
+    made = pickle.loads(pickle.dumps(calls.Method("sum")))
+    assert made == calls.Method("sum")
+    assert made != calls.Method("max")
+    assert (made.__name__, made.__dask_tokenize__()) == ("sum", ("safeser-method", "sum"))
+    assert hash(made) == hash("sum")
+
+
+@pytest.mark.parametrize("name", calls.GUARDED)
+def test_what_stands_for_dasks_functions_travels_by_name(name):
+    made = calls.named(name)
+    assert pickle.loads(pickle.dumps(made)) is made
+    assert made.__module__ == calls.__name__
+
+
+@pytest.mark.parametrize("name", [*calls.GUARDED, *calls.UNNAMED])
+def test_dasks_own_are_written_by_that_name(name):
+    assert calls.name_of(calls._original(name)) == name
+
+
+def test_other_functions_have_no_name_of_that_kind():
+    assert calls.name_of(len) is None
+    assert calls.name_of(np.ones(3)) is None
