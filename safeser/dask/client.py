@@ -19,10 +19,10 @@ from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
 from distributed.security import Security as DaskSecurity
 
-from safeser.dask.display import Display
 from safeser.channel import Channel, Link
 from safeser.dask import approved
 from safeser.dask.comm import SafeserComm
+from safeser.dask.display import Display
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
