@@ -36,9 +36,9 @@ class Room:
     def take(self, size: int) -> int:
         """Return *size* if there is room for it, or refuse it."""
         self._left -= size
-        if self._left < 0 or size > self.largest:
+        if size < 0 or self._left < 0 or size > self.largest:
             raise PayloadError(
-                "compressed frames would become larger than max_array or max_bytes",
+                "compressed frames do not say their size, or it is over max_array or max_bytes",
                 rule="stock.compression",
             )
         return size
