@@ -1,0 +1,97 @@
+"""What the processes of a cluster listen at and connect to, and what they refuse from inside.
+
+Run as alice; arguments: the scheduler's address, and the numbers of the processes that were
+started. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import psutil
+
+import safeser
+
+SCHEMES = ("tcp", "tls", "ws", "wss", "inproc", "ucx")
+
+
+def sockets(numbers):
+    """Return, for each process and its children, what it listens at and is connected to."""
+    found = []
+    for number in numbers:
+        first = psutil.Process(number)
+        for process in (first, *first.children(recursive=True)):
+            kinds = {"LISTEN": [], "ESTABLISHED": []}
+            for one in process.net_connections(kind="inet"):
+                ends = [list(one.laddr), list(one.raddr)]
+                kinds.setdefault(one.status, []).append(ends)
+            found.append(kinds)
+    return found
+
+
+async def speaks(schemes):
+    """Return what this process says when it is told to connect and listen by another scheme."""
+    from distributed import Client, LocalCluster
+    from distributed.comm.core import connect, listen
+
+    async def handle(comm):
+        raise AssertionError
+
+    async def client(address):
+        await Client(address, asynchronous=True, timeout=5)
+
+    async def local():
+        await LocalCluster(
+            processes=False, n_workers=1, asynchronous=True, dashboard_address="127.0.0.1:0"
+        )
+
+    async def rule(call, *arguments):
+        try:
+            await call(*arguments)
+        except Exception as error:
+            while error is not None and not hasattr(error, "rule"):
+                error = error.__cause__ or error.__context__
+            return getattr(error, "rule", "another error")
+        return "done"
+
+    said = {}
+    for scheme in schemes:
+        said[f"connect {scheme}"] = await rule(connect, f"{scheme}://127.0.0.1:1")
+        said[f"listen {scheme}"] = await rule(listen, f"{scheme}://127.0.0.1:0", handle)
+    said["client inproc"] = await rule(client, "inproc://127.0.0.1/1/1")
+    said["client tcp"] = await rule(client, "tcp://127.0.0.1:1")
+    said["threads"] = await rule(local)
+    return said
+
+
+def folder(dask_worker):
+    return oct(os.stat(dask_worker.local_directory).st_mode & 0o7777)
+
+
+def main(client, numbers):
+    info = client.scheduler_info(n_workers=-1)
+    workers = info["workers"]
+    out = {
+        "scheduler": info["address"],
+        "workers": list(workers),
+        "nannies": [one["nanny"] for one in workers.values() if one["nanny"]],
+        "web": [
+            info["services"]["dashboard"],
+            *(one["services"]["dashboard"] for one in workers.values()),
+        ],
+        "folders": list(client.run(folder).values()),
+        "inside": list(client.run(speaks, SCHEMES).values()),
+    }
+    out["inside"].append(client.run_on_scheduler(speaks, SCHEMES))
+    held = client.map(abs, range(4))
+    client.gather(held)
+    out["processes"] = sockets([*numbers, os.getpid()])
+    return out
+
+
+if __name__ == "__main__":
+    with safeser.Client(sys.argv[1], timeout=60) as alice:
+        alice.wait_for_workers(2, timeout=100)
+        print(json.dumps(main(alice, [int(number) for number in sys.argv[2:]])))
