@@ -1,0 +1,438 @@
+"""The guard of one scheduler, and that of one worker, without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dask._task_spec import Alias, Task, TaskRef
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import ClientState, Scheduler, TaskGroup, TaskPrefix, TaskState
+from distributed.worker import Worker
+
+from safeser.dask import conflicts
+from safeser.dask.conflicts import Guard, guard_scheduler, require_known_scheduler
+from safeser.dask.direct import guard_worker
+from safeser.dask.registrations import ClientIds
+from safeser.errors import ConfigError, PolicyDenied
+
+POLICY = """
+safeser: 1
+name: keys
+revision: 1
+principals: {scheduler: {}, worker: {}, alice: {}, bob: {}, carol: {}}
+contexts:
+  - name: workers
+    sender: worker
+    recipient: scheduler
+    submission: approved
+    serializers: [dask, msgpack, pickle]
+    deserializers: [dask, msgpack, pickle]
+    operations: {grant: [register-worker, update-graph]}
+  - name: bob
+    sender: bob
+    recipient: scheduler
+    submission: approved
+    serializers: [dask, msgpack, pickle]
+    deserializers: [dask, msgpack, pickle]
+    operations: {grant: [update-graph]}
+    key_conflicts: {definition: warn, principal: refuse}
+  - name: others
+    sender: [alice, carol]
+    recipient: scheduler
+    submission: approved
+    serializers: [dask, msgpack, pickle]
+    deserializers: [dask, msgpack, pickle]
+    operations: {grant: [update-graph, scatter, update_data]}
+  - name: down
+    sender: scheduler
+    recipient: [alice, bob, carol]
+  - name: bring-with-code
+    sender: alice
+    recipient: worker
+    submission: code
+    serializers: [dask, msgpack, pickle, cloudpickle]
+    deserializers: [dask, msgpack, pickle, cloudpickle]
+    operations: {grant: [update_data]}
+  - name: bring
+    sender: carol
+    recipient: worker
+    deserializers: [dask, msgpack]
+    operations: {grant: [update_data]}
+"""
+
+
+class Stream:
+    def __init__(self, peer: str) -> None:
+        self.comm = SimpleNamespace(link=SimpleNamespace(peer=peer))
+        self.sent: list[dict[str, Any]] = []
+        self.closed = False
+
+    def send(self, message: dict[str, Any]) -> None:
+        if self.closed:
+            raise CommClosedError
+        self.sent.append(message)
+
+
+class Fake:
+    """As much of Dask's scheduler as the guard touches."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[Any, TaskState] = {}
+        self.clients: dict[str, ClientState] = {}
+        self.client_comms: dict[str, Stream] = {}
+        self.stream_comms: dict[str, Any] = {}
+        self.handlers: dict[str, Any] = {}
+        self.stream_handlers: dict[str, Any] = {}
+        self.reported: list[Any] = []
+        self.freed: list[Any] = []
+        self.events: list[Any] = []
+
+    def join(self, principal: str) -> str:
+        client = f"Client-{principal}"
+        self.clients[client] = ClientState(client)
+        self.client_comms[client] = Stream(principal)
+        return client
+
+    def new_task(self, key: Any, spec: Any, state: Any, computation: Any = None) -> TaskState:
+        made = TaskState(key, spec, state, TaskGroup("g", TaskPrefix("g")), validate=False)
+        self.tasks[key] = made
+        return made
+
+    def _create_taskstate_from_graph(self, *, dsk: Any, keys: Any, client: str, **_: Any) -> Any:
+        for key in dsk:
+            if key not in self.tasks:
+                self.new_task(key, dsk[key], "released")
+            if key in keys:
+                self.tasks[key].who_wants = {self.clients[client]}
+        return {"tasks": len(dsk)}
+
+    async def update_graph(self, client: str, keys: Any, *, dsk: Any, **rest: Any) -> None:
+        self._create_taskstate_from_graph(dsk=dsk, keys=keys, client=client, **rest)
+
+    def update_data(self, *, who_has: Any, nbytes: Any, client: Any = None) -> str:
+        for key in who_has:
+            if key not in self.tasks:
+                self.new_task(key, None, "memory")
+        return "noted"
+
+    async def scatter(self, *, data: Any, client: str, **_: Any) -> Any:
+        return self.update_data(who_has=dict.fromkeys(data, ()), nbytes={}, client=client)
+
+    def report(self, msg: Any, ts: Any = None, client: Any = None) -> None:
+        self.reported.append(msg)
+
+    def coerce_address(self, address: str) -> str:
+        return address
+
+    def worker_send(self, address: str, message: Any) -> None:
+        self.freed.append((address, message["keys"]))
+
+    def log_event(self, topics: Any, message: Any) -> None:
+        self.events.append(message["status"])
+
+
+class Setup:
+    def __init__(self, doors: Any) -> None:
+        self.fake = Fake()
+        self.channel = doors.channel("scheduler", POLICY)
+        self.ids = ClientIds()
+        self.guard = Guard(self.fake, self.channel, self.ids)
+        self.names = {name: self.fake.join(name) for name in ("alice", "bob", "carol", "worker")}
+
+    def submit(self, who: str, dsk: dict[Any, Any], *keys: Any, **rest: Any) -> list[Any]:
+        """Submit as the client stream does; return what the client is told."""
+        client = self.names.get(who, who)
+        update = self.fake.stream_handlers["update-graph"]
+        asyncio.run(update(client=client, keys=set(keys or dsk), dsk=dsk, **rest))
+        stream = self.fake.client_comms.get(client)
+        told, kept = (list(stream.sent), stream) if stream else ([], None)
+        if kept:
+            kept.sent.clear()
+        return told
+
+    @property
+    def rules(self) -> list[str]:
+        audit = self.channel.audit
+        return [one["rule"] for one in audit.events] + [one[3] for one in audit.counts]
+
+
+@pytest.fixture
+def setup(doors):
+    return Setup(doors)
+
+
+def add(key: Any, *args: Any) -> dict[Any, Any]:
+    return {key: Task(key, operator.add, *args)}
+
+
+def operations(told: list[Any]) -> list[str]:
+    return [one["op"] for one in told]
+
+
+def test_who_is_first_owns_a_key_until_its_task_is_forgotten(setup):
+    assert setup.submit("alice", add("k", 1, 2)) == []
+    assert setup.submit("alice", add("k", 1, 2)) == []
+    (told,) = setup.submit("carol", add("k", 1, 3))
+    assert told["op"] == "task-erred"
+    assert setup.rules == ["key.definition"]
+    del setup.fake.tasks["k"]
+    assert setup.submit("carol", add("k", 1, 3)) == []
+    assert setup.fake.events == ["refused"]
+
+
+def test_one_principal_hears_of_its_own_other_definition(setup):
+    setup.submit("alice", add("k", 1, 2))
+    assert operations(setup.submit("alice", add("k", 1, 3))) == ["task-erred"]
+
+
+def test_nothing_of_a_refused_graph_is_created_and_what_was_fine_stays(setup):
+    setup.submit("alice", add("k", 1, 2))
+    setup.submit("carol", add("mine", 1, 2))
+    graph = {**add("k", 9, 9), **add("mine", 1, 2), **add("new", TaskRef("k"), 1)}
+    told = setup.submit("carol", graph)
+    assert {one["key"] for one in told} == {"k", "new"}
+    assert setup.fake.tasks.keys() == {"k", "mine"}
+
+
+def test_what_uses_a_refused_key_is_refused_as_long_as_the_other_task_is_there(setup):
+    setup.submit("alice", add("k", 1, 2))
+    setup.submit("carol", add("k", 9, 9))
+    assert operations(setup.submit("carol", add("next", TaskRef("k"), 1))) == ["task-erred"]
+    assert operations(setup.submit("carol", {}, "k")) == ["task-erred"]
+    assert setup.submit("alice", add("next", TaskRef("k"), 1)) == []
+    setup.submit("carol", add("free", TaskRef("elsewhere"), 1))
+
+
+def test_the_other_words(setup):
+    setup.submit("alice", add("k", 1, 2))
+    (told,) = setup.submit("bob", add("k", 1, 3))
+    assert (told["op"], told["topic"]) == ("event", "warn")
+    (told,) = setup.submit("bob", add("k", 1, 2))
+    assert told["op"] == "task-erred"
+    (told,) = setup.submit("carol", add("k", 1, 2))
+    assert "with the same definition" in told["event"][1]["message"]
+    assert setup.rules == ["key.definition", "key.principal", "key.principal"]
+
+
+def test_workers_are_nobody_else_where_the_definition_is_the_same(setup):
+    setup.submit("alice", add("k", 1, 2))
+    assert setup.submit("worker", add("k", 1, 2)) == []
+    setup.submit("worker", add("w", 1, 2))
+    assert setup.submit("bob", add("w", 1, 2)) == []
+    assert operations(setup.submit("worker", add("k", 1, 3))) == ["task-erred"]
+
+
+def test_a_placeholder_for_a_key_is_no_definition(setup):
+    setup.submit("alice", add("k", 1, 2))
+    assert setup.submit("carol", {"k": Alias("k")}) == []
+
+
+def test_a_graph_without_dependents_of_the_key_counts_as_well(setup):
+    # Dask adds dependencies to tasks that are there, whether the keys asked for need them or not.
+    setup.submit("alice", add("k", 1, 2))
+    told = setup.submit("carol", {**add("k", TaskRef("x"), 2), **add("x", 1, 1)}, "x")
+    assert [one["key"] for one in told] == ["x"]
+    assert setup.fake.tasks.keys() == {"k"}
+
+
+@pytest.mark.parametrize("actors", [True, ["k"]])
+def test_a_task_becomes_no_actor(setup, actors):
+    setup.submit("alice", add("k", 1, 2))
+    assert operations(setup.submit("carol", {}, "k", actors=actors)) == ["task-erred"]
+    setup.fake.tasks["k"].actor = True
+    assert setup.submit("alice", add("k", 1, 2), actors=actors) == []
+
+
+def test_many_futures_are_not_as_many_errors(setup):
+    setup.submit("alice", add("k", 1, 2))
+    graph = {name: Task(name, abs, 1) for name in range(150)}
+    told = setup.submit("carol", {**graph, **add("k", 9, 9)})
+    assert operations(told) == ["task-erred"] * 100 + ["cancelled-keys"]
+    assert len(told[-1]["keys"]) == 51
+
+
+def test_many_conflicts_are_counted(setup):
+    graph = {name: Task(name, abs, 1) for name in range(50)}
+    setup.submit("alice", graph)
+    (told,) = setup.submit("carol", graph)
+    assert "and 49 more" in told["event"][1]["message"]
+    assert len(setup.rules) == 50
+
+
+def test_a_key_is_shown_in_part_and_without_what_is_not_printed(setup):
+    key = "evil\n\x1b[31m" + "x" * 500
+    setup.submit("alice", add(key, 1, 2))
+    (told,) = setup.submit("carol", add(key, 1, 3))
+    text = str(told["exception"].data)
+    assert "x" * 61 not in text
+    assert "\x1b" not in text
+
+
+def test_whoever_has_left_is_told_nothing(setup):
+    setup.submit("alice", add("k", 1, 2))
+    setup.fake.client_comms["Client-carol"].closed = True
+    assert setup.submit("carol", add("k", 1, 3)) == []
+    setup.fake.client_comms.clear()
+    assert setup.submit("carol", add("k", 1, 3)) == []  # nobody knows who that was
+    assert setup.ids.claim("Client-carol", "carol")
+    assert setup.submit("carol", add("k", 1, 3)) == []
+    assert setup.rules == ["key.definition"] * 2
+
+
+def test_what_a_plugin_submits_is_the_schedulers_own(setup):
+    create = setup.fake._create_taskstate_from_graph
+    setup.fake.join("plugin")
+    create(dsk=add("p", 1, 2), keys={"p"}, client="Client-plugin")
+    create(dsk=add("p", 1, 2), keys={"p"}, client="Client-plugin")
+    with pytest.raises(conflicts._Refused):
+        create(dsk=add("p", 1, 3), keys={"p"}, client="Client-plugin")
+    assert operations(setup.submit("carol", add("p", 1, 2))) == ["event"]
+
+
+def scatter(setup: Setup, who: str, *keys: Any) -> Any:
+    comm = SimpleNamespace(link=SimpleNamespace(peer=who))
+    return asyncio.run(
+        setup.fake.handlers["scatter"](comm, data=dict.fromkeys(keys), client=setup.names[who])
+    )
+
+
+def announce(setup: Setup, who: str, key: Any, *addresses: str) -> Any:
+    comm = SimpleNamespace(link=SimpleNamespace(peer=who))
+    return setup.fake.handlers["update_data"](
+        comm, who_has={key: addresses}, nbytes={}, client=setup.names[who]
+    )
+
+
+def test_data_has_an_owner_too(setup):
+    assert scatter(setup, "alice", "d") == "noted"
+    assert scatter(setup, "alice", "d") == "noted"
+    refused = scatter(setup, "carol", "d", "e")
+    assert isinstance(refused["exception"], PolicyDenied)
+    assert "e" not in setup.fake.tasks
+    assert operations(setup.submit("carol", add("d", 1, 2))) == ["task-erred"]
+    assert operations(setup.submit("alice", add("d", 1, 2))) == ["task-erred"]
+    setup.submit("alice", add("k", 1, 2))
+    assert scatter(setup, "alice", "k")["exception"].rule == "key.definition"
+
+
+def test_what_was_brought_to_a_worker_under_a_taken_key_is_dropped_there(setup):
+    setup.fake.stream_comms = {"w1": None, "w2": None}
+    assert announce(setup, "alice", "d", "w1") == "noted"
+    setup.fake.tasks["d"].who_has = [SimpleNamespace(address="w1")]
+    refused = announce(setup, "carol", "d", "w1", "w2", "gone")
+    assert refused["exception"].rule == "key.definition"
+    assert setup.fake.freed == [("w2", ["d"])]
+
+
+def test_data_that_nobody_sent_is_the_schedulers(setup):
+    assert setup.fake.update_data(who_has={"s": []}, nbytes={}) == "noted"
+    nobody = setup.fake.handlers["update_data"](SimpleNamespace(), who_has={"s": []}, nbytes={})
+    assert nobody == "noted"
+    assert scatter(setup, "alice", "s")["exception"].rule == "key.definition"
+
+
+def test_a_failure_of_a_graph_is_told_to_its_own_client(setup):
+    failure = {"op": "task-erred", "key": "k"}
+    setup.fake.report(failure, client="Client-carol")
+    assert setup.fake.client_comms["Client-carol"].sent == [failure]
+    assert setup.fake.reported == []
+    setup.fake.report(failure)
+    setup.fake.report({"op": "key-in-memory", "key": "k"}, client="Client-carol")
+    assert len(setup.fake.reported) == 2
+
+
+# --- another Dask -------------------------------------------------------------------------------
+
+
+async def _awaits(*_: Any, **__: Any) -> None: ...
+
+
+def test_dask_is_as_it_was_read():
+    require_known_scheduler()
+
+
+@pytest.mark.parametrize("name", sorted(conflicts._EXPECTED))
+def test_another_signature_does_not_start(monkeypatch, name):
+    monkeypatch.setattr(Scheduler, name, lambda self, other: None)
+    with pytest.raises(ConfigError) as caught:
+        require_known_scheduler()
+    assert caught.value.rule == "config.scheduler-changed"
+
+
+def test_a_method_that_is_gone_does_not_start(monkeypatch):
+    monkeypatch.setattr(Scheduler, "report", None)
+    with pytest.raises(ConfigError):
+        require_known_scheduler()
+
+
+def test_a_method_that_is_reached_no_more_does_not_start(monkeypatch):
+    monkeypatch.setattr(Scheduler, "_generate_taskstates", lambda self: None)
+    with pytest.raises(ConfigError):
+        require_known_scheduler()
+
+
+def test_a_method_that_waits_does_not_start(monkeypatch):
+    async def waits() -> None: ...
+
+    stock = Scheduler._create_taskstate_from_graph
+    waits.__signature__ = conflicts.inspect.signature(stock)  # type: ignore[attr-defined]  # lies
+    monkeypatch.setattr(Scheduler, "_create_taskstate_from_graph", waits)
+    with pytest.raises(ConfigError):
+        require_known_scheduler()
+
+
+def test_only_a_scheduler_is_guarded_and_once(doors):
+    channel = doors.channel("scheduler", POLICY)
+    guard_scheduler(object(), channel, ClientIds())
+
+    class Known(Scheduler):
+        def __init__(self) -> None:
+            self.handlers, self.stream_handlers = {}, {}
+
+        def __del__(self) -> None: ...
+
+    made = Known()
+    guard_scheduler(made, channel, ClientIds())
+    create = made._create_taskstate_from_graph
+    guard_scheduler(made, channel, ClientIds())
+    assert made._create_taskstate_from_graph == create
+
+
+# --- workers ------------------------------------------------------------------------------------
+
+
+class Held(Worker):
+    def __init__(self) -> None:
+        self.handlers = {}
+
+    def __del__(self) -> None: ...
+
+    def update_data(self, data: Any, stimulus_id: Any = None) -> str:
+        return "stored"
+
+
+@pytest.mark.parametrize(
+    ("peer", "stored"), [("scheduler", True), ("alice", True), ("carol", False)]
+)
+def test_a_worker_takes_data_from_its_scheduler_and_from_whom_code_is_taken(doors, peer, stored):
+    near, far = doors.links(peer, "worker", POLICY)
+    del near
+    worker = Held()
+    guard_worker(worker, doors.channel("worker", POLICY))
+    said = worker.handlers["update_data"](SimpleNamespace(link=far), data={"k": 1})
+    if stored:
+        assert said == "stored"
+    else:
+        assert said["exception"].rule == "key.direct"
+        assert far.audit.rules == ["key.direct"]
+    assert worker.handlers["update_data"](SimpleNamespace(), data={}) == "stored"
+
+
+def test_only_a_worker_is_guarded(doors):
+    other = SimpleNamespace(handlers={})
+    guard_worker(other, doors.channel("worker", POLICY))
+    assert other.handlers == {}
