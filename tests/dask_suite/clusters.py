@@ -36,7 +36,9 @@ _ROOT = Path(__file__).parents[2]
 Outcomes = Mapping[str, str]
 
 
-def run(folder: Path, *, stock: bool, processes: int, chosen: Iterable[str]) -> dict[str, str]:
+def run(
+    folder: Path, *, stock: bool, processes: int, patience: int, chosen: Iterable[str]
+) -> dict[str, str]:
     """Run the tests in *folder*, where they were laid out, and return what became of each."""
     outcomes = folder / "outcomes.jsonl"
     outcomes.unlink(missing_ok=True)
@@ -44,6 +46,7 @@ def run(folder: Path, *, stock: bool, processes: int, chosen: Iterable[str]) -> 
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(folder), str(_ROOT))),
         "SAFESER_SUITE_OUTCOMES": str(outcomes),
+        "SAFESER_SUITE_PATIENCE": str(patience),
     }
     if not stock:
         environment["DASK_CONFIG"] = str(folder / "configuration")
@@ -120,6 +123,9 @@ def main() -> int:
     parser.add_argument("checkout", type=Path, help="a checkout of dask/distributed")
     parser.add_argument("--stock", action="store_true", help="on tcp://")
     parser.add_argument("--processes", type=int, default=2, help="how many run tests at a time")
+    parser.add_argument(
+        "--patience", type=int, default=1, help="how many times longer a test may take than usual"
+    )
     chosen = parser.parse_args()
     if not (chosen.checkout / "distributed" / "tests").is_dir():
         print(f"{chosen.checkout} is no checkout of dask/distributed", file=sys.stderr)
@@ -128,7 +134,8 @@ def main() -> int:
         folder = Path(name)
         lay_out(chosen.checkout, folder)
         configure(folder / "configuration")
-        outcomes = run(folder, stock=chosen.stock, processes=chosen.processes, chosen=FILES)
+        how = {"stock": chosen.stock, "patience": chosen.patience}
+        outcomes = run(folder, processes=chosen.processes, chosen=FILES, **how)
         again = [
             test
             for test, outcome in counted(outcomes).items()
@@ -136,7 +143,7 @@ def main() -> int:
         ]
         if again:
             print(f"{len(again)} failed and are run once more:", *sorted(again), sep="\n")
-            outcomes |= run(folder, stock=chosen.stock, processes=1, chosen=again)
+            outcomes |= run(folder, processes=1, chosen=again, **how)
     if chosen.stock:
         wrong = [test for test, outcome in counted(outcomes).items() if outcome != "passed"]
     else:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import dask
 import pytest
 from distributed import LocalCluster, core, utils_test
+from distributed.comm import registry
 
 #: Seconds after which a test has failed, as in distributed's own configuration.
 _TEST_SECONDS = 300
@@ -61,7 +62,11 @@ def pytest_configure() -> None:
 
 
 def default_to(scheme: str) -> None:
-    """Give the two places that have a default scheme of their own the configured one."""
+    """Give the two places that have a default scheme of their own the configured one.
+
+    Its backend is loaded at once, so that no test finds other schemes open because it comes first.
+    """
+    registry.get_backend(scheme)
     made, listen = LocalCluster.__init__, core.listen
 
     @functools.wraps(made)
@@ -81,12 +86,17 @@ def be_patient(factor: int) -> None:
     """Let tests wait *factor* times as long for their clusters before they count as failed."""
     if factor == 1:
         return
-    make, configure = utils_test.gen_cluster, utils_test.config_for_cluster_tests
+    make, test = utils_test.gen_cluster, utils_test.gen_test
+    configure = utils_test.config_for_cluster_tests
     connect = "distributed.comm.timeouts.connect"
 
     @functools.wraps(make)
     def gen_cluster(*args: Any, timeout: float = 30, **kwargs: Any) -> Any:
         return make(*args, timeout=timeout * factor, **kwargs)
+
+    @functools.wraps(test)
+    def gen_test(timeout: float = 30, **kwargs: Any) -> Any:
+        return test(timeout=timeout * factor, **kwargs)
 
     @functools.wraps(configure)
     def config_for_cluster_tests(**kwargs: Any) -> Any:
@@ -94,5 +104,5 @@ def be_patient(factor: int) -> None:
             kwargs[connect] = f"{5 * factor}s"
         return configure(**kwargs)
 
-    utils_test.gen_cluster = gen_cluster
+    utils_test.gen_cluster, utils_test.gen_test = gen_cluster, gen_test
     utils_test.config_for_cluster_tests = config_for_cluster_tests

@@ -1,0 +1,52 @@
+"""The bookkeeping of ``make dask-suite``: what counts as a failure, and what the lists hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dask_suite.clusters import faults, table
+from tests.dask_suite.exceptions import EXCEPTIONS, WHY
+from tests.dask_suite.stock import NOT_COUNTED, PASSED
+
+
+@pytest.fixture
+def outcomes():
+    """Return a run in which everything is as it should be."""
+    ran = dict.fromkeys(EXCEPTIONS, "failed") | dict.fromkeys(NOT_COUNTED, "skipped")
+    for file, number in PASSED.items():
+        listed = sum(test.startswith(f"{file}::") for test in EXCEPTIONS)
+        ran |= {f"{file}::passing_{index}": "passed" for index in range(number - listed)}
+    return ran
+
+
+def test_a_run_as_it_should_be_has_no_faults(outcomes):
+    assert faults(outcomes) == []
+    assert table(outcomes).splitlines()[-1].startswith("| together | 1007 | ")
+
+
+@pytest.mark.parametrize("outcome", ["failed", "skipped", "xfailed"])
+def test_whatever_does_not_pass_is_a_failure(outcomes, outcome):
+    outcomes["tests/test_client.py::passing_0"] = outcome
+    assert faults(outcomes) == [f"tests/test_client.py::passing_0: {outcome}"]
+
+
+def test_so_is_what_did_not_run(outcomes):
+    del outcomes["tests/test_client.py::passing_0"]
+    assert faults(outcomes) == ["tests/test_client.py: 456 tests ran and 457 pass on tcp://"]
+    gone = min(EXCEPTIONS)
+    del outcomes[gone]
+    assert f"{gone} did not run" in faults(outcomes)
+
+
+def test_an_exception_that_passes_is_one_no_more(outcomes):
+    listed = min(EXCEPTIONS)
+    outcomes[listed] = "passed"
+    assert faults(outcomes) == [f"{listed} passes and is listed as an exception"]
+
+
+def test_at_most_three_in_a_hundred_are_exceptions_each_for_a_reason():
+    assert set(EXCEPTIONS.values()) == set(WHY)
+    assert not EXCEPTIONS.keys() & NOT_COUNTED
+    assert {test.partition("::")[0] for test in EXCEPTIONS} <= PASSED.keys()
+    first = [file for file in PASSED if file.startswith("tests/")]
+    assert len(EXCEPTIONS) <= 0.03 * sum(PASSED[file] for file in first)
