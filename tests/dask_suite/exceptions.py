@@ -6,6 +6,7 @@ WHY = {
     "tls": "open tls:// or inproc:// themselves, which are closed in a process on safeser://",
     "tcp": "connect to an address that they write out as tcp://",
     "actor": "compare an actor's class with their own; here it is a class of that name",
+    "metrics": "measure how long messages are compressed, which safeser:// does not do",
     "warning": "expect a class of warnings of their own, or the words of an error in a log",
 }
 
@@ -31,6 +32,10 @@ _TESTS = {
     "actor": """
         tests/test_actor.py::test_Actor
         tests/test_actor.py::test_future_dependencies
+        """,
+    "metrics": """
+        shuffle/tests/test_metrics.py::test_dataframe
+        shuffle/tests/test_metrics.py::test_rechunk
         """,
     "warning": """
         tests/test_client.py::test_warn_manual
