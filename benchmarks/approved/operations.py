@@ -94,7 +94,7 @@ def names(folder: Path) -> dict[str, Any]:
     files = {name: str(folder / f"frame.{name}") for name in ("csv", "parquet", "json")}
     frame.to_csv(files["csv"])
     frame.to_parquet(files["parquet"])
-    frame.to_json(files["json"], orient="records", lines=True)
+    frame.to_json(files["json"], orient="records", lines=True, date_format="iso")
     other = pd.DataFrame({"k": list("abcab"), "v": range(5)})
     square = (_ROWS, _ROWS)
     return {
@@ -138,8 +138,8 @@ def judge(section: str, text: str, given: dict[str, Any]) -> Verdict:
             return Verdict(section, text, "none", type(error).__name__)
         if not is_dask_collection(collection):
             return Verdict(section, text, "none", f"gives a {type(collection).__name__}")
-        expr = FinalizeCompute(collections_to_expr([collection])).optimize()
         try:
+            expr = FinalizeCompute(collections_to_expr([collection])).optimize()
             tasks = _carried(expr)
         except SafeserError as error:
             return Verdict(section, text, "refused", error.message)
