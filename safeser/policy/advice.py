@@ -50,7 +50,7 @@ def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:
         return _granting(query, query.operation, rule)
     if name == "submission.none" and not _has_unknown(rule):
         return _submitting(query, rule)
-    if name == "author.relayed" and query.author != UNKNOWN:
+    if name == "author.relayed" and query.author != UNKNOWN and "safeser" in rule.transports:
         return (Edit(rule.name, "authors", query.author),)
     if name == "context.family" and query.family != UNLISTED:
         powerful = query.family not in HARMLESS
@@ -157,6 +157,8 @@ def _impossible(name: str, query: Query, rule: Rule) -> str:
         return "No policy can permit what safeser does not know."
     if UNKNOWN in hop[:2]:
         return "No policy can permit it from or to unknown; list the principal and its key."
+    if name == "author.relayed":
+        return "No policy can permit it: authors are named by what Dask relays on safeser:// alone."
     return (
         f"Context {rule.name!r} (line {rule.line}) also covers unknown: give {hop.sender} ->"
         f" {hop.recipient} a context of its own above it."

@@ -128,13 +128,18 @@ def _check_approved(entry: Entry, rule: Rule) -> None:
                 rule="config.approved",
                 fix=f"Add pickle to '{field}'.",
             )
-    if SUBMIT not in rule.operations:
+    if not _hears_of_work(rule):
         entry.refuse(
-            f"'submission: approved' has no effect where {SUBMIT} is not granted",
+            f"'submission: approved' has no effect where {SUBMIT} is not granted for kind task",
             "submission",
             rule="config.no-effect",
-            fix=f"Grant {SUBMIT}, or leave 'submission' out.",
+            fix=f"Grant {SUBMIT} and match kind task, or leave 'submission' out.",
         )
+
+
+def _hears_of_work(rule: Rule) -> bool:
+    """Tell whether a graph can come by *rule* at all, whatever becomes of it."""
+    return SUBMIT in rule.operations and Kind.TASK in rule.kinds
 
 
 def _check_transport(entry: Entry, rule: Rule) -> None:
@@ -166,6 +171,13 @@ def _check_authors(entry: Entry, rule: Rule) -> None:
             rule="config.no-effect",
             fix="Take them out, or list the family that they may write.",
         )
+    if "safeser" not in rule.transports:
+        entry.refuse(
+            "authors have no effect here: only what Dask relays on safeser:// names one",
+            "authors",
+            rule="config.no-effect",
+            fix="Take them out, or add safeser to 'transport'.",
+        )
 
 
 def _beyond(entry: Entry) -> frozenset[str]:
@@ -175,7 +187,7 @@ def _beyond(entry: Entry) -> frozenset[str]:
 def _check_key_conflicts(entry: Entry, rule: Rule) -> None:
     if entry.context.key_conflicts is None:
         return
-    if SUBMIT not in rule.operations or rule.submission == "none":
+    if not _hears_of_work(rule) or rule.submission == "none":
         entry.refuse(
             "key conflicts come with submitted work, which this context does not let through",
             "key_conflicts",

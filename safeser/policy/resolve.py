@@ -322,7 +322,7 @@ class _Reader(Entry):
         authors = self._members("authors", names)
         senders = self._members("sender", self.context.sender)
         for index, name in enumerate(names):
-            if senders == self.members[name]:
+            if len(senders) == 1 and senders == self.members[name]:
                 self.refuse(
                     f"{name} is the sender, and what it wrote itself needs no listing",
                     "authors",

@@ -64,7 +64,9 @@ CALLING = frozenset({"functions", "dask-internal", "dask-tasks", "dask-graph"})
 
 #: Operations that run what the sender sends, or write it to a path of the sender's choice.
 #: ``upload_file`` does both in plain msgpack, so that families alone could not hold it back.
-CODE_OPERATIONS = GROUPS["run"] | GROUPS["plugins"] | GROUPS["files"]
+#: An actor's methods are whatever its class has, with arguments of the caller's choice: an array's
+#: write files.
+CODE_OPERATIONS = GROUPS["run"] | GROUPS["plugins"] | GROUPS["files"] | GROUPS["actors"]
 
 #: The weakest kind that a message of each operation can have; payloads only make it stronger.
 WEAKEST: Mapping[str, Kind] = MappingProxyType(

@@ -156,6 +156,25 @@ def test_what_means_nothing_is_refused_at_its_place(
     assert words in str(error)
 
 
+def test_a_group_may_pass_on_what_others_of_it_wrote() -> None:
+    text = HEAD.replace("sender: hub", "sender: group:staff") + "  authors: group:staff\n" + PICKLES
+    loaded = Policy.parse(text)
+    assert loaded.decide(Context("ann", "me"), "pickle", author="bea").permitted
+    assert not loaded.decide(Context("ann", "me"), "pickle", author="cy").permitted
+
+
+def test_only_dask_relays() -> None:
+    error = refused("ann", "  transport: library\n" + PICKLES)
+    assert error.rule == "config.no-effect"
+    assert "only what Dask relays" in error.message
+    assert policy("ann", "  transport: [safeser, library]\n" + PICKLES)
+    # Nor is it advised.
+    loaded = Policy.parse(HEAD + "  transport: library\n" + PICKLES)
+    denied = loaded.decide(Context("hub", "me", transport="library"), "pickle", author="ann")
+    assert denied.rule == "author.relayed"
+    assert "authors are named by what Dask relays" in denied.fix
+
+
 def test_types_alone_are_reason_enough_to_list_authors() -> None:
     rest = '  deserializers: [dask, msgpack]\n  dask: {types: ["my.lib:Tiles"]}\n'
     grant = policy("ann", rest).grant(HOP)

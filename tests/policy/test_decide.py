@@ -145,8 +145,14 @@ def legal(rule: dict[str, Any]) -> dict[str, Any]:
     graphs = [side for side in ("serializers", "deserializers") if "pickle" in rule.get(side, ())]
     if rule.get("submission") == "approved" and (len(graphs) < 2 or "basic" not in grant):
         rule.pop("submission")
-    if not graphs or rule["sender"] in (["a"], ["c"]):
+    if (
+        not graphs
+        or rule["sender"] in (["a"], ["c"])
+        or "safeser" not in rule.get("transport", ["safeser"])
+    ):
         rule.pop("authors", None)
+    if "task" not in kinds and "kinds" in rule and rule.get("submission") == "approved":
+        rule.pop("submission")
     if rule.get("transport") == ["tcp"] and not unknown:
         rule.pop("transport")
     if rule.get("transport") == ["safeser"] and ["unknown"] in (rule["sender"], rule["recipient"]):

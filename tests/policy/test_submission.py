@@ -125,6 +125,21 @@ def test_what_does_not_fit_together_is_refused_at_its_place(
     assert words in str(error)
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "  submission: approved\n",
+        "  submission: code\n  key_conflicts: {definition: warn}\n",
+    ],
+)
+def test_where_no_graph_can_come_nothing_is_said_of_graphs(rest: str) -> None:
+    # The group grants the name; the kinds keep every graph out.
+    grant = "  operations: {grant: [basic]}\n"
+    error = refused("  kinds: [admin, data]\n" + rest + BOTH + grant)
+    assert error.rule == "config.no-effect"
+    assert policy("  kinds: [admin, task]\n" + rest + BOTH + grant)
+
+
 @pytest.mark.parametrize("operation", sorted(CODE_OPERATIONS))
 def test_approved_grants_nothing_that_runs_what_is_sent(operation: str) -> None:
     error = refused(APPROVED.replace("[update-graph]", f"[update-graph, {operation}]"))
@@ -132,6 +147,12 @@ def test_approved_grants_nothing_that_runs_what_is_sent(operation: str) -> None:
     assert policy(
         APPROVED.replace("approved", "code").replace("update-graph", f"update-graph, {operation}")
     )
+
+
+def test_methods_of_actors_are_no_listed_functions() -> None:
+    assert "actor_execute" in CODE_OPERATIONS
+    error = refused("  operations: {grant: [get_data, actors]}\n")
+    assert error.rule == "config.code"
 
 
 def test_approved_is_nothing_for_unknown() -> None:
