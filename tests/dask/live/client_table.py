@@ -1,0 +1,135 @@
+"""The attacks on a client, one row for each in the inventory of Dask's protocol.
+
+The one rule: a row is what a client does, and the one answer or stream element that it gets. The
+stock client of the controls was given ``deserializers=['dask', 'msgpack']``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from tests.dask.live.payloads import Evil
+
+__all__ = ["CLIENT_ROWS", "Told"]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One attack on a client.
+
+    :param name: as the inventory has it; those that begin with ``more`` are not in its tables.
+    :param does: what the client is about to do, by its name in ``victim.py``.
+    :param op: the request that is answered so; ``stream`` for an element of the client's stream,
+        ``greet`` for Dask's handshake.
+    :param say: the answer.
+    :param runs: whether it works on stock Dask.
+    """
+
+    name: str
+    does: str
+    op: str
+    say: Any
+    runs: bool = True
+
+
+def _reply(name: str, how: str, *, runs: bool = True) -> Told:
+    return Told(f"client.reply.{name}", "metadata", "get_metadata", Evil(how), runs)
+
+
+def _element(name: str, say: dict[str, Any]) -> Told:
+    return Told(f"client.stream.{name}", "element", "stream", say)
+
+
+def _event(payload: Any) -> dict[str, Any]:
+    return {"op": "event", "topic": "t", "event": (0, payload)}
+
+
+def _warning(**hostile: Any) -> dict[str, Any]:
+    plain = {"message": pickle.dumps("careful"), "category": pickle.dumps(UserWarning)}
+    return {"op": "event", "topic": "warn", "event": (0, {**plain, **hostile})}
+
+
+_FINE = pickle.dumps(ValueError("fine"))
+_BYTES = Evil("bytes", "ValueError('careful')")
+_BOXED = Evil("dask-bytes", "ValueError('careful')")
+_ERROR = {"status": "error", "exception": _BYTES, "traceback": None}
+_UNCAUGHT = {**_ERROR, "status": "uncaught-error"}
+_ERRED = {"op": "task-erred", "key": "k", "exception": _BOXED, "traceback": None}
+_ELSEWHERE = {"w": _ERROR}
+
+
+CLIENT_ROWS = (
+    Told("client.Queue.get.__Pickled__", "queue", "queue_get", Evil("pickled")),
+    Told(
+        "client.gather(direct).worker-get_data",
+        "direct",
+        "get_data",
+        {"status": "OK", "data": {"k": Evil("dask-type")}},
+    ),
+    Told(
+        "client.gather.numpy-object-array",
+        "gather",
+        "gather",
+        {"status": "OK", "data": {"k": Evil("object-array")}},
+    ),
+    Told(
+        "client.get_dataset.object-array",
+        "dataset",
+        "publish_get",
+        [{"data": Evil("object-array"), "keys": ["k"]}],
+    ),
+    Told("client.get_events.__Pickled__", "events", "events", [(0, Evil("pickled"))]),
+    Told("client.handshake.Serialized-dask-type", "nothing", "greet", Evil("dask-type")),
+    Told(
+        "client.handshake.Serialized-pickle(no deserializers kw at handshake)",
+        "nothing",
+        "greet",
+        Evil("opaque"),
+    ),
+    Told("client.handshake.__Pickled__", "nothing", "greet", Evil("pickled")),
+    Told("client.progressbar.feed.__Pickled__", "feed", "feed", Evil("pickled")),
+    Told("client.recreate_task.get_runspec", "runspec", "get_runspec", Evil("pickled")),
+    _reply("Serialized-pickle(control)", "opaque", runs=False),
+    _reply("__Pickled__", "pickled"),
+    _reply("collection-nested-pickle(control)", "collection", runs=False),
+    _reply("cuda-family(control)", "cuda", runs=False),
+    _reply("dask-type-serialized", "dask-type"),
+    _reply("numpy-custom-dtype", "custom-dtype"),
+    _reply("numpy-masked-fill-value", "fill-value"),
+    _reply("numpy-object-array", "object-array"),
+    _reply("register_generic-dict-type", "generic-type"),
+    _reply("register_generic-nested-Serialized-pickle", "generic-nested"),
+    Told(
+        "client.reply.uncaught-error-raw-exception-bytes",
+        "metadata",
+        "get_metadata",
+        _UNCAUGHT,
+    ),
+    Told(
+        "client.reply.uncaught-error-raw-traceback-bytes",
+        "metadata",
+        "get_metadata",
+        {**_UNCAUGHT, "exception": _FINE, "traceback": Evil("bytes")},
+    ),
+    Told("client.run.broadcast-raw-bytes", "run", "broadcast", {"w": _BYTES}),
+    Told("client.run_on_scheduler.error-exception-bytes", "scheduler", "run_function", _ERROR),
+    _element("Serialized-dask-type", _event(Evil("dask-type"))),
+    _element("Serialized-pickle(no deserializers kw on stream)", _event(Evil("opaque"))),
+    _element("__Pickled__ in event", _event(Evil("pickled"))),
+    _element("key-in-memory.type", {"op": "key-in-memory", "key": "k", "type": Evil("bytes")}),
+    _element("status-error", {"op": "lost-data", "key": "none", **_ERROR}),
+    _element("task-erred.exception-bytes", _ERRED),
+    _element(
+        "task-erred.traceback-bytes",
+        {**_ERRED, "exception": _FINE, "traceback": Evil("dask-bytes")},
+    ),
+    _element("warn-event.category", _warning(category=Evil("bytes", "UserWarning"))),
+    _element("warn-event.message", _warning(message=Evil("bytes", "'careful'"))),
+    # Beside the tables: each other place of section 1b in which a client unpickles.
+    Told("more.run.broadcast-error", "run", "broadcast", _ELSEWHERE),
+    Told("more.register_worker_plugin", "worker-plugin", "register_worker_plugin", _ELSEWHERE),
+    Told("more.register_nanny_plugin", "nanny-plugin", "register_nanny_plugin", _ELSEWHERE),
+    Told("more.unregister_plugin", "no-plugin", "unregister_worker_plugin", _ELSEWHERE),
+)

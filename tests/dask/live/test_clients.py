@@ -1,0 +1,161 @@
+"""Every way into a client, from a scheduler or a worker that it trusts with nothing but data.
+
+The one rule: a row counts only if its control ran in a stock client with ``deserializers=['dask',
+'msgpack']``, in this very job; then no form of it runs in a client of safeser's, each refusal is in
+that client's log, and the same client completes another future.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dask.live.client_table import CLIENT_ROWS, Told
+from tests.dask.live.hostile import Hostile
+from tests.dask.live.payloads import in_all_forms, in_stock, places
+from tests.dask.live.rig import Rig
+from tests.dask.live.wires import PayloadRow
+
+pytestmark = pytest.mark.cluster
+
+VICTIM = Path(__file__).with_name("victim.py")
+
+#: Forms that may arrive as what they are, unless a client would open them: bytes are data.
+INERT = {"bytes", "in-msgpack", "eager-in-msgpack"}
+
+
+class Victim:
+    """A client's process, which does what it is told and says what came of it."""
+
+    def __init__(self, kind: str, environment: dict[str, str], log: Path) -> None:
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(VICTIM), kind],
+                env=environment,
+                cwd=log.parent,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+
+    def ask(self, told: dict[str, Any], patience: float = 120.0) -> Any:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(told) + "\n")
+        self.process.stdin.flush()
+        late = threading.Timer(patience, self.process.kill)
+        late.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            late.cancel()
+        assert line, f"the client's process ended, or hung for {patience:.0f} s at {told}"
+        return json.loads(line)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def victims(rig: Rig) -> Iterator[dict[str, Victim]]:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
+    environments = {"stock": plain, "safeser": rig.cluster.environment("alice")}
+    made = {
+        kind: Victim(kind, environment, rig.path / f"victim-{kind}.log")
+        for kind, environment in environments.items()
+    }
+    yield made
+    for victim in made.values():
+        victim.close()
+
+
+@pytest.fixture(scope="module")
+def servers(rig: Rig) -> Iterator[dict[str, Hostile]]:
+    made = {
+        "stock": Hostile(),
+        "safeser": Hostile(
+            channel=rig.channel("scheduler"),
+            worker_channel=rig.channel("worker"),
+            row=PayloadRow,
+        ),
+    }
+    yield made
+    for server in made.values():
+        server.close()
+
+
+def _done(victim: Victim, server: Hostile, row: Told, messages: list[Any]) -> dict[str, Any]:
+    """Have the client do what *row* says, once for each of *messages*, its answers."""
+    address = server.scheduler.address
+    if row.op == "greet":
+        [message] = messages
+        address = server.greeting({"note": message})
+    server.plan(row.op, messages)
+    told = {"address": address, "does": row.does, "times": len(messages)}
+    said: dict[str, Any] = victim.ask(told)
+    return said
+
+
+def _control(rig: Rig, victim: Victim, server: Hostile, row: Told) -> str:
+    marker = rig.marker("stock-client")
+    said = _done(victim, server, row, [in_stock(row.say, marker, str)])
+    ran = marker.exists()
+    if ran is not row.runs:
+        return f"{row.name}: the control {'ran' if ran else 'did not run'} in a stock client {said}"
+    if ran and int(marker.read_text()) != victim.process.pid:
+        return f"{row.name}: the control ran in another process than the client's"
+    return ""
+
+
+def _attacked(rig: Rig, victim: Victim, server: Hostile, row: Told) -> Iterator[str]:
+    """Send every form of *row*; yield what is wrong."""
+    markers: list[Path] = []
+
+    def marker(form: str) -> Path:
+        markers.append(rig.marker(f"client-{form}"))
+        return markers[-1]
+
+    forms = list(in_all_forms(row.say, marker, str, short="reply" not in row.name))
+    batches = [[each] for each in forms] if row.op == "greet" else [forms]
+    for batch in batches:
+        rig.log.new()
+        said = _done(victim, server, row, [message for _, message in batch])
+        if row.op != "greet" and said["then"] != 5:
+            yield f"{row.name}: the client completes no other future: {said}"
+        needed = sum(form not in INERT or "bytes" in places(row.say) for form, _ in batch)
+        found = [
+            each
+            for each in rig.log.refusals()
+            if each["recipient"] == "alice" and each["sender"] in ("scheduler", "worker")
+        ]
+        if len(found) < needed:
+            names = [form for form, _ in batch]
+            rules = [each["rule"] for each in found]
+            yield f"{row.name}: {len(found)} records {rules} of {names} {said['got']}"
+    yield from (f"{row.name}: RAN {each}" for each in markers if rig.made(each))
+
+
+def test_no_code_reaches_a_client(
+    rig: Rig, victims: dict[str, Victim], servers: dict[str, Hostile]
+) -> None:
+    failures = []
+    modules: set[str] = set()
+    for row in CLIENT_ROWS:
+        failures.append(_control(rig, victims["stock"], servers["stock"], row))
+        failures += _attacked(rig, victims["safeser"], servers["safeser"], row)
+        modules = modules or set(victims["safeser"].ask({"does": "modules"}))
+    new = set(victims["safeser"].ask({"does": "modules"})) - modules
+    if named := {name for name in new if not name.startswith("importlib.")}:
+        failures.append(f"the client imported {sorted(named)}")
+    failures = [each for each in failures if each]
+    assert not failures, "\n".join(failures)
