@@ -304,7 +304,7 @@ def incoming_element(
         element.pop("status", None)
         element |= {k: _plain_text(element[k], note=note) for k in _SHOWN if k in element}
         if name == "key-in-memory":
-            element["type"] = _type_pickle(element.get("type"), takes_code)
+            element["type"] = _type_pickle(element.get("type"), takes_code, note)
         elif name == "event" and _is_warning(element):
             element["event"] = _warning_event(element.get("event"))
     elif name == "task-erred" and element.get("traceback") is None:
@@ -385,7 +385,8 @@ def _no_traceback(value: Any, *, note: Note) -> Relayed | None:
 
     What is only passed on is no traceback but the failure itself, see :func:`_whole`.
     """
-    del note
+    if isinstance(value, bytes):
+        note(_raw("a traceback", "traceback"))
     return value if isinstance(value, Relayed) else None
 
 
@@ -406,9 +407,18 @@ _SAFE: dict[str, Callable[..., Any]] = {
 _SHOWN = ("msg", "reason", "warning", "error")
 
 
-def _type_pickle(name: Any, takes_code: Callable[[], bool]) -> bytes | None:
+def _raw(what: str, where: str) -> PayloadError:
+    """Return why bytes of a peer's that Dask would unpickle are left out."""
+    return PayloadError(
+        f"{what} arrived as raw bytes, which are never unpickled", rule=f"raw.{where}", where=where
+    )
+
+
+def _type_pickle(name: Any, takes_code: Callable[[], bool], note: Note) -> bytes | None:
     """Return bytes, made here, that Dask's client unpickles to a class of that name."""
     if not isinstance(name, str):
+        if name is not None:
+            note(_raw("the type of a result", "type"))
         return None
     if takes_code() and substitutes.known_type(name) is not None:
         return pickles.dumps(substitutes.NamedType(name, known=True))

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import threading
+import traceback
 import warnings
 from typing import Any
 
@@ -75,7 +76,8 @@ def attacked(address: str, does: str, times: int) -> dict[str, Any]:
     try:
         client = connect(address)
     except Exception as error:  # so does a refused handshake end
-        said["got"].append([type(error).__name__, str(error)[:300]])
+        where = traceback.format_exc()[-1500:]
+        said["got"].append([type(error).__name__, str(error)[:300], where])
         return said
     for _ in range(times):
         try:
