@@ -1,4 +1,4 @@
-"""A stock scheduler that blocks a handler, as its documentation advises, and a worker of its own."""
+"""A stock scheduler that blocks a handler, as its documentation advises, and its own worker."""
 
 from __future__ import annotations
 

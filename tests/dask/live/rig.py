@@ -14,7 +14,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -258,8 +258,3 @@ def _workers(wire: Wire, count: int) -> dict[str, str] | None:
         return None
     address, first = next(iter(workers.items()))
     return {"worker": address, "nanny": first["nanny"]}
-
-
-def lines(failures: Iterator[str]) -> str:
-    """Return all failures at once, for one assertion."""
-    return "\n".join(failures)

@@ -56,7 +56,8 @@ class Victim:
             )
 
     def ask(self, told: dict[str, Any], patience: float = 120.0) -> Any:
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(told) + "\n")
         self.process.stdin.flush()
         late = threading.Timer(patience, self.process.kill)

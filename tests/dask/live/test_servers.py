@@ -82,9 +82,10 @@ class Traps:
         addresses = self.rig.stock if stock else self.rig.sealed
         host = self.stock if stock else self.sealed
         code = f"open({str(marker)!r}, 'w').write(str(__import__('os').getpid()))\n"
+        number, scheme = int(marker.name[:5]), host.address.partition(":")[0]
         named = {
             "client": f"Client-{marker.name}",
-            "nobody": f"{host.address.partition(':')[0]}://127.0.0.1:{1 + int(marker.name[:5]) % 1000}",
+            "nobody": f"{scheme}://127.0.0.1:{1 + number % 1000}",
             "worker": addresses[f"{blocked}worker"],
             "hostile": host.address,
             "hostile-tcp": self.stock.address,
@@ -274,7 +275,6 @@ class Attacks:
             self.rules.add(found["rule"])
         elif needed:
             self.failures.append(f"{name}: no record says that it was refused")
-
 
 
 ROLES = {

@@ -1,0 +1,153 @@
+"""Whoever has no key that is listed: what runs on stock Dask is closed here before it is read.
+
+The one rule: a stranger sends the very bytes of each attack, greets or not, stalls, or shakes hands
+with a key of their own; nothing is opened, everything is counted, and nobody else is kept out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import time
+from typing import Any
+
+import pytest
+
+from safeser.envelope import PREAMBLE
+from safeser.errors import SafeserError
+from tests.dask.live.payloads import Evil, in_stock
+from tests.dask.live.rig import Rig
+from tests.dask.live.table import ROWS
+from tests.dask.live.wires import GREETING, Sealing, Stock, place
+
+pytestmark = pytest.mark.cluster
+
+
+def _sent(rig: Rig, target: str, data: bytes) -> bytes:
+    """Send *data* to a port on safeser; return what came back until it was closed."""
+    got = b""
+    connection = socket.create_connection(place(rig.sealed[target]), timeout=30)
+    with connection, contextlib.suppress(ConnectionError):
+        connection.sendall(data)
+        while more := connection.recv(1 << 16):
+            got += more
+    return got
+
+
+def _named(rig: Rig) -> Any:
+    """Return what stands for a name in a stranger's message: none of it is ever looked at."""
+    return lambda name: b"x" if name == "module" else rig.sealed["worker"]
+
+
+def test_the_bytes_of_no_attack_are_read(rig: Rig) -> None:
+    rig.log.new()
+    markers, failures, count = [], [], 0
+    greeting = Stock.encoded(GREETING)
+    for row in ROWS:
+        marker = rig.marker("stranger")
+        markers.append((row.name, marker))
+        messages = [in_stock(each, marker, _named(rig)) for each in row.say]
+        if messages[0]["op"] == "greet":
+            data = Stock.encoded({**GREETING, "note": messages[0]["note"]})
+        else:
+            data = greeting + b"".join(Stock.encoded(each) for each in messages)
+        target = row.target.removeprefix("blocked-")
+        if got := _sent(rig, target, data):
+            failures.append(f"{row.name}: {target} answered {got[:40]!r}")
+        count += 1
+    failures += [f"{name}: RAN" for name, marker in markers if rig.made(marker)]
+    failures += _not_counted(rig, count)
+    assert not failures, "\n".join(failures)
+
+
+def _not_counted(rig: Rig, wanted: int) -> list[str]:
+    """Return what is missing of *wanted* counts of peers that did not authenticate."""
+    counted = 0
+    deadline = time.monotonic() + 30
+    while counted < wanted and time.monotonic() < deadline:
+        for record in rig.log.new():
+            for sender, _, _, rule, permitted, number in record.get("counts", ()):
+                if (sender, rule, permitted) == ("unknown", "authentication", False):
+                    counted += number
+        if counted < wanted:  # counts are written with the first decision of the next second
+            for target in ("scheduler", "worker", "nanny"):
+                rig.evaluate("alice", target, "1")
+            time.sleep(0.3)
+    return [f"{counted} of {wanted} are in the log"] if counted < wanted else []
+
+
+@pytest.mark.parametrize("target", ["scheduler", "worker", "nanny"])
+def test_a_key_that_nobody_lists_gets_no_session(rig: Rig, target: str) -> None:
+    rig.log.new()
+    with pytest.raises((SafeserError, ConnectionError)):
+        rig.sealed_to(target, "unlisted")
+    marker = rig.marker("unlisted")
+    # Under the name of somebody listed, with the preamble, and then what stock Dask would run.
+    evil = Stock.encoded({"op": "identity", "note": in_stock(Evil("pickled"), marker, str)})
+    _sent(rig, target, PREAMBLE + evil)
+    assert not _not_counted(rig, 2)
+    assert not rig.made(marker)
+
+
+def test_claims_of_sizes_take_nothing_from_a_server(rig: Rig) -> None:
+    rig.log.new()
+    before = _memory(rig)
+    huge = struct.pack("Q", 1 << 62)
+    for data in (huge, struct.pack("QQ", 1 << 40, 1 << 61), PREAMBLE[:8] + huge, os.urandom(4096)):
+        assert _sent(rig, "scheduler", data) == b""
+    assert _memory(rig) - before < 64 << 20
+    assert not _not_counted(rig, 4)
+
+
+def _memory(rig: Rig) -> int:
+    code = "int(open('/proc/self/statm').read().split()[1]) * 4096"
+    [pages] = rig.evaluate("alice", "scheduler", code).values()
+    return int(pages)
+
+
+def test_peers_that_stall_keep_nobody_out(rig: Rig) -> None:
+    stalled = []
+    for number in range(64):
+        each = socket.create_connection(place(rig.sealed["scheduler"]), timeout=30)
+        each.sendall(PREAMBLE[: number % (len(PREAMBLE) + 1)])
+        stalled.append(each)
+    try:
+        assert rig.evaluate("alice", "scheduler", "40 + 2") == {rig.sealed["scheduler"]: 42}
+        for each in stalled:  # a deadline ends each, whatever it sent
+            while each.recv(1 << 12):
+                pass
+    finally:
+        for each in stalled:
+            each.close()
+
+
+def test_a_session_ends_with_its_first_forged_byte(rig: Rig) -> None:
+    """Garbage, a message twice, one left out, one of another session: nothing of it is handled."""
+    request = {"op": "identity", "reply": True}
+    with rig.sealed_to("scheduler", "bob") as wire, rig.sealed_to("scheduler", "bob") as other:
+        assert isinstance(wire, Sealing)
+        assert isinstance(other, Sealing)
+        rig.log.new()
+        sealed = _sealed(wire, request)
+        wire.socket.sendall(sealed)
+        assert wire.read()["type"] == "Scheduler"
+        wire.socket.sendall(sealed)
+        assert wire.socket.recv(1) == b""
+        _sealed(other, request)
+        other.socket.sendall(_sealed(other, request))
+        assert other.socket.recv(1) == b""
+    for broken in (b"\0" * 200, os.urandom(200)):
+        with rig.sealed_to("scheduler", "bob") as wire:
+            wire.socket.sendall(broken)
+            assert wire.socket.recv(1) == b""
+    seen = []
+    assert rig.log.wait(lambda r: seen.append(r["rule"]) or len(seen) >= 4)
+    assert all(rule.startswith("envelope.") or rule == "authentication" for rule in seen), seen
+
+
+def _sealed(wire: Sealing, message: Any) -> bytes:
+    from tests.dask.live.wires import forged
+
+    return b"".join(map(bytes, wire.link.session.seal(b"", forged(message))))
