@@ -23,7 +23,11 @@ from tests.soak.cluster import Cluster, Talking
 from tests.soak.figures import Tally, Trend, sample_of, was_disturbed
 
 #: Name, kind of work, principal.
-CLIENTS = (("coder", "code", "coder"), ("reader", "data", "reader"))
+CLIENTS = (
+    ("coder", "code", "coder"),
+    ("analyst", "approved", "analyst"),
+    ("reader", "data", "reader"),
+)
 
 _SAMPLED_EVERY = 10.0
 _WRITTEN_EVERY = 60.0
