@@ -136,9 +136,13 @@ class Client(Display, _DaskClient):  # type: ignore[misc]  # distributed ships n
             self._methods.enter_context(approved.methods())
 
     def _link(self) -> Link | None:
-        """Return the connection by which graphs leave, once there is one."""
-        comm = getattr(self.scheduler_comm, "comm", None)
-        return comm.link if isinstance(comm, SafeserComm) else None
+        """Return the connection by which graphs leave, or left: Dask keeps what is submitted while
+        it connects again, and sends it then.
+        """
+        comm = getattr(getattr(self, "scheduler_comm", None), "comm", None)
+        if isinstance(comm, SafeserComm):
+            self._latest_link: Link | None = comm.link
+        return getattr(self, "_latest_link", None)
 
     def _get_computation_code(self, *args: Any, **kwargs: Any) -> Any:
         """Return the source that Dask shows on its dashboard; where only names may pass, none."""

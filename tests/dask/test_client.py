@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from types import SimpleNamespace
 
 import dask
 import distributed
@@ -12,6 +13,7 @@ import pytest
 import safeser.dask
 from safeser.dask import client as module
 from safeser.dask.client import Client
+from safeser.dask.comm import SafeserComm
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError, PolicyDenied
@@ -79,6 +81,20 @@ def test_whoever_may_not_is_told_where_he_asks(unconnected, identity):
     with identity("bob"), pytest.raises(PolicyDenied) as caught:
         client._graph_to_futures(None, [])
     assert caught.value.rule == "submission.none"
+
+
+def test_what_is_submitted_while_the_client_connects_again_leaves_as_before(unconnected, doors):
+    """Dask keeps it until there is a connection; then nobody would write it out any more."""
+    client = unconnected("alice")
+    comm = SafeserComm.__new__(SafeserComm)
+    comm.link = doors.links("alice", "scheduler")[0]
+    client.scheduler_comm = None
+    assert client._link() is None
+    client.scheduler_comm = SimpleNamespace(comm=comm)
+    known = client._link()
+    assert known is comm.link
+    client.scheduler_comm = None
+    assert client._link() is known
 
 
 def test_what_is_wrong_with_keys_is_said_before_dask_connects(unconnected):

@@ -79,11 +79,14 @@ def _connect(kind: str, address: str, speech: Speech) -> Any:
     begun = time.time()
     make = safeser.Client if address.startswith("safeser://") else Client
     try:
-        return make(address, timeout=60, deserializers=families)
+        client = make(address, timeout=60, deserializers=families)
     except (OSError, TimeoutError, safeser.SafeserError) as error:
         speech.tell("job", job="connect", outcome="failed", begun=begun, error=_text(error))
         time.sleep(1)
         return None
+    # Functions of p2p are none that may be approved: what they call is told by their caller.
+    client.soak_method = "tasks" if kind == "approved" else "p2p"
+    return client
 
 
 def _one(

@@ -299,7 +299,7 @@ def arrays(client: Any, random: Random) -> int:
 @job(CODE, APPROVED)
 def rechunks(client: Any, random: Random) -> int:
     values = np.random.default_rng(random.getrandbits(32)).random((240, 240))
-    with dask.config.set({"array.rechunk.method": "p2p"}):
+    with dask.config.set({"array.rechunk.method": client.soak_method}):
         x = da.from_array(values, chunks=(240, 30)).rechunk((30, 240))
         expect(x.compute(), values)
     return 24
@@ -327,7 +327,11 @@ def groups(client: Any, random: Random) -> int:
 @job(CODE, APPROVED)
 def shuffles(client: Any, random: Random) -> int:
     whole = frame(random)
-    got = dd.from_pandas(whole, npartitions=4).shuffle("k", shuffle_method="p2p").compute()
+    got = (
+        dd.from_pandas(whole, npartitions=4)
+        .shuffle("k", shuffle_method=client.soak_method)
+        .compute()
+    )
     # Dask makes its own kind of text of the text; what it says is the same.
     expect(got.sort_index().astype({"s": object}), whole.astype({"s": object}))
     return 12
@@ -336,7 +340,7 @@ def shuffles(client: Any, random: Random) -> int:
 @job(CODE, APPROVED)
 def merges(client: Any, random: Random) -> int:
     left, right = frame(random), frame(random).head(50)
-    with dask.config.set({"dataframe.shuffle.method": "p2p"}):
+    with dask.config.set({"dataframe.shuffle.method": client.soak_method}):
         near, far = dd.from_pandas(left, npartitions=3), dd.from_pandas(right, npartitions=3)
         got = near.merge(far, on="k")[["v_x", "v_y"]].sum().compute()
     wanted = left.merge(right, on="k")[["v_x", "v_y"]].sum()
@@ -366,8 +370,8 @@ def scatters(client: Any, random: Random) -> int:
     expect(client.gather(pieces), values)
     # Not broadcast, nor replicated: Dask's scheduler copies to a worker that is gone for ever, and
     # holds a lock meanwhile for which everybody's copies wait (2026.8.0, Scheduler.replicate).
-    direct = client.scatter(np.arange(100), direct=True, hash=False)
-    expect(client.gather(direct, direct=True), np.arange(100))
+    whole = client.scatter(np.arange(100), hash=False)
+    expect(client.gather(whole, direct=True), np.arange(100))
     return 4
 
 
