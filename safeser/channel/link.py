@@ -256,10 +256,16 @@ class Link(Recording):
         A refusal is recorded. What may pass is decided again with the whole message.
         """
         try:
-            self._decide(context, payload, willing)
+            self.permit_payload(context, payload, willing)
         except PolicyDenied:
             return False
         return True
+
+    def permit_payload(
+        self, context: Context, payload: Received, willing: Sequence[str] | None
+    ) -> None:
+        """Refuse *payload* if it may not pass at all, wherever it stands."""
+        self._decide(context, payload, willing)
 
     def permit_named(self, context: Context, *, where: str) -> None:
         """Refuse an operation that the sender may not ask for, whatever comes with it.

@@ -291,7 +291,8 @@ class Conversation:
         try:
             if not self._asked:
                 raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
-            judged = judge_reply(self.link, fields, parsed, willing, opens=self._opens)
+            known = replies.known_fields(self._asked)
+            judged = judge_reply(self.link, fields, parsed, willing, opens=self._opens, known=known)
             reply = build(judged, opens=self._opens)
         except SafeserError as error:
             self._note(error)

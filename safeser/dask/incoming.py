@@ -145,9 +145,18 @@ def judge_reply(
     willing: Sequence[str] | None,
     *,
     opens: bool = True,
+    known: frozenset[str] | None = None,
 ) -> Judged:
-    """Decide a reply. It names no operation; *fields* are those of the one that was asked for."""
+    """Decide a reply. It names no operation; *fields* are those of the one that was asked for.
+
+    :param known: every field that it may have, where Dask's own code makes it; None where its
+        fields are anybody's.
+    """
     body, rows = message.body, message.rows
+    if known is not None and isinstance(body, dict) and not body.keys() <= known:
+        raise PayloadError(
+            "the reply has a field that Dask's replies to this do not have", rule="reply.field"
+        )
     raw = [
         found
         for path, encoding in fields.items()
@@ -164,7 +173,15 @@ def judge_reply(
         places=paths(body) if rows else [],
         raw=raw,
         willing=willing,
-        declared=None,
+        declared={
+            index
+            for path in (
+                *(p for p, e in fields.items() if e in (Encoding.MARKED, Encoding.ERROR)),
+                *("exception", "traceback"),  # of any reply
+            )
+            for _, value in select(body, path)
+            for index in references(value)
+        },
         wholes=_wholes(fields, body, reply=True),
         opens=opens,
     )
@@ -179,7 +196,7 @@ def _judge(
     places: Sequence[tuple[str, Reference]],
     raw: Sequence[tuple[str, bytes]],
     willing: Sequence[str] | None,
-    declared: set[int] | None,
+    declared: set[int],
     wrapped: tuple[str, ...] = (),
     wholes: frozenset[int] = frozenset(),
     later: tuple[Later, ...] = (),
@@ -208,9 +225,11 @@ def _judge(
                 continue
             parts.append((payload, reference, row))
             continue
-        stray = declared is not None and reference.index not in declared
-        if stray and payload.family not in HARMLESS:
-            # Dask's own decoder would open a pickle in any field of any message.
+        if reference.index not in declared and payload.family not in HARMLESS:
+            # Dask's own decoder would open a pickle in any field of any message. That it may not
+            # pass at all says more to whom it was to reach.
+            if context.operation is None:
+                link.permit_payload(context, payload, willing)
             link.refuse(
                 context,
                 "operation.field",

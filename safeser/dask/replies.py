@@ -20,6 +20,7 @@ __all__ = [
     "failed_values",
     "fields_of",
     "is_actor_call",
+    "known_fields",
     "refused",
     "rows_of",
     "why_no_values",
@@ -51,6 +52,39 @@ def fields_of(asked: Mapping[str, Any]) -> dict[str, Encoding]:
             for nested in rows_of(inner.get("op") if isinstance(inner, dict) else None):
                 fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
     return fields
+
+
+#: Fields of any answer that says how it went.
+_OUTCOME = frozenset(
+    ["status", "message", "exception", "traceback", "exception_text", "traceback_text"]
+)
+
+#: Fields of answers that Dask's own code makes and reads by name; others answer with whatever they
+#: were asked about: addresses, keys, what users put in.
+_KNOWN: Mapping[str, frozenset[str]] = {
+    name: _OUTCOME | frozenset(fields.split())
+    for names, fields in (
+        ("get_data gather", "data keys workers"),
+        ("update_data", "nbytes"),
+        ("run run_coroutine run_function actor_execute actor_attribute", "result"),
+        ("shuffle_get shuffle_get_or_create", "run_spec"),
+        ("shuffle_receive shuffle_restrict_task plugin-add plugin-remove", ""),
+        ("plugin_add plugin_remove upload_file", "nbytes"),
+        ("heartbeat_worker", "time heartbeat-interval"),
+        ("register-worker", "time heartbeat-interval worker-plugins warning error"),
+        ("register_nanny", "nanny-plugins"),
+        ("queue_get", "type value state"),
+        ("variable_get", "type value state token"),
+    )
+    for name in names.split()
+}
+
+
+def known_fields(asked: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return every field that the answer to *asked* may have, or None where that is not fixed."""
+    inner = asked.get("msg") if asked.get("op") == "proxy" else asked
+    name = inner.get("op") if isinstance(inner, dict) else None
+    return _KNOWN.get(name) if isinstance(name, str) else None
 
 
 def error_reply(error: SafeserError) -> dict[str, Any]:

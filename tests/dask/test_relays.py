@@ -165,3 +165,35 @@ def test_no_text_of_a_peers_steers_a_terminal(talk):
     )
     assert got["traceback_text"].startswith("a\nb\t\\x1b")
     assert not any(c in str(got) for c in "\x1b\x07\x9b")
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "more"),
+    [
+        ({"op": "get_data", "keys": ["x"]}, {"data": {}}),
+        ({"op": "gather", "keys": ["x"]}, {"data": {}}),
+        ({"op": "proxy", "msg": {"op": "identity"}, "worker": "x"}, None),
+    ],
+)
+def test_a_reply_has_no_field_but_those_that_dasks_has(talk, asked, more):
+    server = "worker" if asked["op"] == "get_data" else "scheduler"
+    t = talk("alice", server)
+    t.request({**asked, "reply": True})
+    if more is None:  # whose fields are the worker's own
+        assert t.attack_back({"status": "OK", "stray": 1})["stray"] == 1
+        return
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back({"status": "OK", **more, "stray": 1})
+    assert caught.value.rule == "reply.field"
+    assert t.refused_by_asker == ["reply.field"]
+
+
+def test_a_pickle_stands_only_where_the_reply_has_values(talk, forms):
+    t = talk("worker", "scheduler")  # policy lets the scheduler send it any pickle
+    t.request({"op": "who_has", "keys": ["x"], "reply": True})
+    with pytest.raises(PolicyDenied) as caught:
+        t.attack_back({"x": forms["opaque"]})
+    assert caught.value.rule == "operation.field"
