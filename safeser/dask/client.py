@@ -19,7 +19,7 @@ from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
 from distributed.security import Security as DaskSecurity
 
-from safeser.channel import Channel, Link
+from safeser.channel import Channel, Link, OpenLink
 from safeser.dask import approved
 from safeser.dask.comm import SafeserComm
 from safeser.dask.display import Display
@@ -140,7 +140,8 @@ class Client(Display, _DaskClient):  # type: ignore[misc]  # distributed ships n
         it connects again, and sends it then.
         """
         comm = getattr(getattr(self, "scheduler_comm", None), "comm", None)
-        if isinstance(comm, SafeserComm):
+        # What a guarded client sends is not decided: its user names the address.
+        if isinstance(comm, SafeserComm) and not isinstance(comm.link, OpenLink):
             self._latest_link: Link | None = comm.link
         return getattr(self, "_latest_link", None)
 
