@@ -14,7 +14,7 @@ from typing import Any
 from safeser.dask.fields import references
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import ENVELOPE, Channel, Operation
-from safeser.operations.shapes import ANYTHING, Shape
+from safeser.operations.shapes import ANYTHING, Shape, meant
 
 __all__ = ["Later", "check_built", "check_fields", "check_inner", "sound"]
 
@@ -67,7 +67,7 @@ def check_built(later: Sequence[Later], message: Any) -> None:
         for step in field.path:
             value = value[step]
         if not field.fits(value):
-            raise _misshapen(field.path, field.operation)
+            raise _misshapen(field.fits, field.path, field.operation)
 
 
 def sound(row: Operation, element: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _check(
     if later is not None and any(True for _ in references(value)):
         later.append(Later(path, fits, operation))
     elif not fits(value):
-        raise _misshapen(path, operation)
+        raise _misshapen(fits, path, operation)
 
 
 def _any_of(found: Sequence[Shape]) -> Shape:
@@ -114,10 +114,10 @@ def _unknown(name: object, operation: str) -> PolicyDenied:
     )
 
 
-def _misshapen(path: tuple[str, ...], operation: str) -> PayloadError:
+def _misshapen(fits: Shape, path: tuple[str, ...], operation: str) -> PayloadError:
     return PayloadError(
         f"operation {operation} takes something else in that field",
         rule="operation.field-shape",
         where=".".join(path),
-        fix="See which types of arguments Dask's documentation names.",
+        fix=meant(fits) or "See which types of arguments Dask's documentation names.",
     )

@@ -182,7 +182,7 @@ update_data data:key->any stimulus_id:text?
 free_keys stimulus_id:text keys:key*
 terminate timeout:amount executor_wait:flag nanny:flag reason:text
 ping
-upload_file filename:text data:any load:flag
+upload_file filename:file data:any load:flag
 call_stack keys:key*?
 profile start:number? stop:number? key:key? server:flag
 profile_metadata start:number stop:number?

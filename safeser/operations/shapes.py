@@ -17,7 +17,7 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["ANYTHING", "Shape", "fields", "shape"]
+__all__ = ["ANYTHING", "Shape", "fields", "meant", "shape"]
 
 #: Tells whether a value has the shape.
 Shape = Callable[[Any], bool]
@@ -27,6 +27,12 @@ _MOST = 1 << 53
 
 #: Longer than any real address or status.
 _WORD = 1000
+
+#: Longest name of a file that usual file systems take, in bytes.
+_FILE = 255
+
+#: What separates folders, drives and streams anywhere that Python runs, or ends a name in C.
+_NOT_IN_NAMES = frozenset("/\\:\0")
 
 #: What a sequence of many items arrives as, and what plain Python code may hand in.
 _MANY = (tuple, list, set, frozenset)
@@ -96,6 +102,16 @@ def _address(value: Any) -> bool:
 def _worker(value: Any) -> bool:
     """A worker's address, or the name that it was given, which may be a number."""
     return _address(value) if isinstance(value, str) else _key(value)
+
+
+def _file(value: Any) -> bool:
+    """The name of a file as such: joined to a folder, it leads nowhere else.
+
+    An absolute path would take the folder's place, and a step up leave it.
+    """
+    if not _word(value) or not value.isprintable() or value in ("", ".", ".."):
+        return False
+    return _NOT_IN_NAMES.isdisjoint(value) and len(value.encode()) <= _FILE
 
 
 def _bytes(value: Any) -> bool:
@@ -174,11 +190,20 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
         "key": _key,
         "address": _address,
         "worker": _worker,
+        "file": _file,
         "bytes": _bytes,
         "table": _table,
         "mapping": _mapping,
         "metrics": _metrics,
         "spans": _spans,
+    }
+)
+
+#: What to write instead, where a shape is narrower than the type that Dask documents.
+_MEANT: Mapping[Shape, str] = MappingProxyType(
+    {
+        _file: "Name a file without any folder: it is written to the folder of its server.",
+        _address: f"Name an address that begins with {_SCHEME}.",
     }
 )
 
@@ -205,6 +230,11 @@ def shape(spelt: str) -> Shape:
         item = shape(spelt.removesuffix("*"))
         return lambda value: isinstance(value, _MANY) and all(map(item, value))
     return _ATOMS[spelt]
+
+
+def meant(fits: Shape) -> str | None:
+    """Return what to write where *fits* said no, if it is more than Dask's documentation says."""
+    return _MEANT.get(fits)
 
 
 def fields(spelt: Iterable[str]) -> dict[str, Shape]:

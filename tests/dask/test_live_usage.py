@@ -31,7 +31,10 @@ USED = {
     "failures": ["glass", 7, True, "glass", "glass"],
     "runs": 6,
     "plugins": [[1, 1, 1, 1, 1], 2, 2],
-    "uploads": 41,
+    "uploads": [
+        *(41, "operation.field-shape", "operation.field-shape", "written"),
+        *([True, True], [False, False]),
+    ],
     "forwards": [5, 6],
     "shows": [True, True],
     "measures": [True, True, True],

@@ -69,6 +69,7 @@ def test_a_field_that_the_handler_does_not_take_is_refused(talk, asker, server, 
             "scheduler",
             {"op": "heartbeat_worker", "metrics": {"bandwidth": {"total": 0}}},
         ),
+        ("scheduler", "worker", {"op": "upload_file", "filename": "../x.py", "data": b""}),
         ("scheduler", "worker", {"op": "gather", "who_has": {"x": ["tcp://attacker:1"]}}),
     ],
 )
@@ -76,6 +77,20 @@ def test_a_value_that_its_handler_would_misbehave_on_is_refused(talk, asker, ser
     t = talk(asker, server)
     t.refuses(message)
     assert t.refused_by_server == ["operation.field-shape"]
+
+
+@pytest.mark.parametrize("name", ["../x.py", "/tmp/x.py", "", "..", "x\0", "..\\x.py", "C:x.py"])
+@pytest.mark.parametrize("relayed", [True, False])
+def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_it(
+    talk, name, relayed
+):
+    upload = {"op": "upload_file", "filename": name, "data": b"x", "load": False}
+    t = talk("client", "scheduler" if relayed else "worker", policy="trusted")
+    t.refuses({"op": "broadcast", "msg": upload} if relayed else upload)
+    assert t.refused_by_server == ["operation.field-shape"]
+    said = str(t.answers[0]["exception"])
+    assert ("msg.filename" if relayed else "filename") in said
+    assert "without any folder" in said
 
 
 @pytest.mark.parametrize("form", ["data", "object"])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ntpath
+import posixpath
+from pathlib import PurePosixPath, PureWindowsPath
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +26,7 @@ FITS = [
     ("key", ["x", b"x", 1, 1.5, ("x", 0), ("x", ("y", 1)), ()]),
     ("address", ["safeser://127.0.0.1:1", "127.0.0.1:1"]),
     ("worker", ["safeser://127.0.0.1:1", "alice", 3, ("a", 1)]),
+    ("file", ["x.py", "of glass.egg", "..x", "é" * 127]),
     ("bytes", [b""]),
     ("table", [{}, {"a": object}]),
     ("mapping", [{}, {1: 2}]),
@@ -52,6 +57,14 @@ MISFITS = [
         ["tcp://127.0.0.1:1", "inproc://x", "x" * 1001, "a\nb", 1, None, "SAFESER://127.0.0.1:1"],
     ),
     ("worker", ["tcp://127.0.0.1:1", None, ["x"], {}]),
+    (
+        "file",
+        [
+            *("", ".", "..", "../x.py", "/tmp/x.py", "a/../x.py", "a/x.py", "x.py/", "~/x.py"),
+            *("..\\x.py", "C:x.py", "C:\\x.py", "x.py:stream", "x\0.py", "x\n.py", "\ud800"),
+            *("x" * 256, "é" * 128, None, b"x.py", 5, ["x.py"]),
+        ],
+    ),
     ("bytes", ["", None, bytearray()]),
     ("table", [[], {1: 2}, {b"x": 1}]),
     ("mapping", [[], "x", None]),
@@ -111,6 +124,15 @@ def test_what_a_worker_reports_fits():
 def test_a_report_that_would_end_in_everybodys_sums_does_not(change):
     assert not shape("metrics")({**METRICS, **change})
     assert not shape("metrics")([])
+
+
+@given(st.text())
+def test_no_name_of_a_file_leaves_the_folder_that_it_is_joined_to(name):
+    for join in (posixpath.join, ntpath.join):
+        folder = "/folder"
+        if shape("file")(name):
+            assert join(folder, name)[len(folder) + 1 :] == name
+            assert len(PureWindowsPath(name).parts) == len(PurePosixPath(name).parts) == 1
 
 
 def test_no_shape_is_spelt_that_nothing_stands_for():

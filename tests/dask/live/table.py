@@ -305,7 +305,6 @@ _FILES = (
         "upload_file path traversal (load=False)",
         _ask("upload_file", filename=Here("path"), data=b"x", load=False),
         effect="wrote",
-        authority=True,
     ),
 )
 

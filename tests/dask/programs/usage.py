@@ -301,7 +301,17 @@ def uploads(client: Any) -> Any:
 
         return int(of_glass.number)
 
-    return client.submit(imports).result(timeout=30)
+    upload = {"op": "upload_file", "data": b"number = 1", "load": False}
+    out = [client.submit(imports).result(timeout=30)]
+    for name in ("../escaped.py", "/tmp/escaped.py", "beside.py"):  # no grant leads out of it
+        try:
+            client.sync(client.scheduler.broadcast, msg={**upload, "filename": name})
+            out.append("written")
+        except safeser.SafeserError as error:
+            out.append(error.rule)
+    folders = client.run(lambda dask_worker: dask_worker.local_directory).values()
+    there = [(Path(at) / "beside.py").exists() for at in folders]
+    return [*out, there, [(Path(at).parent / "escaped.py").exists() for at in folders]]
 
 
 # --- looking ------------------------------------------------------------------------------------
