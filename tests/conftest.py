@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,11 @@ class Witness:
         if event["event"] in self.broken:
             raise AuditError("the disk is full", rule="audit.write")
         self.events.append(dict(event))
+
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None:
+        if any(event["event"] in self.broken for event in events):
+            raise AuditError("the disk is full", rule="audit.write")
+        self.events += [dict(event) for event in events]
 
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool

@@ -164,12 +164,12 @@ class Link(Recording):
             self._check(context, payload, budget)
         grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
         # 6. The record, before the load.
-        for payload in every:
-            self.audit.record(event("admit", context, payload, "permit", True))
-        if not payloads and context.kind in (Kind.TASK, Kind.CONTROL):
+        if payloads:
+            self._permitted([event("admit", context, each, "permit", True) for each in every])
+        elif context.kind in (Kind.TASK, Kind.CONTROL):
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
-            self.audit.record(event("admit", context, None, "permit", True))
-        elif not payloads:
+            self._permitted([event("admit", context, None, "permit", True)])
+        else:
             self._count(context, "permit", True)
         return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
 
@@ -308,6 +308,8 @@ class Link(Recording):
         """Rebuild one of the admitted payloads; a relay opens some and passes on the others."""
         if not admitted.has(payload) or payload.relayed:
             raise TypeError("that payload was not admitted, or only to be passed on")
+        if self._unwritten is not None:
+            raise TypeError("what admitted that payload is not recorded yet")
         try:
             return serialization.deserialize(
                 payload.header,

@@ -6,8 +6,9 @@ turns a refusal into a permission.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
@@ -29,6 +30,8 @@ class AuditSink(Protocol):
     """Where decisions are written; :class:`safeser.audit.AuditLog` is the one that ships."""
 
     def record(self, event: Mapping[str, Any], /) -> None: ...
+
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None: ...
 
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
@@ -62,6 +65,7 @@ class Recording:
         self.local = session.local
         self.peer = session.peer
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
+        self._unwritten: list[dict[str, Any]] | None = None
 
     def inbound(self, kind: Kind, operation: str | None = None) -> Context:
         """Return the context of a message that the peer sent; the sender is who proved it."""
@@ -96,6 +100,31 @@ class Recording:
         if said != (None, None):
             self.refuse(context, "context.session", "this link travels another way")
         return replace(context, transport=self.transport, same_host=self.same_host)
+
+    # --- permissions -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def recorded_together(self) -> Iterator[None]:
+        """Write what is permitted inside this block at its end, at once; until then nothing loads.
+
+        A batch of Dask's has a record for each element: to write them one by one costs more than to
+        decide them.
+
+        :raises AuditError: at the end, if it cannot be written: nothing of it may be loaded.
+        """
+        self._unwritten = []
+        try:
+            yield
+        finally:
+            events, self._unwritten = self._unwritten, None
+            if events:
+                self.audit.record_all(events)
+
+    def _permitted(self, events: list[dict[str, Any]]) -> None:
+        if self._unwritten is not None:
+            self._unwritten += events
+        else:
+            self.audit.record_all(events)
 
     # --- refusals --------------------------------------------------------------------------------
 

@@ -50,6 +50,9 @@ class _Unvouched:
     def record(self, event: Mapping[str, Any], /) -> None:
         self._audit.record({**event, **self._said})
 
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None:
+        self._audit.record_all([{**event, **self._said} for event in events])
+
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
     ) -> None:

@@ -34,7 +34,7 @@ from safeser.dask.incoming import (
 from safeser.dask.refused import element_instead, failures_of_graph
 from safeser.dask.registrations import ClientIds
 from safeser.envelope import Verified
-from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.values import Context, Kind
 
@@ -331,7 +331,17 @@ class Conversation:
         body = parsed.body
         elements = body if isinstance(body, tuple) else (body,)
         kept: list[Any] = []
-        for element, judged in [self._judge(e, parsed, willing) for e in elements]:
+        decided: list[tuple[Any, Judged | None]] = []
+        try:
+            with self.link.recorded_together():
+                decided += [self._judge(each, parsed, willing) for each in elements]
+        except AuditError as error:
+            # What is not recorded is not loaded; what was refused anyway stays refused.
+            decided = [
+                (each if judged is None else self._instead(each, error), None)
+                for each, judged in decided
+            ]
+        for element, judged in decided:
             if judged is None:
                 kept.append(element)
                 continue

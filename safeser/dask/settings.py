@@ -21,7 +21,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -155,6 +155,10 @@ class _NoLog:
     def record(self, event: Mapping[str, Any], /) -> NoReturn:
         del event
         raise AuditError("this channel is for looking at settings only", rule="audit.none")
+
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> NoReturn:
+        del events
+        self.record({})
 
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool

@@ -339,7 +339,7 @@ def test_a_workers_failure_reaches_the_client_as_it_was(talk):
     }
     [got] = up.request([erred])
     assert isinstance(got["exception"], Relayed)
-    assert got["traceback"] is None
+    assert got["traceback"] == "  in task\n"  # text, which the scheduler passes on as such
     [seen] = down.reply(
         [{"op": "task-erred", "key": "x", "exception": got["exception"], "traceback": None}]
     )

@@ -9,6 +9,7 @@ import pytest
 
 from safeser.dask import incoming
 from safeser.errors import AuditError
+from safeser.values import Kind
 
 PICKLE = {"serializer": "pickle", "writeable": []}
 
@@ -79,6 +80,53 @@ def test_every_element_of_a_batch_is_recorded_before_one_is_opened(talk, monkeyp
     ]
     assert [task["run_spec"] for task in t.attack_back(tasks)] == ["a", "b"]
     assert order.order == ["admit", "admit", "load", "load"]
+
+
+def test_of_a_batch_that_cannot_be_recorded_nothing_is_opened(talk, marker):
+    t = talk("worker").worker_stream()
+    t.near.audit.broken = {"admit"}
+    row = t.Row({**PICKLE, "serializer": "cloudpickle"}, (marker.pickle,))
+    wrong = t.Row({"serializer": "nothing-known"}, (b"",))
+    tasks = [
+        {"op": "compute-task", "key": key, "run_spec": spec}
+        for key, spec in (("a", row), ("b", wrong), ("c", row))
+    ]
+    got = {task["key"]: task["run_spec"] for task in t.attack_back(tasks)}
+    assert sorted(got) == ["a", "b", "c"]
+    for key in "ac":
+        with pytest.raises(Exception, match="disk is full"):
+            got[key]()
+    with pytest.raises(Exception, match="no serializer"):  # refused by itself, whatever the log does
+        got["b"]()
+
+
+def test_the_records_of_a_batch_are_one_write(talk, monkeypatch):
+    t = talk("worker").worker_stream()
+    writes = []
+    real = t.near.audit.record_all
+    monkeypatch.setattr(
+        t.near.audit, "record_all", lambda events: writes.append(len(events)) or real(events)
+    )
+    tasks = [
+        {"op": "compute-task", "key": key, "run_spec": t.Row(PICKLE, (pickle.dumps(key),))}
+        for key in "abc"
+    ]
+    assert len(t.attack_back(tasks)) == 3
+    assert writes == [3]
+
+
+def test_nothing_is_opened_while_its_record_waits(doors):
+    """Whoever keeps records together cannot load before they are written."""
+    near, far = doors.links("worker", "scheduler")
+    context = far.inbound(Kind.DATA)
+    sealed = near.seal([1], near.outbound(Kind.DATA))
+    with far.recorded_together():
+        admitted = far.admit_message(far.verify(sealed), context)
+        with pytest.raises(TypeError, match="not recorded yet"):
+            far.load(admitted)
+        assert not far.audit.events
+    assert far.load(admitted) == [[1]]
+    assert [event["event"] for event in far.audit.events] == ["admit"]
 
 
 def test_plugins_reach_a_worker_that_asks_for_msgpack(talk):

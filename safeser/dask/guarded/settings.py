@@ -55,6 +55,10 @@ class _Unkept:
         if not event["permitted"]:
             self._note(event["rule"])
 
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None:
+        for event in events:
+            self.record(event)
+
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
     ) -> None:

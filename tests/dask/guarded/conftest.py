@@ -82,6 +82,10 @@ class Log:
     def record(self, event: Any, /) -> None:
         self.events.append(dict(event))
 
+    def record_all(self, events: Any, /) -> None:
+        for event in events:
+            self.record(event)
+
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
     ) -> None:

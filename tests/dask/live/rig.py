@@ -14,7 +14,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,9 @@ class Silent:
     """An attacker's own log, which proves nothing."""
 
     def record(self, event: Mapping[str, Any], /) -> None:
+        pass
+
+    def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None:
         pass
 
     def count(self, *_: Any, **__: Any) -> None:
