@@ -96,7 +96,7 @@ def test_of_a_batch_that_cannot_be_recorded_nothing_is_opened(talk, marker):
     for key in "ac":
         with pytest.raises(Exception, match="disk is full"):
             got[key]()
-    with pytest.raises(Exception, match="no serializer"):  # refused by itself, whatever the log does
+    with pytest.raises(Exception, match="no serializer"):  # refused anyway
         got["b"]()
 
 
