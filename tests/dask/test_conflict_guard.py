@@ -436,3 +436,12 @@ def test_only_a_worker_is_guarded(doors):
     other = SimpleNamespace(handlers={})
     guard_worker(other, doors.channel("worker", POLICY))
     assert other.handlers == {}
+
+
+@pytest.mark.parametrize("submission", ["approved", "code"])
+def test_frames_tell_no_address_where_tasks_are_approved(monkeypatch, submission):
+    asked = []
+    monkeypatch.setattr("safeser.dask.direct.hide_memory_in_frames", lambda: asked.append(1))
+    policy = SimpleNamespace(contexts=[SimpleNamespace(submission=submission)])
+    guard_worker(Held(), SimpleNamespace(policy=policy))
+    assert bool(asked) is (submission == "approved")

@@ -24,6 +24,7 @@ from safeser.families.reviewed import reviewed, site
 from safeser.families.tree import Node
 from safeser.pickles import Entry, Profile
 from safeser.pickles.live import Live
+from safeser.pickles.shims.labels import hide_memory
 from safeser.pickles.shims.site import Draft, Site
 from safeser.pickles.shims.sklearn import SHIMS
 from safeser.values import Limits
@@ -34,6 +35,7 @@ __all__ = ["register"]
 sklearn: Any = importlib.import_module("sklearn")
 BaseEstimator: Any = importlib.import_module("sklearn.base").BaseEstimator
 Bunch: Any = importlib.import_module("sklearn.utils").Bunch
+hide_memory(Bunch)
 
 _VERSION = "_sklearn_version"
 _PLAIN = (type(None), bool, int, float, str)

@@ -16,6 +16,7 @@ from safeser.families.numpy.arrays import align
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.pickles.shims.labels import hide_memory
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -23,6 +24,7 @@ __all__ = ["register"]
 #: Untyped on purpose: xarray is an extra.
 xr: Any = importlib.import_module("xarray")
 pd: Any = importlib.import_module("pandas")
+hide_memory(importlib.import_module("xarray.core.common").AttrAccessMixin)
 _indexes: Any = importlib.import_module("xarray.core.indexes")
 _indexing: Any = importlib.import_module("xarray.core.indexing")
 _extension: Any = importlib.import_module("xarray.core.extension_array")

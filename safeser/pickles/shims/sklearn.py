@@ -21,6 +21,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.profiles import Profile
+from safeser.pickles.shims.labels import hide_memory
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 from safeser.pickles.shims.sklearn_checks import check_estimator
 from safeser.pickles.shims.sklearn_trees import begin_tree, metric, search_tree, tree
@@ -32,6 +33,7 @@ sklearn: Any = importlib.import_module("sklearn")
 BaseEstimator: Any = importlib.import_module("sklearn.base").BaseEstimator
 _losses: Any = importlib.import_module("sklearn._loss._loss")
 Bunch: Any = importlib.import_module("sklearn.utils").Bunch
+hide_memory(Bunch)
 
 _MAX_NESTING = 64
 # Threads are started for each; a peer must not choose thousands.

@@ -1,0 +1,45 @@
+"""Labels that a peer chose are no attributes to NumPy.
+
+The one rule: a class whose instances answer for attributes out of what they hold (a series' labels,
+the attributes of an xarray, the keys of scikit-learn's ``Bunch``) never answers for the names by
+which NumPy asks where an object's memory is. ``np.asarray`` asks the instance, not its class, and
+takes the address as it is: a series with the label ``__array_interface__`` reads and writes
+whatever memory its sender names, out of plain values alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import wraps
+from typing import Any
+
+__all__ = ["MEMORY", "hide_memory", "hide_memory_in_frames"]
+
+#: By these NumPy is told an address, an address by way of a structure, and a capsule.
+MEMORY = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
+
+
+def hide_memory(kind: Any) -> None:
+    """Have instances of *kind* answer for :data:`MEMORY` as their class does: they are no such."""
+    stock = kind.__getattr__
+    if hasattr(stock, "hides_memory"):
+        return
+
+    @wraps(stock)
+    def attribute(self: Any, name: str) -> Any:
+        if name in MEMORY:
+            raise AttributeError(name)
+        return stock(self, name)
+
+    attribute.hides_memory = True  # type: ignore[attr-defined]  # a mark of ours
+    kind.__getattr__ = attribute
+
+
+def hide_memory_in_frames() -> None:
+    """Do so for pandas' frames and series, if pandas is installed.
+
+    Where approved tasks run, nothing else of safeser may ever have met a frame.
+    """
+    if importlib.util.find_spec("pandas") is not None:
+        hide_memory(importlib.import_module("pandas.core.generic").NDFrame)
