@@ -133,6 +133,7 @@ def judge_operation(
         declared=declared,
         wrapped=wrapped,
         wholes=_wholes(row.fields, body, reply=False),
+        failures=_failures(row, body),
         later=tuple(later),
         opens=opens,
     )
@@ -199,15 +200,21 @@ def _judge(
     declared: set[int],
     wrapped: tuple[str, ...] = (),
     wholes: frozenset[int] = frozenset(),
+    failures: frozenset[int] = frozenset(),
     later: tuple[Later, ...] = (),
     opens: bool,
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
+    marked = declared | wholes | failures
     parts = []
     left_out = set()
-    for where, reference in places:
-        row = message.rows[reference.index]
+    for where, found in places:
+        reference, row = found, message.rows[found.index]
+        if context.operation is not None and found.index not in marked:
+            # What a relay kept there unopened would go to everybody who asks it for anything else:
+            # one worker's metrics, say, that nobody can open, with each answer about the cluster.
+            reference = replace(found, eager=True)
         payload = link.payload(
             verified,
             context,
@@ -416,6 +423,17 @@ def _wholes(fields: Mapping[str, Encoding], body: Any, *, reply: bool) -> frozen
         return frozenset()
     used = Counter(reference.index for _, reference in paths(body))
     return frozenset(index for index in found if used[index] == 1)
+
+
+def _failures(row: Operation, body: dict[str, Any]) -> frozenset[int]:
+    """Return the rows that stand where a message says why something failed."""
+    return frozenset(
+        index
+        for path, encoding in row.fields.items()
+        if encoding is Encoding.ERROR
+        for _, value in select(body, path)
+        for index in references(value)
+    )
 
 
 def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:

@@ -151,7 +151,14 @@ class Talk:
 
     def sent(self, conversation: Conversation, message: Any) -> Any:
         """Return what *conversation* would write, parsed."""
-        return parse(conversation.send(message), self.near.policy.limits)
+        return self.parsed(conversation.send(message), conversation)
+
+    def parsed(self, frames: list[Any], conversation: Conversation) -> Any:
+        return parse(frames, conversation.link.policy.limits)
+
+    def carried_back(self, frames: list[Any]) -> Any:
+        """Return what Dask reads on the asker of *frames* that the server wrote."""
+        return self._to_asker(frames, None)
 
 
 @pytest.fixture
