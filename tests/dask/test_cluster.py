@@ -54,6 +54,7 @@ def alice(cluster):
         ("run_that_fails", "division by zero"),
         ("looks", [2, True]),
         ("own_classes", [True, "of glass"]),
+        ("relayed_classes", [True, 5, [4, 5], True, False]),
         (
             "typed",
             dict.fromkeys(("table", "sparse", "fitted", "turned", "mixed", "group"), True),

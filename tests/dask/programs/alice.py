@@ -238,7 +238,7 @@ def own_classes(client: Any) -> Any:
 
     folder = str(Path.cwd())
     client.run(imported, folder)
-    client.run_on_scheduler(imported, folder)  # it lets pass what it knows
+    client.run_on_scheduler(imported, folder)
     imported(folder)
     shapes = sys.modules["shapes"]
     shape = client.submit(lambda: sys.modules["shapes"].Shape(3, (1.5, "x"))).result(timeout=30)
@@ -247,6 +247,32 @@ def own_classes(client: Any) -> Any:
     except shapes.Broken as error:
         return [shape == shapes.Shape(3, (1.5, "x")), str(error)]
     return None
+
+
+@step
+def relayed_classes(client: Any) -> Any:
+    """The same where the scheduler, through which all of it goes, has no such module."""
+    folder = Path.cwd() / "unknown-to-the-scheduler"
+    folder.mkdir()
+    (folder / "parcels.py").write_text(SHAPES)
+
+    def imported() -> None:
+        sys.path.insert(0, str(folder))
+        __import__("parcels")
+
+    client.run(imported)
+    imported()
+    parcels = sys.modules["parcels"]
+    sent = parcels.Shape(4, (1.5, "x"))
+    one, two = client.scheduler_info()["workers"]
+    kept = client.scatter(sent, hash=False, direct=False, workers=[one])
+    made = client.submit(lambda: sys.modules["parcels"].Shape(5, ()), workers=[one], pure=False)
+    moved = client.submit(lambda *all_: [each.sides for each in all_], kept, made, workers=[two])
+    out = [client.gather(kept, direct=False) == sent, made.result(timeout=30).sides]
+    out.append(moved.result(timeout=30))
+    failed = client.submit(lambda: sys.modules["parcels"].breaks(), pure=False)
+    out.append(type(failed.exception(timeout=30)) is parcels.Broken)
+    return [*out, client.run_on_scheduler(lambda: "parcels" in sys.modules)]
 
 
 def table() -> Any:
