@@ -1,45 +1,72 @@
 """Which principal a client's id belongs to on one scheduler.
 
-The one rule: the first principal that registers an id keeps it. Dask lets any client register with
+The one rule: the first principal that registers an id keeps it, and none the scheduler's own. Dask lets any client register with
 any id, and whoever registers with somebody else's receives that client's reports and releases its
 keys when leaving; ids are no secret, since Dask's own event log lists them.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import re
+from collections import OrderedDict, defaultdict
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
 __all__ = ["ClientIds"]
 
-#: Ids that one scheduler remembers. Each takes some 200 bytes; a client makes one each time that it
-#: connects anew.
+#: Ids that one scheduler remembers of each principal. Each takes some 200 bytes; a client makes one
+#: each time that it connects anew.
 MAX_IDS = 100_000
+
+#: As Dask's client makes them: the name of its class, and what its user or a UUID adds. Whatever
+#: else is the topic of an event log, which ends with the client of that name.
+_FORM = re.compile(r"[^\W\d]\w*-.+")
+
+#: What the scheduler keeps keys under by itself (distributed 2026.8.0, ``scheduler.py``,
+#: ``queues.py``, ``variable.py``, ``publish.py``). Whoever registered as one of these would
+#: release what others queued, set, published or left running, and end the scheduler's own with it.
+_OF_SCHEDULER = re.compile(r"fire-and-forget$|queue-|variable-|published-")
+
+
+def _is_free(client: str) -> bool:
+    """Tell whether *client* is an id that a client may have."""
+    # The scheduler prints it.
+    is_name = client.isprintable() and _FORM.fullmatch(client) is not None
+    return is_name and _OF_SCHEDULER.match(client) is None
 
 
 class ClientIds:
-    """Ids of clients and whose they are, the longest unused forgotten first."""
+    """Ids of clients and whose they are, each principal's longest unused forgotten first.
+
+    What one principal registers makes it forget no other's: an id that is in use and forgotten
+    would be anybody's.
+    """
 
     def __init__(self, most: int = MAX_IDS) -> None:
-        self._owners: OrderedDict[str, str] = OrderedDict()
+        self._owners: dict[str, str] = {}
+        self._used: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
         self._most = most
         self._lock = Lock()
 
     def claim(self, client: str, principal: str) -> bool:
-        """Note that *principal* registers as *client*; False if the id is another's."""
+        """Note that *principal* registers as *client*; False if the id is another's or no id."""
+        if not _is_free(client):
+            return False
         with self._lock:
-            owner = self._owners.setdefault(client, principal)
-            self._owners.move_to_end(client)
-            if len(self._owners) > self._most:
-                self._owners.popitem(last=False)
-            return owner == principal
+            if self._owners.setdefault(client, principal) != principal:
+                return False
+            used = self._used[principal]
+            used[client] = None
+            used.move_to_end(client)
+            if len(used) > self._most:
+                del self._owners[used.popitem(last=False)[0]]
+            return True
 
     def is_anothers(self, client: str, principal: str) -> bool:
-        """Tell whether somebody else than *principal* registered as *client*."""
+        """Tell whether *client* is somebody else's than *principal*'s, or the scheduler's own."""
         with self._lock:
-            return self._owners.get(client, principal) != principal
+            return not _is_free(client) or self._owners.get(client, principal) != principal
 
     @classmethod
     def of(cls, server: Any) -> ClientIds:

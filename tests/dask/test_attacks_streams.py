@@ -70,6 +70,16 @@ def test_who_submits_may_fire_and_forget_and_guests_keep_nothing(talk):
     assert set(t.refused_by_server + guest.refused_by_server) == {"stream.identity"}
 
 
+@pytest.mark.parametrize("client", ["fire-and-forget", "queue-q", "variable-v", "published-d"])
+def test_nobody_registers_as_what_the_scheduler_keeps_keys_under(talk, client):
+    # Leaving would release what others published, and take what all tasks need from the scheduler.
+    t = talk("bob")
+    t.refuses({"op": "register-client", "client": client, "reply": False, "versions": {}})
+    t.refuses({"op": "gather", "keys": ["x"], "client": client})
+    t.refuses({"op": "queue_put", "name": "q", "data": 1, "client": client})
+    assert t.refused_by_server[0] == t.refused_by_server[2] == "stream.client-id"
+
+
 def test_a_worker_speaks_for_no_other(talk):
     t = talk("worker").worker_stream("safeser://127.0.0.1:1")
     for element in (
