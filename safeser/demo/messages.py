@@ -118,7 +118,7 @@ def _update_graph(markers: list[Path], secret: str) -> list[dict[str, Any]]:
     del secret
     graph = Serialized({"serializer": "pickle", "writeable": ()}, [evil(markers[0])])
     return [
-        {"op": "register-client", "client": "bob", "reply": False, "versions": {}},
+        {"op": "register-client", "client": "Client-bob", "reply": False, "versions": {}},
         {
             "op": "update-graph",
             "expr_ser": graph,

@@ -40,7 +40,7 @@ def test_whoever_registers_has_a_plain_name(talk, asker, operation, field, form)
 )
 def test_an_element_names_nobody_by_a_payload(talk, asker, field, element):
     t = talk(asker)
-    t = t.client_stream("me") if asker == "bob" else t.worker_stream("me")
+    t = t.client_stream("Client-me") if asker == "bob" else t.worker_stream("me")
     for form in (t.Eager(row_of(t, "me")), t.Eager(row_of(t, "you")), row_of(t, "me"), ("me",)):
         assert t.attack([{**element, field: form}]) is t.SKIP
         assert t.refused_by_server[-1] == "stream.identity"

@@ -160,7 +160,12 @@ def test_a_batch_that_is_too_large_is_sent_in_halves(net, run, monkeypatch):
     async def main():
         async with net.serving() as listener:
             comm = await connect(listener.contact_address, timeout=10, **net.arguments())
-            registration = {"op": "register-client", "client": "C", "reply": False, "versions": {}}
+            registration = {
+                "op": "register-client",
+                "client": "Client-1",
+                "reply": False,
+                "versions": {},
+            }
             await comm.write(registration)
             monkeypatch.setattr(module.SafeserComm, "_send", counted)
             assert await comm.write([{"op": "heartbeat-client"}] * 3) > 0

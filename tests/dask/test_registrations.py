@@ -63,7 +63,8 @@ def test_what_is_the_schedulers_own_or_no_id_is_nobodys(client):
 
 
 @pytest.mark.parametrize(
-    "client", ["Client-1", "Client-worker-5b0e", "Client-Übung-1", "Client-my own-1", "_Größe-1", "queues-1"]
+    "client",
+    ["Client-1", "Client-worker-5b0e", "Client-Übung-1", "Client-my own-1", "_Größe-1", "queues-1"],
 )
 def test_what_dask_calls_its_clients_is_free(client):
     ids = ClientIds()

@@ -33,7 +33,7 @@ contexts:
 
 
 def scattered(t, header, frames=(b"x",)):
-    return {"op": "scatter", "data": {"x": t.Row(header, frames)}, "client": "c"}
+    return {"op": "scatter", "data": {"x": t.Row(header, frames)}, "client": "Client-1"}
 
 
 def test_a_relay_passes_on_what_it_has_no_class_for(talk):
