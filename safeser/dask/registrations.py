@@ -1,8 +1,9 @@
 """Which principal a client's id belongs to on one scheduler.
 
-The one rule: the first principal that registers an id keeps it, and none the scheduler's own. Dask lets any client register with
-any id, and whoever registers with somebody else's receives that client's reports and releases its
-keys when leaving; ids are no secret, since Dask's own event log lists them.
+The one rule: who registers an id first keeps it, and nobody gets those of the scheduler itself.
+Dask lets any client register with any id, and whoever registers with somebody else's receives that
+client's reports and releases its keys when leaving; ids are no secret, since Dask's own event log
+lists them.
 """
 
 from __future__ import annotations
