@@ -21,6 +21,7 @@ from distributed.protocol.serialize import Serialize, Serialized
 
 from safeser import pickles
 from safeser.dask import substitutes
+from safeser.dask.events import plain_event
 from safeser.dask.fields import transform
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors.failures import shown
@@ -196,7 +197,7 @@ def _said(record: pickles.ExceptionRecord) -> str:
     if record.complete and isinstance(cls, type) and issubclass(cls, Exception):
         try:
             return str(cls(*record.args))
-        except (TypeError, ValueError):  # not arguments that this class takes
+        except (TypeError, ValueError, OverflowError):  # not arguments that this class takes
             pass
     return record.text
 
@@ -305,8 +306,8 @@ def incoming_element(
         element |= {k: _plain_text(element[k], note=note) for k in _SHOWN if k in element}
         if name == "key-in-memory":
             element["type"] = _type_pickle(element.get("type"), takes_code, note)
-        elif name == "event" and _is_warning(element):
-            element["event"] = _warning_event(element.get("event"))
+        elif name == "event":
+            element["event"] = _plain_event(element)
     elif name == "task-erred" and element.get("traceback") is None:
         # The scheduler keeps the text only where it has a traceback, for which Dask itself takes
         # text. It goes no further: a client has it from the failure.
@@ -426,16 +427,16 @@ def _type_pickle(name: Any, takes_code: Callable[[], bool], note: Note) -> bytes
     return pickles.dumps(substitutes.NamedType(shown))
 
 
-def _is_warning(element: Mapping[str, Any]) -> bool:
-    """Tell whether Dask's client will open the event as a warning; decided on an exact name.
+def _plain_event(element: Mapping[str, Any]) -> Any:
+    """Return the event that Dask's client handles by its topic; decided on an exact name.
 
     An array in place of the topic would be compared element by element, and the error that follows
     would end the client's report loop.
     """
-    topic = element.get("topic")
+    topic, event = element.get("topic"), element.get("event")
     if not isinstance(topic, str):
         raise PayloadError("the topic of an event must be a name", rule="raw.topic", where="topic")
-    return topic == WARN
+    return _warning_event(event) if topic == WARN else plain_event(topic, event)
 
 
 def _warning_event(event: Any) -> Any:

@@ -1,0 +1,126 @@
+"""What others make a client print or log is text that steers no terminal and formats nothing."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+from distributed.client import Client, _handle_print
+from distributed.protocol import to_serialize
+
+from safeser.dask.events import plain_event
+from safeser.errors import PayloadError
+
+STEERING = "\x1b]0;mine\x07\x1b[2J\x9b1m\r\u202e"
+RECORD = {"name": "safeser.test-events", "levelno": 40, "levelname": "ERROR", "created": 1.5}
+
+
+class Raises:
+    def __str__(self):
+        raise OSError
+
+
+def told(talk, topic, said):
+    """Return the event that a client's handler gets when a guest logs *said*."""
+    guest = talk("bob").request({"op": "log_event", "topic": topic, "msg": said, "reply": False})
+    t = talk("alice").client_stream()
+    [element] = t.reply([{"op": "event", "topic": topic, "event": (1.0, guest["msg"])}])
+    return element["event"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        STEERING,
+        {"args": (STEERING, "x"), "sep": STEERING, "end": STEERING, "file": 2},
+        {"args": (to_serialize(ValueError(STEERING)),)},
+        {"args": ((STEERING,), {"x": STEERING}, 10**18, None)},
+        5,
+    ],
+    ids=["text", "everywhere", "error", "nested", "number"],
+)
+def test_what_a_guest_prints_steers_nobodys_terminal(talk, capfd, said):
+    _handle_print(told(talk, "print", said))
+    out, err = capfd.readouterr()
+    assert out + err
+    assert all(c.isprintable() or c in "\n\t" for c in out + err)
+
+
+def test_what_an_honest_task_prints_is_printed(talk, capfd):
+    said = {"args": ("Größe:\t5", "x"), "sep": " | ", "end": "!\n", "flush": True, "file": 1}
+    _handle_print(told(talk, "print", said))
+    assert capfd.readouterr().out == "Größe:\t5 | x!\n"
+
+
+def test_an_object_without_a_text_is_named():
+    assert "OSError" in plain_event("print", (1.0, Raises()))[1]
+    assert "ValueError" in plain_event("print", (1.0, 10**5000))[1]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        (1.0,),
+        (1.0, {}),
+        (1.0, {"args": "text"}),
+        (1.0, {"args": (), "file": 3}),
+        (1.0, {"args": (), "file": True}),
+        (1.0, {"args": (), "sep": 5}),
+        (1.0, {"args": (), "end": b"x"}),
+    ],
+)
+def test_what_dask_cannot_print_is_refused(event):
+    with pytest.raises(PayloadError):
+        plain_event("print", event)
+
+
+@pytest.fixture
+def lines():
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    handler.setFormatter(logging.Formatter("%(name)s %(levelname)s %(lineno)d %(message)s"))
+    logger = logging.getLogger(RECORD["name"])
+    logger.addHandler(handler)
+    yield said
+    logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"msg": STEERING, "levelname": STEERING, "exc_text": STEERING, "stack_info": STEERING},
+        {"msg": "%2000000000d", "args": (1,)},
+        {"msg": "%(x)2000000000d", "args": {"x": 1}},
+        {"msg": "x", "getMessage": "y", "__class__": "z", "lineno": "five", "exc_info": (1, 2)},
+        {"msg": ("a", STEERING)},
+        {},
+    ],
+)
+def test_a_forwarded_log_record_is_a_line_of_text(talk, lines, attributes):
+    event = told(talk, "forwarded-log-record-forward-logging-x", {**RECORD, **attributes})
+    Client._handle_forwarded_log_record(None, event)
+    assert len(lines.getvalue()) < 1000
+    assert lines.getvalue().startswith(RECORD["name"])
+    assert all(c.isprintable() or c in "\n\t" for c in lines.getvalue())
+
+
+def test_an_honest_record_arrives(talk, lines):
+    said = {**RECORD, "msg": "a worker says 5", "args": None, "lineno": 7, "worker": "alice"}
+    event = told(talk, "forwarded-log-record-x", said)
+    Client._handle_forwarded_log_record(None, event)
+    assert lines.getvalue() == f"{RECORD['name']} ERROR 7 a worker says 5\n"
+    assert event[1]["worker"] == "alice"
+    assert event[1]["created"] == RECORD["created"]
+
+
+@pytest.mark.parametrize("event", [None, (1.0, "text"), (1.0, {}), (1.0, {"name": 5})])
+def test_what_is_no_log_record_is_refused(event):
+    with pytest.raises(PayloadError):
+        plain_event("forwarded-log-record-x", event)
+
+
+def test_other_events_are_whoever_subscribed_tos():
+    event = (1.0, {"x": STEERING})
+    assert plain_event("of-glass", event) is event
