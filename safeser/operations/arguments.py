@@ -45,7 +45,7 @@ register_nanny address:address
 unregister address:address stimulus_id:text expected:flag close:flag
 gather keys:key*
 retry keys:key* client:word?
-feed function:any setup:any teardown:any interval:positive|word
+feed function:any setup:any teardown:any interval:interval|word
 terminate timeout:amount|word? reason:text
 broadcast msg:table workers:worker*? hosts:word*? nanny:flag on_error:word
 proxy msg:table worker:worker
@@ -126,7 +126,7 @@ event_set name:key
 event_clear name:key
 event_is_set name:key
 amm_handler method:word
-memory_sampler_start client:word measure:word interval:positive
+memory_sampler_start client:word measure:word interval:interval
 memory_sampler_stop key:word
 shuffle_barrier id:word run_id:integer consistent:flag
 shuffle_get id:word worker:address
@@ -248,7 +248,7 @@ task-erred key:key exception:any traceback:any
 restart
 error exception:any
 event topic:text event:any
-adjust-heartbeat-interval interval:positive
+adjust-heartbeat-interval interval:interval
 """
 
 _TEXTS = {

@@ -25,6 +25,9 @@ Shape = Callable[[Any], bool]
 #: Far more than any cluster has of bytes, seconds or tasks, and still a float without rounding.
 _MOST = 1 << 53
 
+#: A hundred times a second, and once a day; honest ones are seconds.
+_LEAST_INTERVAL, _MOST_INTERVAL = 0.01, 86_400
+
 #: Longer than any real address or status.
 _WORD = 1000
 
@@ -51,7 +54,8 @@ def _text(value: Any) -> bool:
 
 
 def _word(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _WORD
+    # Servers print names that they are told, of clients and workers first of all.
+    return isinstance(value, str) and len(value) <= _WORD and value.isprintable()
 
 
 def _flag(value: Any) -> bool:
@@ -77,6 +81,11 @@ def _positive(value: Any) -> bool:
     return _number(value) and value > 0
 
 
+def _interval(value: Any) -> bool:
+    """How often something is done, which takes an event loop all its time if it is too often."""
+    return _number(value) and _LEAST_INTERVAL <= value <= _MOST_INTERVAL
+
+
 def _count(value: Any) -> bool:
     return _integer(value) and value >= 0
 
@@ -94,7 +103,7 @@ def _key(value: Any) -> bool:
 
 
 def _address(value: Any) -> bool:
-    if not _word(value) or not value.isprintable():
+    if not _word(value):
         return False
     return "://" not in value or value.startswith(_SCHEME)
 
@@ -185,6 +194,7 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
         "number": _number,
         "amount": _amount,
         "positive": _positive,
+        "interval": _interval,
         "count": _count,
         "size": _size,
         "key": _key,

@@ -15,12 +15,13 @@ from safeser.operations.shapes import ANYTHING, fields, shape
 
 FITS = [
     ("text", ["", "x" * 10_000]),
-    ("word", ["x" * 1000]),
+    ("word", ["x" * 1000, "Größe 1"]),
     ("flag", [True, False]),
     ("integer", [0, -1, 1 << 53]),
     ("number", [0, -1.5, 1e15]),
     ("amount", [0, 0.0, 3]),
     ("positive", [1, 0.001]),
+    ("interval", [0.01, 1, 86_400]),
     ("count", [0, 7]),
     ("size", [1]),
     ("key", ["x", b"x", 1, 1.5, ("x", 0), ("x", ("y", 1)), ()]),
@@ -43,12 +44,13 @@ FITS = [
 #: Each of these made a handler raise, loop or count nonsense, or would have in time.
 MISFITS = [
     ("text", [None, b"x", 1, ["x"]]),
-    ("word", ["x" * 1001]),
+    ("word", ["x" * 1001, "\x1b[2J", "a\nb", "\u202e"]),
     ("flag", [0, 1, None, "true", []]),
     ("integer", [True, 1.0, (1 << 53) + 1, -(1 << 60), "1"]),
     ("number", [float("nan"), float("inf"), -float("inf"), 1e300, True, "1", 1 << 60, None]),
     ("amount", [-1, -0.5, float("nan")]),
     ("positive", [0, 0.0, -1, float("nan")]),
+    ("interval", [0, 5e-324, 1e-9, 0.0099, 86_401, -1, float("nan"), "1s", None]),
     ("count", [-1, 0.5]),
     ("size", [0, -3, True]),
     ("key", [None, [], {}, {"x"}, ("x", None), ("x", []), object()]),
