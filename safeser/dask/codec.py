@@ -43,6 +43,10 @@ __all__ = [
 ]
 
 
+#: How much of one key, and how many parts of it, a path to a payload names.
+_STEP, _SHOWN = 64, 4
+
+
 @dataclass(frozen=True, slots=True)
 class PayloadRow:
     """One row of the payload table: a family's header, its frames, and who wrote it.
@@ -291,8 +295,20 @@ def _path(steps: Sequence[tuple[Any, bool]]) -> str:
 
 
 def _step(key: Any) -> str:
-    text = (key if isinstance(key, str) else repr(key))[:64]
+    # Each payload below a key names it: a megabyte in a key is not to be written out each time.
+    if isinstance(key, tuple):
+        shown = [*map(_shown, key[:_SHOWN]), *(["..."] if len(key) > _SHOWN else [])]
+        text = f"({', '.join(shown)})"
+    else:
+        text = key if isinstance(key, str) else _shown(key)
+    text = text[:_STEP]
     return text if text.isprintable() else "".join(c for c in text if c.isprintable())
+
+
+def _shown(key: Any) -> str:
+    if isinstance(key, str | bytes):
+        return repr(key[:_STEP])
+    return repr(key) if key.__class__ in LEAVES else "..."
 
 
 def substitute(value: Any, objects: Mapping[int, Any]) -> Any:

@@ -218,3 +218,29 @@ def test_mutated_messages_give_a_message_or_a_refusal(data):
             frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(SafeserError):
         parse([bytes(frame) for frame in frames], LIMITS)
+
+
+class Counted(tuple):
+    """A key that says how much of it was written out."""
+
+    def __repr__(self):
+        raise AssertionError("written out whole")
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("k", "k"),
+        (("x", 0), "('x', 0)"),
+        (("x" * 100,), f"('{'x' * 62}"),
+        (b"x" * 100, f"b'{'x' * 62}"),
+        ((1, 2, 3, 4, 5), "(1, 2, 3, 4, ...)"),
+        (("x", Counted((1,))), "('x', ...)"),
+        (Counted((1,)), "(1)"),
+        (1.5, "1.5"),
+        ("a\x1bb", "ab"),
+    ],
+)
+def test_a_place_names_as_much_of_a_key_as_is_read(key, shown):
+    [(where, _)] = paths({key: Reference(0, False)})
+    assert where == shown
