@@ -159,6 +159,9 @@ def _fill(fill: Any, dtype: np.dtype[Any]) -> list[Made] | None:
     """Return the number that stands for what is masked, or None for the dtype's own."""
     match fill:
         case (False, (bool() | int() | float()) as number):
+            # As text it would be as long as the dtype says, which no frame has borne out.
+            if dtype.kind not in "biufcmM":
+                malformed("its fill value is a number, and its elements are none")
             try:
                 value = np.array(number, dtype)
             except (TypeError, ValueError, OverflowError):

@@ -11,7 +11,6 @@ a result, ``message`` and ``category`` of a warning.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from safeser import pickles
@@ -19,6 +18,7 @@ from safeser.channel import Unreadable
 from safeser.dask import translate
 from safeser.dask.codec import PayloadRow, Reference
 from safeser.dask.fields import transform
+from safeser.dask.guarded.headers import name_of
 from safeser.dask.guarded.reader import Stock
 from safeser.errors import PayloadError
 from safeser.families.errors.wire import encode
@@ -149,10 +149,5 @@ class Plainer:
 def _type_name(value: Any) -> str | None:
     """Return the name of a pickled class; Dask sends text where a class could not be pickled."""
     if isinstance(value, bytes):
-        return _name_of(value)
+        return name_of(value)
     return value if isinstance(value, str) else None
-
-
-@lru_cache(maxsize=256)
-def _name_of(pickled: bytes) -> str | None:
-    return pickles.global_of(pickled)

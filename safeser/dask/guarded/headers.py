@@ -22,7 +22,7 @@ from safeser.families import plain
 from safeser.families.plain import Unencodable
 from safeser.values import Limits
 
-__all__ = ["Translator"]
+__all__ = ["Translator", "name_of"]
 
 Header = dict[str, Any]
 Made = tuple[Header, list[Any]]
@@ -132,7 +132,7 @@ class Translator:
     def type_of(self, header: Mapping[str, Any]) -> str:
         """Return the name of the class that *header* holds pickled."""
         pickled = header.get("type-serialized")
-        name = _name_of(pickled) if type(pickled) is bytes else None
+        name = name_of(pickled) if type(pickled) is bytes else None
         if name is None:
             malformed("the pickle of its type is not one name")
         return name
@@ -143,6 +143,15 @@ class _NoExtensions(Reader):
         raise PayloadError(
             f"msgpack extension {code} means nothing in stock Dask", rule="payload.ext"
         )
+
+
+#: Longer than the pickle of any real class; what is remembered is a peer's.
+_CLASS_PICKLE = 1000
+
+
+def name_of(pickled: bytes) -> str | None:
+    """Return the name of a pickled class, or None if *pickled* is something else."""
+    return _name_of(pickled) if len(pickled) <= _CLASS_PICKLE else None
 
 
 @lru_cache(maxsize=256)
