@@ -19,16 +19,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _execute_subgraph
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    GraphNode,
+    NestedContainer,
+    Task,
+    TaskRef,
+    _execute_subgraph,
+)
+from distributed.utils import iscoroutinefunction
 
-__all__ = ["MAX_PAIRS", "Comparison"]
+from safeser.dask.agreement import MAX_PAIRS, Agreement, Exhausted
 
-#: Pairs of values that the comparison of one graph with what is there looks at, at about a
-#: microsecond each on the scheduler's event loop. A task of a usual graph has ten to fifty.
-MAX_PAIRS = 2_000_000
-
-#: Pairs found equal that are not looked at again in the same graph: its tasks share functions.
-_MAX_AGREED = 10_000
+__all__ = ["Comparison"]
 
 #: What stands for a pair of values that differ.
 _DIFFER: list[tuple[Any, Any]] = [(0, 1)]
@@ -49,13 +53,44 @@ class _Scope:
     __slots__ = ("inner", "inputs", "outer")
 
     def __init__(self, fused: Task, outer: _Scope | None) -> None:
-        self.inner, _, names, *inputs = fused.args
+        self.inner, last, names, *inputs = fused.args
         self.inputs = dict(zip(names, inputs, strict=True))
         self.outer = outer
+        if (
+            fused.kwargs
+            or len(self.inputs) != len(names)
+            or self._reached(last)
+            != {
+                *self.inner,
+                *self.inputs,
+            }
+        ):
+            raise _NotComparableError
 
+    def _reached(self, last: Any) -> set[Any]:
+        """Return the names that Dask computes something for, if one stands for one thing alone.
+
+        Dask computes all that is in a fused task, and waits for all inputs: one that fails, or
+        never comes, changes the result as well. An input goes before a task of that name.
+        """
+        if not self.inner.keys().isdisjoint(self.inputs):
+            raise _NotComparableError
+        reached, work = {last}, [last]
+        while work:
+            node = self.inner.get(work.pop())
+            if node is not None:
+                found = node.dependencies - reached
+                reached |= found
+                work += found
+        return reached
+
+
+#: In place of a scope where a reference or a task is a value like others: Dask evaluates those that
+#: are arguments of tasks, and nothing inside of lists, partials and what DataNode holds.
+_LITERAL = object()
 
 #: A value with the scope in which its references are read; None is the graph itself.
-Placed = tuple[Any, _Scope | None]
+Placed = tuple[Any, Any]
 
 
 class _Side:
@@ -65,16 +100,19 @@ class _Side:
         self.define = define
         self._scopes: dict[tuple[int, int], tuple[_Scope, Task]] = {}
 
-    def follow(self, value: Any, scope: _Scope | None) -> Placed:
+    def follow(self, value: Any, scope: Any) -> Placed:
         """Return what *value* is once references within its task are followed.
 
         What comes back as a reference is one to another task of the graph.
         """
         for _ in range(_LONGEST_CHAIN):
+            if not isinstance(value, GraphNode | TaskRef) or scope is _LITERAL:
+                return value, _LITERAL
+            _check_sound(value)
             key = _referred(value)
             if key is _NOTHING:
                 if type(value) is DataNode:
-                    return value.value, scope
+                    return value.value, _LITERAL
                 if not isinstance(value, Task) or value.func is not _execute_subgraph:
                     return value, scope
                 scope, value = self._within(value, scope), TaskRef(value.args[1])
@@ -107,6 +145,30 @@ class _NotComparableError(Exception):
     """One side says something of which it cannot be told what it means."""
 
 
+def _check_sound(node: Any) -> None:
+    """Refuse a node whose own word for what it waits for is not what it is made of.
+
+    Those words arrive beside the arguments. A task that waits for more never runs, or when somebody
+    else pleases; one that knows of less fails, as does one that is awaited and no coroutine.
+    """
+    if isinstance(node, Task):
+        needed: set[Any] = set()
+        for value in (*node.args, *node.kwargs.values()):
+            if isinstance(value, TaskRef):
+                needed.add(value.key)
+            elif isinstance(value, GraphNode):
+                needed |= value.dependencies
+        known = node._is_coro
+        if known is not None and known is not bool(iscoroutinefunction(node.func)):
+            raise _NotComparableError
+    elif isinstance(node, GraphNode):
+        needed = {node.target} if type(node) is Alias else set()
+    else:
+        return
+    if node.dependencies != needed:
+        raise _NotComparableError
+
+
 #: A chain of aliases longer than that is a circle.
 _LONGEST_CHAIN = 100
 
@@ -136,9 +198,7 @@ class Comparison:
         most: int = MAX_PAIRS,
     ) -> None:
         self._there, self._here = _Side(there), _Side(here)
-        self._left = most
-        # The values are kept, so that nobody else takes their addresses in the meantime.
-        self._agreed: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._agreement = Agreement(most)
 
     def same(self, first: Any, second: Any) -> bool:
         """Tell whether two nodes under one key do the same with the same inputs.
@@ -147,49 +207,58 @@ class Comparison:
         array is one task by itself, another one with the array's own tasks inside, and has one key.
         So what is inside of one is compared with what the other one's references stand for.
         """
+        self._agreement.begin()
         try:
-            return self._same(first, second)
-        except (_NotComparableError, KeyError, TypeError, ValueError, RecursionError):
-            return False  # a fused task that is not made as Dask makes them, or a key too deep
+            same = self._same(first, second)
+        except (_NotComparableError, Exhausted, KeyError, TypeError, ValueError, RecursionError):
+            same = False  # a fused task that is not made as Dask makes them, or a key too deep
+        except (AttributeError, IndexError):
+            same = False  # a node whose fields are none of Dask's
+        if not same:
+            self._agreement.take_back()
+        return same
 
     def _same(self, first: Any, second: Any) -> bool:
-        seen: dict[tuple[int, int, int, int], tuple[Any, ...]] = {}
-        work: list[tuple[Any, Any, _Scope | None, _Scope | None]] = [(first, second, None, None)]
+        work: list[tuple[Any, Any, Any, Any]] = [(first, second, None, None)]
         while work:
             a, b, scope_a, scope_b = work.pop()
             if a is b and (scope_a is scope_b or not isinstance(a, GraphNode | TaskRef)):
                 continue
             a, scope_a = self._there.follow(a, scope_a)
             b, scope_b = self._here.follow(b, scope_b)
-            if (type(a) is TaskRef) is not (type(b) is TaskRef):
-                if type(a) is TaskRef:
+            # Each refers to a task of its own graph, unless it is a value.
+            refers_a = type(a) is TaskRef and scope_a is not _LITERAL
+            refers_b = type(b) is TaskRef and scope_b is not _LITERAL
+            if refers_a is not refers_b:
+                if refers_a:
                     a, scope_a = self._there.expand(a)
                 else:
                     b, scope_b = self._here.expand(b)
             cls = type(a)
             if cls is not type(b):
                 return False
-            if cls in _PLAIN:
+            if cls in _PLAIN and _is_small(a):
                 if a != b:
                     return False
                 continue
-            if (id(a), id(b)) in self._agreed:
+            literal = scope_a is _LITERAL
+            if literal is not (scope_b is _LITERAL):
+                return False  # one is computed, and the other one the value itself
+            size = sys.getsizeof(a) if cls in _PLAIN else 0
+            if self._agreement.join(a, b, id(scope_a), id(scope_b), size):
                 continue
-            where = (id(a), id(b), id(scope_a), id(scope_b))
-            if where in seen:
-                continue
-            self._left -= 1
-            if self._left <= 0:
-                return False
-            seen[where] = (a, b, scope_a, scope_b)
+            if not isinstance(a, Task):
+                scope_a = scope_b = _LITERAL
             work += [(x, y, scope_a, scope_b) for x, y in _parts(a, b, cls)]
-        self._keep(seen)
         return True
 
-    def _keep(self, seen: dict[tuple[int, int, int, int], tuple[Any, ...]]) -> None:
-        for a, b, _, _ in seen.values():
-            if type(a) in _SHARED and len(self._agreed) < _MAX_AGREED:
-                self._agreed[id(a), id(b)] = (a, b)
+
+#: Larger texts and numbers take time to compare, and one message may name the same one often.
+_SMALL = 1 << 10
+
+
+def _is_small(value: Any) -> bool:
+    return sys.getsizeof(value) <= _SMALL
 
 
 def _parts(a: Any, b: Any, cls: type) -> Pairs:
@@ -197,6 +266,8 @@ def _parts(a: Any, b: Any, cls: type) -> Pairs:
     by_type = _BY_TYPE.get(cls)
     if by_type is not None:
         return by_type(a, b)
+    if cls in _PLAIN:
+        return _equal(a, b)
     if isinstance(a, Task):
         return _tasks(a, b)
     if isinstance(a, type):
@@ -238,8 +309,8 @@ def _is_plain(value: Any) -> bool:
     """
     cls = type(value)
     if cls is tuple:
-        return len(value) < 32 and all(type(item) in _PLAIN for item in value)
-    return cls in _PLAIN and cls is not bool
+        return len(value) < 32 and all(type(x) in _PLAIN and _is_small(x) for x in value)
+    return cls in _PLAIN and cls is not bool and _is_small(value)
 
 
 def _tasks(a: Any, b: Any) -> Pairs:
@@ -247,8 +318,17 @@ def _tasks(a: Any, b: Any) -> Pairs:
     if len(a.args) != len(b.args) or a.kwargs.keys() != b.kwargs.keys():
         return _DIFFER
     named = [(value, b.kwargs[name]) for name, value in a.kwargs.items()]
+    # Of classes derived from Task, what they add: a shuffle's barrier says there what is shuffled.
+    added = [(getattr(a, slot), getattr(b, slot)) for slot in _added_slots(type(a))]
     # One by one, since references mean something as arguments, and nothing inside of one.
-    return [(a.func, b.func), *zip(a.args, b.args, strict=True), *named]
+    return [(a.func, b.func), *zip(a.args, b.args, strict=True), *named, *added]
+
+
+def _added_slots(cls: type) -> list[str]:
+    return [name for name in cls.get_all_slots() if name not in _TASK_SLOTS]  # type: ignore[attr-defined]
+
+
+_TASK_SLOTS = frozenset((*Task.get_all_slots(), *NestedContainer.get_all_slots()))
 
 
 def _functions(a: Any, b: Any) -> Pairs:
@@ -261,6 +341,8 @@ def _functions(a: Any, b: Any) -> Pairs:
     ]
     if a.__globals__ is b.__globals__:
         return pairs
+    if a.__builtins__ is not b.__builtins__:
+        return _DIFFER  # which names that no module defines are looked up in
     missing = object()
     seen_a, seen_b = a.__globals__, b.__globals__
     for name in _names(a.__code__):
@@ -381,6 +463,3 @@ _BY_TYPE: dict[type, Callable[[Any, Any], Pairs]] = {
         (vars(a), vars(b)),
     ],
 }
-
-#: What the tasks of a graph share, and what takes long to compare.
-_SHARED = frozenset({types.FunctionType, types.CodeType, partial, types.MethodType})

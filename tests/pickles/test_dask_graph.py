@@ -326,12 +326,22 @@ class TestForged:
             {"_data_producer": None},
             {"_dependencies": {"a"}},
             {"_dependencies": frozenset((None,))},
+            {"_dependencies": frozenset(("waits",))},
+            {"_dependencies": frozenset(), "args": (TaskRef("y"),)},
+            {"_dependencies": frozenset(("y", "z")), "args": (TaskRef("y"),)},
+            {"_dependencies": frozenset(), "args": (List(TaskRef("y")),)},
+            {"_dependencies": frozenset(), "kwargs": {"a": TaskRef("y")}},
             {"key": [1]},
         ],
         ids=str,
     )
     def test_tasks(self, fields):
         refused(stated(Task("k", len, [1]), **fields))
+
+    @pytest.mark.parametrize("fields", [{"_token": "x"}, {"_repr": "x"}, {"_is_coro": True}])
+    def test_what_dask_works_out_is_not_taken_from_a_peer(self, fields):
+        made = loads(stated(Task("k", len, [1]), **fields), profile=WIDE)
+        assert (made._token, made._repr, made._is_coro) == (None, None, None)
 
     def test_a_container_calls_its_own_class(self):
         made = stated(List(1, 2), of=List, kwargs={"constructor": sum}, func=sum)

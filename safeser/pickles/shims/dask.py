@@ -104,9 +104,8 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
     fields = {
         "_data_producer": plain(given["_data_producer"], bool),
         "_dependencies": frozenset(_key(key) for key in plain(given["_dependencies"], frozenset)),
-        "_is_coro": plain(given["_is_coro"], bool, type(None)),
-        "_repr": plain(given["_repr"], str, type(None)),
-        "_token": plain(given["_token"], str, type(None)),
+        # Left to be worked out: what is said to be a coroutine runs in its worker's event loop.
+        **dict.fromkeys(_WORKED_OUT),
         "args": tuple(value_of(site, part) for part in plain(given["args"], tuple)),
         "func": made.to_container if container else function_of(site, given["func"]),
         "key": None if given["key"] is None else _key(given["key"]),
@@ -114,11 +113,29 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
             plain(k, str): value_of(site, v) for k, v in plain(given["kwargs"], dict).items()
         },
     }
+    for name, kind in _WORKED_OUT.items():
+        plain(given[name], kind, type(None))
+    if fields["_dependencies"] != _needed(fields):
+        raise bad("values", "a task does not wait for what it is made of")
     if container:
         fields["kwargs"] = {"constructor": type(made).constructor}
     for name in _SLOTS:
         setattr(made, name, fields[name])
     return made
+
+
+_WORKED_OUT = {"_is_coro": bool, "_repr": str, "_token": str}
+
+
+def _needed(fields: dict[str, Any]) -> set[Any]:
+    """Return what a task needs: one that waits for more may never run, and one for less fails."""
+    needed: set[Any] = set()
+    for part in (*fields["args"], *fields["kwargs"].values()):
+        if isinstance(part, resolved("dask._task_spec:TaskRef")):
+            needed.add(part.key)
+        elif isinstance(part, resolved("dask._task_spec:GraphNode")):
+            needed |= part.dependencies
+    return needed
 
 
 # -- layers and graphs ----------------------------------------------------------------------------
