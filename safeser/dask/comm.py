@@ -11,6 +11,7 @@ import logging
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from distributed.comm.addressing import parse_host_port, unparse_host_port
@@ -88,6 +89,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         server: Server | None,
         deserializers: Sequence[str] | None = None,
         client_ids: ClientIds | None = None,
+        registration_refused: Callable[[SafeserError], None] | None = None,
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
@@ -99,6 +101,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             opens=deserialize,
             deserializers=deserializers,
             client_ids=client_ids,
+            registration_refused=registration_refused,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
 
@@ -374,6 +377,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
                 link=channel.link(handshake, shared=False, **_way(stream)),
                 server=None,
                 deserializers=given.get("deserializers"),
+                registration_refused=partial(self._roles.stop_registering, at=address),
             )
         except BaseException as error:
             stream.close()

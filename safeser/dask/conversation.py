@@ -9,7 +9,7 @@ replaces a stream element; it never ends a stream that others share.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -59,6 +59,9 @@ _REGISTERED_AS = {"client-stream": "client", "worker-stream": "address"}
 #: After these requests the asker says one word more, which is no request.
 _ACKNOWLEDGED = frozenset({"get_data", "register_nanny"})
 
+#: What a process of a cluster asks once, before it is any use.
+_REGISTRATIONS = frozenset({"register-worker", "register_nanny"})
+
 #: Rules by which a sender may not say this at all, so that no other form of it passes either.
 _NOT_ITS_WORD = frozenset({"context.none", "operation.not-granted"})
 
@@ -74,6 +77,7 @@ class Conversation:
     :param opens: whether payloads are opened here (Dask's ``deserialize``) or passed on.
     :param deserializers: families that this side is willing to open at all.
     :param client_ids: whose the ids of clients are, for all connections of one scheduler.
+    :param registration_refused: is told why the peer takes no worker or nanny of this side's.
     """
 
     def __init__(
@@ -84,8 +88,10 @@ class Conversation:
         opens: bool,
         deserializers: Sequence[str] | None = None,
         client_ids: ClientIds | None = None,
+        registration_refused: Callable[[SafeserError], None] | None = None,
     ) -> None:
         self.link = link
+        self._registration_refused = registration_refused
         self._client_ids = client_ids or ClientIds()
         self.server = server
         self._opens = opens
@@ -300,16 +306,19 @@ class Conversation:
         reply = translate.incoming_reply(fields, reply, note=self._note)
         if not isinstance(reply, dict) or reply.get("status") != "uncaught-error":
             return reply
+        refusal = reply.get("exception")
+        tell = self._registration_refused if self._asked["op"] in _REGISTRATIONS else None
+        if tell is not None and isinstance(refusal, SafeserError):
+            tell(refusal)
         if self._asked["op"] == "get_data" and not self._opens:
-            failed = replies.why_no_values(reply.get("exception"), local=self.link.local)
+            failed = replies.why_no_values(refusal, local=self.link.local)
             if failed is not None:
                 self._said = True  # the peer waits for no word after an error
                 return replies.failed_values(self._asked, failed)
         if self._opens and replies.is_actor_call(self._asked):
-            return replies.failed_call(reply.get("exception"))
+            return replies.failed_call(refusal)
         if self._stream:
             # Dask looks for a refusal here in no way that its user would understand.
-            refusal = reply.get("exception")
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
         return reply
 

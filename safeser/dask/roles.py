@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from safeser.channel import Channel
 from safeser.dask.settings import (
@@ -169,11 +169,16 @@ class Roles:
             return
         if connecting_to is not None and connecting_to not in self._schedulers:
             return
-        sys.stderr.write(f"safeser: {error}\n")
-        sys.stderr.flush()
-        close_channels_in(Path("/"))
-        # SystemExit would pass through tasks of Dask's, each of which prints it as a traceback.
-        os._exit(_UNABLE)
+        _end(error)
+
+    def stop_registering(self, error: SafeserError, *, at: str) -> None:
+        """End ``dask worker`` with one line where its scheduler's policy takes no such worker.
+
+        :param at: ``host:port`` of who refused. Only the scheduler of this process can end it so;
+            it could tell the process to close as well.
+        """
+        if _is_command() and at in self._schedulers:
+            _end(error)
 
     def follow_worker(self, comm_handler: Callable[[Any], Any]) -> None:
         """End ``dask worker`` as its worker ended, if that could not run while its nanny starts it.
@@ -193,6 +198,14 @@ class Roles:
             told(code)
 
         nanny._on_worker_exit_sync = worker_ended
+
+
+def _end(error: SafeserError) -> NoReturn:
+    sys.stderr.write(f"safeser: {error}\n")
+    sys.stderr.flush()
+    close_channels_in(Path("/"))
+    # SystemExit would pass through tasks of Dask's, each of which prints it as a traceback.
+    os._exit(_UNABLE)
 
 
 def _configured(role: str) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
+
+from tests.conftest import Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -108,6 +111,33 @@ def test_a_worker_whom_the_scheduler_does_not_accept_ends_the_command(cluster, f
     (folder.path / "both").write_text("".join(both))
     ended = dask(folder, ("worker", cluster.address, *WORKER[2:], nanny), environment)
     require_one_line(ended, "did not accept each other")
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory):
+    """A scheduler under whose policy workers that say they are so may not register."""
+    text = (Path(__file__).parents[2] / "policies" / "demo.yaml").read_text()
+    report = "  - name: workers-report\n    sender: [worker, nanny]\n"
+    assert text.count(report) == 1
+    hear = "  - {name: hear, sender: worker, recipient: scheduler, operations: {grant: [basic]}}\n"
+    made = Cluster(tmp_path_factory.mktemp("closed"))
+    policy = made.path / "closed.yaml"
+    policy.write_text(text.replace(report, hear + report))
+    made.policy = str(policy)
+    try:
+        made.begin(workers=0)
+        made.policy = "demo"
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.mark.parametrize("nanny", ["--nanny", "--no-nanny"])
+def test_a_worker_whom_only_the_schedulers_policy_refuses_ends_the_command(closed, folder, nanny):
+    """Its own policy grants what the other side, which answers, does not."""
+    environment = closed.environment("worker")
+    ended = dask(folder, ("worker", closed.address, *WORKER[2:], nanny), environment)
+    require_one_line(ended, "operation register-worker is not granted")
 
 
 @pytest.mark.parametrize("nanny", ["--nanny", "--no-nanny"])

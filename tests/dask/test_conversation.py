@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 
 import msgpack
@@ -401,3 +402,21 @@ def test_a_client_id_stays_with_its_first_principal(talk):
         request = {"op": "register-client", "client": "Client-1", "reply": False, "versions": {}}
         t.attack(request)
         assert ("stream.client-id" in t.refused_by_server) is refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "told"),
+    [
+        ({"op": "register-worker", "address": "safeser://127.0.0.1:1"}, PolicyDenied("no"), True),
+        ({"op": "register_nanny", "address": "safeser://127.0.0.1:1"}, PolicyDenied("no"), True),
+        ({"op": "register-worker", "address": "safeser://127.0.0.1:1"}, ValueError("no"), False),
+        ({"op": "identity", "reply": True}, PolicyDenied("no"), False),
+    ],
+)
+def test_a_process_that_may_not_register_is_told_so_apart(talk, asked, said, told):
+    heard = []
+    t = talk("worker", registration_refused=heard.append)
+    t.request(asked)
+    with contextlib.suppress(PolicyDenied, ValueError):
+        t.reply({"status": "uncaught-error", "exception": said, "traceback": None})
+    assert [str(each) for each in heard] == ([str(said)] if told else [])
