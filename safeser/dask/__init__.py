@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from safeser.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from safeser.dask.comm import Backend
+    from safeser.dask.sockets import Backend
 
 __all__ = ["backend", "require_distributed"]
 
@@ -46,11 +46,11 @@ def backend() -> Backend:
     require_distributed()
     from safeser.dask import described, references
     from safeser.dask.around import refuse_downloads
-    from safeser.dask.comm import Backend
     from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.named import name_roles
     from safeser.dask.schemes import seal_other_schemes
+    from safeser.dask.sockets import Backend
 
     require_known_scheduler()
     refuse_downloads()

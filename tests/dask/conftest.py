@@ -16,7 +16,7 @@ from distributed.comm import registry
 from distributed.comm.core import CommClosedError, connect, listen
 from distributed.core import clean_exception
 
-from safeser.dask import comm as comm_module
+from safeser.dask import sockets
 from safeser.dask.codec import Encoder, PayloadRow, parse
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.security import Security
@@ -212,7 +212,7 @@ def net(tmp_path, monkeypatch):
     keys = tmp_path / "keys"
     make_identities(keys, PRINCIPALS)
     roles = {role: {"identity": str(keys / f"{role}.key")} for role in PRINCIPALS[:4]}
-    monkeypatch.setitem(registry.backends, "safeser", comm_module.Backend())
+    monkeypatch.setitem(registry.backends, "safeser", sockets.Backend())
     with dask.config.set({"safeser": {"audit": str(tmp_path / "audit"), **roles}}):
         yield Net(keys)
     close_channels_in(tmp_path)

@@ -14,7 +14,7 @@ from distributed.comm import registry
 from distributed.comm.core import CommClosedError, connect, listen
 from distributed.protocol import to_serialize
 
-from safeser.dask import comm as module
+from safeser.dask import sockets as module
 from safeser.dask.settings import channel_for
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.identities import make_identities

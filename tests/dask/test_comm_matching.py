@@ -8,7 +8,7 @@ import pytest
 from distributed.comm.core import connect
 from distributed.protocol import to_serialize
 
-from safeser.dask import comm as module
+from safeser.dask import sockets as module
 from safeser.errors import PolicyDenied
 
 POLICY = """

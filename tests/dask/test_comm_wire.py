@@ -11,6 +11,7 @@ from distributed.comm.core import CommClosedError, connect
 from distributed.protocol import to_serialize
 
 from safeser.dask import comm as module
+from safeser.dask import sockets
 from safeser.errors import AuthenticationError, SafeserError
 
 
@@ -79,7 +80,7 @@ def test_a_byte_changed_on_the_wire_ends_the_session_and_nothing_else(net, run, 
 @pytest.mark.parametrize("where", [0, 8, 9, 11, 30, 43, 10_000])
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_a_byte_changed_in_the_handshake_ends_it(net, run, monkeypatch, direction, where):
-    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 1.0)
+    monkeypatch.setattr(sockets, "HANDSHAKE_SECONDS", 1.0)
 
     async def main():
         async with net.serving() as listener, Proxy(port_of(listener)) as proxy:

@@ -28,10 +28,11 @@ from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import AuditSink, OpenLink, Unverified
-from safeser.dask.comm import HANDSHAKE_SECONDS, SafeserComm
+from safeser.dask.comm import SafeserComm
 from safeser.dask.guarded.conversation import GuardedConversation
 from safeser.dask.guarded.wire import GREETING, read_message
 from safeser.dask.hosts import is_same_host
+from safeser.dask.sockets import HANDSHAKE_SECONDS
 from safeser.errors import ConfigError, PayloadError
 from safeser.policy import Policy
 
