@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, NoReturn
 
 from dask._task_spec import Task
@@ -48,7 +49,9 @@ def known_type(name: str) -> type | None:
     may depend on which it is.
     """
     module, _, short = name.rpartition(".")
-    found = vars(sys.modules.get(module or "builtins", object)).get(short)
+    holder = sys.modules.get(module or "builtins")
+    # None stands there for what may not be imported, and other things for what likes to be asked.
+    found = vars(holder).get(short) if isinstance(holder, ModuleType) else None
     return found if isinstance(found, type) and typename(found) == name else None
 
 

@@ -86,3 +86,9 @@ def test_what_could_not_be_sent_is_a_type_error_as_in_dask(talk):
     t.request({"op": "gather", "keys": ["x"], "reply": True})
     with pytest.raises(TypeError, match="could not send this value"):
         t.reply({"status": "OK", "data": {"x": to_serialize(len)}})
+
+
+@pytest.mark.parametrize("holder", [None, 5, types.SimpleNamespace(Odd=int)])
+def test_what_stands_for_no_module_costs_no_stream(talk, monkeypatch, holder):
+    monkeypatch.setitem(sys.modules, "of_glass", holder)
+    assert shown(talk, "trusting", "of_glass.Odd").__name__ == "Odd"
