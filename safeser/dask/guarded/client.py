@@ -16,6 +16,7 @@ from distributed.security import Security as DaskSecurity
 from safeser.dask import require_distributed
 from safeser.dask.guarded.comm import GUARDED, GuardedBackend
 from safeser.dask.guarded.settings import GuardedSecurity, guarded_security
+from safeser.dask.logged import escape_logs
 from safeser.dask.schemes import guard_schemes
 from safeser.errors import ConfigError
 
@@ -38,6 +39,7 @@ def guard(
     :raises ConfigError: if settings are wrong, or something here speaks without a guard already.
     """
     require_distributed()
+    escape_logs()
     made = guarded_security(scheme, security, deserializers)
     _refuse_unguarded()
     guard_schemes({name: GuardedBackend(name) for name in GUARDED})

@@ -1,0 +1,51 @@
+"""What distributed logs, as text that steers no terminal.
+
+The one rule: a record of distributed's loggers holds no control character by the time that anybody
+prints it. Schedulers and workers log keys, names and errors as their peers wrote them, with ``%s``,
+where an operator looks on; no list of those lines would stay complete.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from safeser.families.errors.failures import shown
+
+__all__ = ["escape_logs"]
+
+_LOGGERS = "distributed"
+_AS_TEXT = logging.Formatter()
+
+
+class _Escaping:
+    """Makes records as the factory before it does, those of distributed escaped."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make(*args, **kwargs)
+        if isinstance(record.name, str) and record.name.partition(".")[0] == _LOGGERS:
+            _escape(record)
+        return record
+
+
+def _escape(record: logging.LogRecord) -> None:
+    try:
+        said = record.getMessage()
+        told = _AS_TEXT.formatException(record.exc_info) if record.exc_info else ""
+    except Exception:  # arguments that don't fit, or their own code: whoever prints it tells
+        return
+    if shown(said) != said:
+        record.msg, record.args = shown(said), None
+    if shown(told) != told:
+        record.exc_text = shown(told)  # which formatters take before they make their own
+
+
+def escape_logs() -> None:
+    """Have this process escape what distributed logs; calling it again changes nothing."""
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _Escaping):
+        logging.setLogRecordFactory(_Escaping(make))

@@ -1,0 +1,68 @@
+"""What distributed logs of its peers' words steers no terminal, whoever prints it."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+
+from safeser.dask.logged import escape_logs
+
+STEERING = "\x1b]0;mine\x07\r\x9b2J\u202e"
+
+
+@pytest.fixture
+def lines():
+    escape_logs()
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    logger = logging.getLogger("distributed.test-logged")
+    logger.addHandler(handler)
+    logger.propagate = False
+    yield logger, said
+    logger.removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was():
+    make = logging.getLogRecordFactory()
+    yield
+    logging.setLogRecordFactory(make)
+
+
+def test_no_key_name_or_error_steers_a_terminal(lines):
+    logger, said = lines
+    logger.warning("Scheduler cancels key %s.  Force=%s", STEERING, True)
+    logger.warning(f"Remove worker name: {STEERING}")
+    logger.warning("named %(name)s", {"name": STEERING})
+    error = ValueError(STEERING)
+    logger.error(error, exc_info=error)
+    printed = said.getvalue()
+    assert printed.count("mine") == 5
+    assert all(c.isprintable() or c in "\n\t" for c in printed)
+
+
+def test_what_is_honest_is_untouched(lines):
+    logger, said = lines
+    record = logger.makeRecord(logger.name, 20, "f", 1, "Größe\t%s", ("x",), None)
+    assert (record.msg, record.args, record.exc_text) == ("Größe\t%s", ("x",), None)
+    record = logging.getLogger("mine").makeRecord("mine", 20, "f", 1, STEERING, (), None)
+    assert record.msg == STEERING
+    logger.warning("Größe\n%s", "x")
+    assert said.getvalue() == "Größe\nx\n"
+
+
+def test_arguments_that_do_not_fit_are_whoever_prints_its(lines, monkeypatch):
+    logger, said = lines
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logger.warning("%d", "x")
+    assert said.getvalue() == ""
+    assert logging.makeLogRecord({"name": "x"}).name == "x"
+
+
+def test_it_is_done_once():
+    escape_logs()
+    make = logging.getLogRecordFactory()
+    escape_logs()
+    assert logging.getLogRecordFactory() is make
