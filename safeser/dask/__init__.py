@@ -48,8 +48,10 @@ def backend() -> Backend:
     from safeser.dask.around import refuse_downloads
     from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
+    from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
     from safeser.dask.schemes import seal_other_schemes
+    from safeser.dask.widgets import escape_templates
     from safeser.dask.sockets import Backend
 
     require_known_scheduler()
@@ -57,6 +59,9 @@ def backend() -> Backend:
     seal_other_schemes()
     honour_decorators()
     name_roles()
+    # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
+    escape_templates()
+    escape_logs()
     described.register()
     references.register()
     return Backend()

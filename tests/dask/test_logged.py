@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +68,29 @@ def test_it_is_done_once():
     make = logging.getLogRecordFactory()
     escape_logs()
     assert logging.getLogRecordFactory() is make
+
+
+STOCK_CLIENT = """
+import logging, sys
+from distributed.comm.registry import get_backend
+from distributed.objects import SchedulerInfo
+
+get_backend("safeser")
+assert "safeser.dask.client" not in sys.modules
+evil = "<script>x</script>"
+info = {"address": evil, "services": {}, "started": 0, "workers": {}, "type": "x",
+        "id": evil, "n_workers": 1, "total_threads": 1, "total_memory": 1}
+assert "<script" not in SchedulerInfo(info)._repr_html_()
+logging.basicConfig(stream=sys.stdout, force=True)
+logging.getLogger("distributed").handlers[:] = [logging.StreamHandler(sys.stdout)]
+logging.getLogger("distributed.scheduler").warning("key %s", "\\x1b[2J")
+"""
+
+
+def test_a_stock_client_draws_and_logs_escaped_too():
+    ended = subprocess.run(
+        [sys.executable, "-c", STOCK_CLIENT],
+        **{"capture_output": True, "text": True, "timeout": 60, "check": False},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "key \\x1b[2J\n"
