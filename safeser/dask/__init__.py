@@ -51,8 +51,8 @@ def backend() -> Backend:
     from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
     from safeser.dask.schemes import seal_other_schemes
-    from safeser.dask.widgets import escape_templates
     from safeser.dask.sockets import Backend
+    from safeser.dask.widgets import escape_templates
 
     require_known_scheduler()
     refuse_downloads()
