@@ -1,7 +1,7 @@
 """What distributed logs, as text that steers no terminal.
 
-The one rule: a record of distributed's loggers holds no control character by the time that anybody
-prints it. Schedulers and workers log keys, names and errors as their peers wrote them, with ``%s``,
+The one rule: a record of distributed's loggers, of the event loop's under it, and of safeser's own
+holds no control character by the time that anybody prints it. Schedulers and workers log keys, names and errors as their peers wrote them, with ``%s``,
 where an operator looks on; no list of those lines would stay complete.
 """
 
@@ -15,19 +15,19 @@ from safeser.families.errors.failures import shown
 
 __all__ = ["escape_logs"]
 
-_LOGGERS = "distributed"
+_LOGGERS = frozenset({"asyncio", "distributed", "safeser", "tornado"})
 _AS_TEXT = logging.Formatter()
 
 
 class _Escaping:
-    """Makes records as the factory before it does, those of distributed escaped."""
+    """Makes records as the factory before it does, those of such loggers escaped."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._make(*args, **kwargs)
-        if isinstance(record.name, str) and record.name.partition(".")[0] == _LOGGERS:
+        if isinstance(record.name, str) and record.name.partition(".")[0] in _LOGGERS:
             _escape(record)
         return record
 

@@ -94,3 +94,10 @@ def test_a_stock_client_draws_and_logs_escaped_too():
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "key \\x1b[2J\n"
+
+
+@pytest.mark.parametrize("name", ["asyncio", "tornado.application", "safeser.dask", "distributed"])
+def test_whoever_tells_of_an_error_tells_it_escaped(name):
+    escape_logs()
+    record = logging.getLogger(name).makeRecord(name, 40, "f", 1, "%s", (STEERING,), None)
+    assert record.getMessage().isprintable()
