@@ -1,8 +1,9 @@
 """What distributed logs, as text that steers no terminal.
 
-The one rule: a record of distributed's loggers, of the event loop's under it, and of safeser's own
-holds no control character by the time that anybody prints it. Schedulers and workers log keys, names and errors as their peers wrote them, with ``%s``,
-where an operator looks on; no list of those lines would stay complete.
+The one rule: a record of distributed's loggers, of the event loop's and of safeser's own holds no
+control character by the time that anybody prints it. Schedulers and workers log keys, names and
+errors as their peers wrote them, with ``%s``, where an operator looks on; no list of those lines
+would stay complete.
 """
 
 from __future__ import annotations
