@@ -33,6 +33,7 @@ from safeser.dask.incoming import (
 )
 from safeser.dask.refused import element_instead, failures_of_graph
 from safeser.dask.registrations import ClientIds
+from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
@@ -50,11 +51,6 @@ _STREAMS = {
     "client-stream": (Server.SCHEDULER, Server.CLIENT),
     "worker-stream": (Server.SCHEDULER, Server.WORKER),
 }
-
-#: The field by which a stream element says whose it is, and by which its connection registered.
-#: Dask lets the element's word win, so that one client could speak as another.
-_IDENTITY = {"client-stream": "client", "worker-stream": "worker"}
-_REGISTERED_AS = {"client-stream": "client", "worker-stream": "address"}
 
 #: After these requests the asker says one word more, which is no request.
 _ACKNOWLEDGED = frozenset({"get_data", "register_nanny"})
@@ -92,7 +88,7 @@ class Conversation:
     ) -> None:
         self.link = link
         self._registration_refused = registration_refused
-        self._client_ids = client_ids or ClientIds()
+        self._speaker = Speaker(link, client_ids or ClientIds(), here=server is not None)
         self.server = server
         self._opens = opens
         self._willing = deserializers
@@ -103,7 +99,6 @@ class Conversation:
         self._asked: dict[str, Any] = {}  # the last request that this side wrote
         self._stream = ""  # state of the connection, as the table names it
         self._opening = False  # this side asked for a stream and has not heard of it yet
-        self._registered: Any = None
         self._reads: Server | None = None  # table of incoming stream elements
         self._writes: Server | None = None  # table of outgoing stream elements
         self._answers: list[list[Any]] = []
@@ -242,9 +237,9 @@ class Conversation:
                 raise unknown_operation(name)
             # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
             reply = reply or row.becomes is not None
-            _check_registration(row, body)
+            check_registration(row, body)
             judged = judge_operation(self.link, row, body, parsed, willing, opens=self._opens)
-            self._claim_client_id(row, body)
+            self._speaker.claim_client_id(row, body)
             message = build(judged, opens=self._opens)
         except SafeserError as error:
             self._note(error)
@@ -255,27 +250,6 @@ class Conversation:
         self._begin_stream(row, body, reading=0)
         return message
 
-    def _claim_client_id(self, row: Operation, body: dict[str, Any]) -> None:
-        """Refuse a client's id that belongs to another principal, registered or only named.
-
-        Whose futures are kept, and who is told of them, follows from the id that a request names.
-        """
-        client = body.get("client")
-        if client is None:
-            return
-        if not isinstance(client, str):  # a payload, which nobody has read yet
-            raise PayloadError("a client must be named", rule="stream.identity", where="client")
-        if row.becomes == "client-stream":
-            refused = not self._client_ids.claim(client, self.link.peer)
-        else:
-            refused = self._client_ids.is_anothers(client, self.link.peer)
-        if refused:
-            raise PolicyDenied(
-                "that client id belongs to another principal",
-                rule="stream.client-id",
-                where="client",
-            )
-
     def _begin_stream(self, row: Operation, body: dict[str, Any], *, reading: int) -> None:
         """Note that the connection becomes a stream; *reading* is 0 for the responder."""
         if row.becomes not in _STREAMS:
@@ -283,7 +257,7 @@ class Conversation:
         tables = _STREAMS[row.becomes]
         self._reads, self._writes = tables[reading], tables[1 - reading]
         self._stream = row.becomes
-        self._registered = body.get(_REGISTERED_AS[row.becomes])
+        self._speaker.registers(row.becomes, body)
 
     def _is_late_reply(self, parsed: Message) -> bool:
         """Tell the reply to a registration from the first element of the stream it opens."""
@@ -399,31 +373,8 @@ class Conversation:
         row = lookup(self._reads, Channel.STREAM, name)
         if row is None or self._stream not in row.streams:
             raise unknown_operation(name)
-        self._check_identity(element)
+        self._speaker.check(self._stream, element)
         return row
-
-    def _check_identity(self, element: dict[str, Any]) -> None:
-        """Refuse an element that speaks as another client or worker than registered here."""
-        name = _IDENTITY[self._stream]
-        if self.server is not None and name in element and element[name] != self._registered:
-            if self._forgets(element):
-                return
-            raise PolicyDenied(
-                f"this connection registered as another {name} than the one that the element names",
-                rule="stream.identity",
-                where=name,
-            )
-
-    def _forgets(self, element: dict[str, Any]) -> bool:
-        """Tell whether *element* is ``fire_and_forget``, by somebody who may submit work.
-
-        Dask's scheduler keeps such work under a client of that name until it is done. Keys that are
-        never done stay there for good, so that guests have nothing to say in it.
-        """
-        if element["op"] != "client-desires-keys" or element["client"] != "fire-and-forget":
-            return False
-        context = self.link.inbound(Kind.TASK, "update-graph")
-        return self.link.policy.permits_operation(context).permitted
 
     def _note(self, error: SafeserError) -> None:
         self._refusals += 1
@@ -521,13 +472,3 @@ class Conversation:
         rows = replies.rows_of(name)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
-
-
-def _check_registration(row: Operation, body: dict[str, Any]) -> None:
-    """Refuse to register under anything but a name that stands in the message itself.
-
-    A payload in its place would be equal to any payload with which a later element names somebody.
-    """
-    field = _REGISTERED_AS.get(row.becomes or "")
-    if field is not None and not isinstance(body.get(field), str):
-        raise PayloadError("who registers must be named", rule="stream.identity", where=field)

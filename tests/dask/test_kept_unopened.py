@@ -55,7 +55,7 @@ def test_so_is_an_event_or_what_is_known_of_a_task(talk, poison):
     t = talk("bob")
     t.refuses({"op": "log_event", "topic": "x", "msg": poison})
     t.refuses({"op": "set_metadata", "keys": ["x"], "value": poison})
-    t.refuses({"op": "register-client", "client": "x", "versions": {"x": poison}})
+    t.refuses({"op": "register-client", "client": "Client-1", "versions": {"x": poison}})
 
 
 def test_what_anybody_can_open_arrives_as_what_it_is(talk):
@@ -68,7 +68,7 @@ def test_what_anybody_can_open_arrives_as_what_it_is(talk):
 def test_payloads_and_failures_stay_unopened(talk):
     t = talk("alice")
     row = t.Row(*t.in_msgpack([1]))
-    got = t.attack({"op": "scatter", "data": {"x": row}, "client": "c"})
+    got = t.attack({"op": "scatter", "data": {"x": row}, "client": "Client-1"})
     assert isinstance(got["data"]["x"], Relayed)
     t = talk("worker").worker_stream()
     [got] = t.attack(

@@ -96,7 +96,7 @@ def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_i
 @pytest.mark.parametrize("form", ["data", "object"])
 def test_a_payload_stands_for_no_name(talk, form):
     t = talk("bob")
-    row = t.Row(*t.in_msgpack([1] if form == "object" else None))
+    row = t.Row(*t.in_msgpack({"x": 1} if form == "object" else None))
     for message in (
         {"op": "who_has", "keys": [t.Eager(row)]},
         {"op": "proxy", "msg": {"op": "identity"}, "worker": row},
@@ -126,7 +126,7 @@ def test_a_request_names_no_client_of_another_principals(talk):
     ids = ClientIds()
     alice, again, bob = talk("alice"), talk("alice"), talk("bob")
     for connection in (alice, again, bob):
-        connection.server._client_ids = ids
+        connection.server._speaker._client_ids = ids
     alice.client_stream("Client-alice")
     for message in (
         {"op": "scatter", "data": {}, "client": "Client-alice"},
