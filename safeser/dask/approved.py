@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import dask
-import numpy as np
 from dask._expr import LLGExpr
 from dask._task_spec import GraphNode, Task, TaskRef, convert_legacy_graph
 from distributed.client import Future
@@ -22,6 +21,7 @@ from distributed.protocol.serialize import Serialized, register_serialization_fa
 
 from safeser import pickles
 from safeser.channel import Link
+from safeser.dask.annotations import check_annotation
 from safeser.dask.approved_culprits import named_culprit
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.pickles.shims.calls import name_of, named
@@ -30,7 +30,6 @@ from safeser.values import Grant, Kind, Limits
 __all__ = [
     "WrittenOut",
     "as_granted",
-    "check_plain",
     "grant_of",
     "opened",
     "reduced",
@@ -42,9 +41,6 @@ __all__ = [
 _FAMILY = "safeser-approved"
 
 _TASKS, _ANNOTATIONS = "tasks", "annotations"
-_PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
-#: Deeper than what anybody annotates with.
-_MAX_NESTING = 8
 
 
 # -- where it is sent -----------------------------------------------------------------------------
@@ -190,32 +186,13 @@ def opened(value: Any) -> Serialized:
         for key, part in of.items():
             if key not in tasks:
                 raise _malformed("an annotation is of no task")
-            check_plain(part)
+            check_annotation(name, part)
     return Serialized({"serializer": _FAMILY}, [_Built(WrittenOut(tasks, annotations))])
 
 
 def is_opened(value: Any) -> bool:
     """Tell whether *value* is what :func:`opened` returned."""
     return type(value) is Serialized and type(value.frames[0]) is _Built
-
-
-def check_plain(value: Any, depth: int = 0) -> None:
-    """Refuse anything but plain values: a scheduler calls annotations that can be called."""
-    if type(value) in _PLAIN:
-        return
-    if depth < _MAX_NESTING and type(value) in (list, tuple, set, frozenset):
-        for part in value:
-            check_plain(part, depth + 1)
-    elif depth < _MAX_NESTING and type(value) is dict:
-        for key, part in value.items():
-            check_plain(key, depth + 1)
-            check_plain(part, depth + 1)
-    else:
-        raise PolicyDenied(
-            f"an annotation holds a {type(value).__name__}, and approved ones are plain values",
-            rule="submission.annotation",
-            fix="Annotate with numbers, text and lists of them.",
-        )
 
 
 def _malformed(why: str) -> PayloadError:

@@ -16,6 +16,7 @@ from distributed.protocol.serialize import Serialized
 
 from safeser.channel import Admitted, Arrived, Link, Received
 from safeser.dask import approved, translate
+from safeser.dask.annotations import check_beside
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths, substitute
 from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.shaped import Later, check_built, check_fields, check_inner
@@ -306,9 +307,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
 
 def _check_approved(message: dict[str, Any]) -> None:
     """Refuse what steers the scheduler beside a graph, but for plain values."""
-    for name, value in message.items():
-        if name != "expr_ser":
-            approved.check_plain(value)
+    check_beside({name: part for name, part in message.items() if name != "expr_ser"})
     if not approved.is_opened(message.get("expr_ser")):
         raise PayloadError("there is no graph to submit", rule="submission.graph", where="expr_ser")
     if message.get("actors"):

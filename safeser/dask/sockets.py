@@ -27,6 +27,7 @@ from distributed.comm.tcp import (
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Channel, Link
+from safeser.dask.addresses import look_up_no_names
 from safeser.dask.around import confine
 from safeser.dask.comm import REFUSED, SafeserComm, forget
 from safeser.dask.conflicts import guard_scheduler
@@ -216,6 +217,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         confine(owner, self._channel.policy)
         if self._server is Server.SCHEDULER:
             guard_scheduler(owner, self._channel, self._client_ids)
+            look_up_no_names(owner)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:

@@ -93,7 +93,15 @@ class TestHonest:
             deserialize(handed.header, handed.frames)
 
     def test_annotations_come_with_their_tasks(self, bob):
-        given = {"priority": {"x": 3}, "workers": {"x": ["safeser://127.0.0.1:1"]}}
+        given = {
+            "priority": {"x": 3},
+            "workers": {"x": ["safeser://127.0.0.1:1"]},
+            "resources": {"x": {"GPU": 0.5}},
+            "retries": {"x": 2},
+            "allow_other_workers": {"x": True},
+            "span": {"x": {"name": ("a", "b"), "ids": ("1", "2")}},
+            "note": {"x": "any"},
+        }
         data = pickle.dumps(graph({"x": Task("x", len, [1])}, given))
         [element] = sent(bob, data, annotations={"retries": 2}, code=[], span_metadata={})
         made = deserialize(element["expr_ser"].header, element["expr_ser"].frames)
@@ -245,6 +253,36 @@ ROOTS = {
     "annotation-function": graph({"x": Task("x", len, [1])}, {"priority": {"x": len}}),
     "annotation-deep": graph({"x": Task("x", len, [1])}, {"workers": {"x": [[len]]}}),
     "annotation-task": graph({"x": Task("x", len, [1])}, {"a": {"x": Task("x", len, [1])}}),
+    **{
+        f"annotation-{name}-{value!r}"[:60]: graph({"x": Task("x", len, [1])}, {name: {"x": value}})
+        for name, value in [
+            ("priority", 2**70),
+            ("priority", -(2**63)),
+            ("priority", "high"),
+            ("priority", float("nan")),
+            ("priority", True),
+            ("retries", 2**40),
+            ("retries", -1),
+            ("retries", 1.5),
+            ("workers", 5),
+            ("workers", [5]),
+            ("workers", ["\ud800"]),
+            ("allow_other_workers", "yes"),
+            ("resources", {"GPU": -1}),
+            ("resources", {"GPU": "1"}),
+            ("resources", {"GPU": float("inf")}),
+            ("resources", [1]),
+            ("span", 1),
+            ("span", {"name": [1], "ids": ["a"]}),
+            ("span", {"name": ["a"], "ids": []}),
+            ("anything", 2**64),
+        ]
+    },
+    **{
+        f"key-{key!r}": graph({key: Task(key, len, [1])})
+        for key in ["\ud800", 2**64, -(2**63) - 1, ("x", 2**70), ("x", (float("nan"),))]
+    },
+    "reference-to-no-key": one(len, TaskRef("\ud800")),
     "annotation-array": graph({"x": Task("x", len, [1])}, {"a": {"x": np.ones(2)}}),
 }
 
@@ -272,6 +310,13 @@ def test_an_alias_and_data_are_tasks_too(bob):
         ({"span_metadata": pickle.dumps([os.path.basename])}, "submission.annotation"),
         ({"code": pickle.dumps((one(len, [1]),))}, "submission.annotation"),
         ({"user_priority": pickle.dumps(len)}, "submission.annotation"),
+        ({"user_priority": 2**64 - 1}, "submission.annotation"),
+        ({"user_priority": {"x": 2**63}}, "submission.annotation"),
+        ({"user_priority": float("nan")}, "submission.annotation"),
+        ({"annotations": [1]}, "submission.annotation"),
+        ({"annotations": {"priority": "high"}}, "submission.annotation"),
+        ({"annotations": {"resources": {"GPU": -1}}}, "submission.annotation"),
+        ({"annotations": {"workers": 5}}, "submission.annotation"),
     ],
 )
 def test_nothing_beside_a_graph_can_be_called(bob, more, rule):
@@ -288,6 +333,7 @@ def test_nothing_beside_a_graph_can_be_called(bob, more, rule):
         "pickle.global",
         "context.family",
         "operation.field",
+        "operation.field-shape",
     )
 
 

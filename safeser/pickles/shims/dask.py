@@ -48,7 +48,23 @@ _CURRIED = frozenset(("__doc__", "__name__", "__module__", "__qualname__", "_has
 def _key(value: Any, depth: int = 0) -> Any:
     if type(value) is tuple and depth < MAX_NESTING:
         return tuple(_key(part, depth + 1) for part in value)
+    # What no message can hold breaks the streams on which the scheduler sends it; what is not equal
+    # to itself is another key wherever it arrives.
+    if (
+        (type(value) is int and not -(1 << 63) <= value < 1 << 64)
+        or (type(value) is str and not _is_text(value))
+        or (type(value) is float and math.isnan(value))
+    ):
+        raise bad("values", "a key is none that a message can hold")
     return plain(value, str, bytes, int, float, *_INTEGERS)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _INTEGERS = (np.int64, np.int32, np.uint64)

@@ -1,0 +1,132 @@
+"""What is said beside an approved graph: where its tasks run, how soon and how often.
+
+The one rule: plain values of the kind that Dask's scheduler computes with, which fit into the
+messages that it sends about them. It takes annotations as they come: a priority of 2 ** 70 is in no
+message that can be written, so that the stream to each worker in turn breaks with it; a text where
+a number is added ends the making of a graph half way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from safeser.errors import PolicyDenied
+
+__all__ = ["check_annotation", "check_beside"]
+
+_PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
+#: Deeper than what anybody annotates with.
+_MAX_NESTING = 8
+#: Dask sends the negative of a priority; msgpack has 64 bits for both.
+_INT63 = 1 << 63
+_MAX_RETRIES = 1 << 31
+
+
+def check_beside(fields: Mapping[str, Any]) -> None:
+    """Refuse what steers the scheduler beside a graph, but for plain values."""
+    for value in fields.values():
+        check_plain(value)
+    annotations, priorities = fields.get("annotations"), fields.get("user_priority")
+    if not isinstance(annotations, dict | None):
+        raise _unusual("annotations")
+    for name, value in (annotations or {}).items():
+        check_annotation(name, value)
+    for value in priorities.values() if isinstance(priorities, dict) else [priorities]:
+        check_annotation("priority", value)
+
+
+def check_plain(value: Any, depth: int = 0) -> None:
+    """Refuse anything but plain values: a scheduler calls annotations that can be called."""
+    if type(value) in _PLAIN:
+        if not _is_sendable(value):
+            raise PolicyDenied(
+                f"an annotation holds a {type(value).__name__} that no message can hold",
+                rule="submission.annotation",
+                fix="Annotate with numbers of up to 63 bits and text of Unicode characters.",
+            )
+    elif depth < _MAX_NESTING and type(value) in (list, tuple, set, frozenset):
+        for part in value:
+            check_plain(part, depth + 1)
+    elif depth < _MAX_NESTING and type(value) is dict:
+        for key, part in value.items():
+            check_plain(key, depth + 1)
+            check_plain(part, depth + 1)
+    else:
+        raise PolicyDenied(
+            f"an annotation holds a {type(value).__name__}, and approved ones are plain values",
+            rule="submission.annotation",
+            fix="Annotate with numbers, text and lists of them.",
+        )
+
+
+def check_annotation(name: Any, value: Any) -> None:
+    """Refuse the annotation *name* of a task, or of all of them, that Dask cannot compute with."""
+    check_plain(value)
+    expected = _KINDS.get(name)
+    if value is not None and expected is not None and not expected(value):
+        raise _unusual(name)
+
+
+def _unusual(name: str) -> PolicyDenied:
+    return PolicyDenied(
+        f"the annotation {name!r} is not of the kind that Dask's scheduler takes",
+        rule="submission.annotation",
+        fix="Annotate as Dask's documentation has it.",
+    )
+
+
+def _is_sendable(value: Any) -> bool:
+    if type(value) is int:
+        return -_INT63 < value < _INT63
+    if type(value) is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # half of a pair that stands for a character
+            return False
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float, np.int64, np.float64) and math.isfinite(value)
+
+
+def _is_word_or_some(value: Any) -> bool:
+    some = type(value) in (list, tuple, set, frozenset)
+    return type(value) is str or (some and all(type(part) is str for part in value))
+
+
+def _is_span(value: Any) -> bool:
+    if type(value) is not dict or value.keys() != {"name", "ids"}:
+        return False
+    names, ids = value["name"], value["ids"]
+    kinds = (list, tuple)
+    return (
+        type(names) in kinds
+        and type(ids) in kinds
+        and 0 < len(names) == len(ids)
+        and _is_word_or_some(names)
+        and _is_word_or_some(ids)
+    )
+
+
+def _are_resources(value: Any) -> bool:
+    # Less than nothing would be added to what other tasks of the worker may take.
+    return type(value) is dict and all(
+        type(name) is str and _is_number(much) and much >= 0 for name, much in value.items()
+    )
+
+
+_KINDS: dict[Any, Callable[[Any], bool]] = {
+    "priority": _is_number,
+    "retries": lambda value: type(value) is int and 0 <= value < _MAX_RETRIES,
+    "workers": _is_word_or_some,
+    "restrictions": _is_word_or_some,
+    "allow_other_workers": lambda value: type(value) is bool,
+    "loose_restrictions": lambda value: type(value) is bool,
+    "resources": _are_resources,
+    "span": _is_span,
+}

@@ -1,0 +1,105 @@
+"""The scheduler asks no name server for what a client names."""
+
+from __future__ import annotations
+
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.scheduler import Scheduler
+
+from safeser.dask.addresses import look_up_no_names
+from safeser.errors import ConfigError
+
+
+class Held(Scheduler):
+    def __init__(self) -> None:
+        self.aliases = {"first": "safeser://127.0.0.1:1", 7: "safeser://127.0.0.1:7"}
+
+    def __del__(self) -> None: ...
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    names: list[Any] = []
+    stock = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        names.append(host)
+        return stock("127.0.0.9" if host == "node.invalid" else host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return names
+
+
+@pytest.fixture
+def scheduler():
+    made = Held()
+    look_up_no_names(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "safeser://node.invalid:1",
+        "node.invalid:1",
+        "node.invalid",
+        "tcp://node.invalid:1",
+        "safeser://127.0.0.1.node.invalid:1",
+        "safeser://127.1:1",
+        "safeser://\ud800:1",
+        ("node.invalid", 1),
+        "",
+        "safeser://",
+    ],
+)
+def test_no_name_is_looked_up(scheduler, asked, address):
+    with pytest.raises(ValueError):
+        scheduler.coerce_address(address)
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [
+        ("safeser://127.0.0.1:5", "safeser://127.0.0.1:5"),
+        ("safeser://[::1]:5", "safeser://[::1]:5"),
+        ("safeser://localhost:5", "safeser://127.0.0.1:5"),
+        ("first", "safeser://127.0.0.1:1"),
+        (7, "safeser://127.0.0.1:7"),
+    ],
+)
+def test_addresses_and_names_of_workers_are(scheduler, address, found):
+    assert scheduler.coerce_address(address) == found
+
+
+def test_a_worker_that_registers_by_a_name_is_known_by_it(scheduler, asked):
+    assert scheduler.coerce_address("safeser://node.invalid:1", True) == "safeser://127.0.0.9:1"
+    assert asked == ["node.invalid"]
+    assert scheduler.coerce_address("safeser://node.invalid:1") == "safeser://127.0.0.9:1"
+    assert asked == ["node.invalid"]
+
+
+def test_a_scheme_that_is_closed_is_none_of_an_address(scheduler, monkeypatch):
+    def resolve_address(address: str) -> str:
+        raise ConfigError("closed", rule="scheme.sealed")
+
+    monkeypatch.setattr("distributed.scheduler.resolve_address", resolve_address)
+    with pytest.raises(ValueError, match="closed"):
+        scheduler.coerce_address("tcp://127.0.0.1:1")
+
+
+def test_what_is_no_address_is_dasks_to_refuse(scheduler):
+    with pytest.raises(TypeError):
+        scheduler.coerce_address(5)
+
+
+def test_a_scheduler_that_listens_twice_and_others(scheduler):
+    first = scheduler.coerce_address
+    look_up_no_names(scheduler)
+    assert scheduler.coerce_address is first
+    other = SimpleNamespace()
+    look_up_no_names(other)
+    assert vars(other) == {}
