@@ -91,14 +91,14 @@ def _next_steps(directory: Path, users: list[str]) -> None:
 
 
 def _fitting_policy(users: list[str]) -> str | None:
-    """Return a ready policy that lists these users beside the processes, if one does."""
+    """Return the ready policy that lists these users and the fewest others, if one lists them."""
     from safeser.policy import Policy, ready_policies
 
-    for name in ready_policies():
-        listed = set(Policy.load(name).principals) - set(_PROCESSES)
-        if set(users) <= listed:
-            return name
-    return None
+    listed = {
+        name: set(Policy.load(name).principals) - set(_PROCESSES) for name in ready_policies()
+    }
+    fitting = [name for name in listed if listed[name] >= set(users)]
+    return min(fitting, key=lambda name: len(listed[name]), default=None)
 
 
 @app.command()

@@ -107,7 +107,10 @@ log.close()
     parent = by_parent.pop("")
     ((named, child),) = by_parent.items()
     assert named == parent[0].text("file")
-    assert [each.type for each in parent] == ["genesis", "event", "event", "counts", "close"]
+    # A slow machine writes the counts earlier, when their second is over.
+    types = [each.type for each in parent]
+    assert sorted(types) == ["close", "counts", "event", "event", "genesis"]
+    assert [each for each in types if each != "counts"] == ["genesis", "event", "event", "close"]
     assert [each.type for each in child] == ["genesis", "event"]  # the counts are the parent's
 
 

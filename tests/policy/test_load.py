@@ -418,7 +418,10 @@ def test_a_bare_name_is_never_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_unknown_name_lists_the_ready_ones() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'default'"):
         Policy.load("defualt")
-    with pytest.raises(ConfigError, match=r"Known here: default, demo.*\./mine\.yaml"):
+    with pytest.raises(
+        ConfigError,
+        match=r"Known here: dask-cluster, default, demo, stock-cluster, trusted.*\./mine\.yaml",
+    ):
         Policy.load("zzzzzzzz")
 
 

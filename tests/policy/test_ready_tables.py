@@ -140,7 +140,8 @@ def test_graphs_by_grant(shared: Policy) -> None:
     assert families(shared, "dashboard", "scheduler", **graph) == ""
     approved = shared.grant(Context("alice", "scheduler", Kind.TASK, "update-graph"))
     assert approved.submission == "approved"
-    assert "dask-graph" in approved.profiles
+    assert "dask-tasks" in approved.profiles
+    assert not {"dask-graph", "code"} & set(approved.profiles)
     assert not approved.allow
     for name in ("carol", "alice"):
         asked = Context(name, "scheduler", Kind.TASK, "update-graph")
