@@ -11,7 +11,8 @@ import dask
 import numpy as np
 import pytest
 from distributed.comm import registry
-from distributed.comm.core import CommClosedError, connect, listen
+from distributed.comm.core import CommClosedError, connect
+from distributed.comm.tcp import TCPBackend
 from distributed.protocol import to_serialize
 
 from safeser.dask import sockets as module
@@ -147,7 +148,9 @@ def test_our_connector_does_not_talk_to_a_stock_port(net, run, monkeypatch):
         async def handle(comm):
             raise AssertionError
 
-        listener = await listen("tcp://127.0.0.1:0", handle)
+        # Not by its scheme, which is closed in a process that has used safeser://.
+        listener = TCPBackend().get_listener("127.0.0.1:0", handle, True)
+        await listener.start()
         try:
             with pytest.raises((OSError, AuthenticationError)):
                 await net.asks(f"safeser://127.0.0.1:{port_of(listener)}")
