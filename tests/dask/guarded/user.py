@@ -32,10 +32,15 @@ def security(tls):
     )
 
 
+#: A client that could not start may end the loop of the next one when it is collected (Dask's own).
+_KEPT: list[BaseException] = []
+
+
 def refusal(call):
     try:
         return f"not refused: {call()!r}"
     except Exception as error:
+        _KEPT.append(error)
         return f"{type(error).__name__}: {error}"
 
 
