@@ -29,8 +29,8 @@ from distributed.scheduler import Scheduler, TaskState
 
 from safeser.channel import Channel
 from safeser.channel.records import event
-from safeser.dask import translate
 from safeser.dask.definitions import Comparison
+from safeser.dask.refused import GraphFailures
 from safeser.dask.registrations import ClientIds
 from safeser.dask.replies import error_reply
 from safeser.errors import ConfigError, PolicyDenied
@@ -39,10 +39,6 @@ from safeser.values import UNKNOWN, Context, Kind
 __all__ = ["guard_scheduler", "require_known_scheduler"]
 
 logger = logging.getLogger("safeser.dask")
-
-#: Futures of a refused graph that are told why, each by an error of its own; the others are
-#: cancelled at once: the answer to a million keys must not be a million errors.
-_TOLD = 100
 
 #: Conflicts of one graph that are recorded one by one; the others are counted.
 _RECORDED = 20
@@ -426,13 +422,10 @@ class Guard:
 
     def _tell(self, client: str, keys: Sequence[Any], error: PolicyDenied) -> None:
         """Fail the futures of a refused graph, in the client that submitted it alone."""
-        failure = translate.failure_of(error)
-        for key in keys[:_TOLD]:
-            message = {"op": "task-erred", "key": key, "exception": failure, "traceback": None}
+        failures = GraphFailures()
+        failures.add(tuple(keys), error)
+        for message in failures.elements():
             self._send(client, message)
-        if len(keys) > _TOLD:
-            rest = {"keys": list(keys[_TOLD:]), "reason": "refused", "msg": str(error)}
-            self._send(client, {"op": "cancelled-keys", **rest})
 
     def _send(self, client: str, message: dict[str, Any]) -> None:
         stream = self._scheduler.client_comms.get(client)

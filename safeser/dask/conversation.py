@@ -31,7 +31,7 @@ from safeser.dask.incoming import (
     read_apart,
     unknown_operation,
 )
-from safeser.dask.refused import element_instead, failures_of_graph
+from safeser.dask.refused import GraphFailures, element_instead
 from safeser.dask.registrations import ClientIds
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
@@ -103,6 +103,7 @@ class Conversation:
         self._writes: Server | None = None  # table of outgoing stream elements
         self._answers: list[list[Any]] = []
         self._refusals = 0  # in the message that is being received
+        self._graph_failures = GraphFailures()  # likewise
         self._ready: Any = None  # what is read in place of a reply, where nothing was asked
         self._said = False  # the last word of the exchange need not be said any more
 
@@ -340,6 +341,9 @@ class Conversation:
                 )
             except SafeserError as error:
                 kept.append(self._instead(element, error))
+        failures = self._graph_failures.elements()
+        if failures:
+            self._answers.append(self._plain(failures, listed=True))
         left = tuple(element for element in kept if element is not None)
         return left or SKIP
 
@@ -396,9 +400,7 @@ class Conversation:
         """Return what Dask handles in place of a refused element, or None to leave it out."""
         self._note(error)
         if element["op"] == "update-graph" and self._writes is Server.CLIENT:
-            elements = failures_of_graph(element.get("keys"), error)
-            if elements:
-                self._answers.append(self._plain(elements, listed=True))
+            self._graph_failures.add(element.get("keys"), error)
             return None
         if self._reads is Server.SCHEDULER and error.rule in _NOT_ITS_WORD:
             return None

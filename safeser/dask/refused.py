@@ -13,9 +13,9 @@ from safeser.dask.shaped import sound
 from safeser.errors import SafeserError
 from safeser.operations import Operation
 
-__all__ = ["element_instead", "failures_of_graph"]
+__all__ = ["GraphFailures", "element_instead"]
 
-#: Futures of a refused graph that say why as errors of their own.
+#: Futures of the refused graphs of one message that say why as errors of their own.
 _EXPLAINED = 100
 
 
@@ -34,21 +34,40 @@ def element_instead(
     return substitutes.for_element(row.server, kept, error)
 
 
-def failures_of_graph(keys: Any, error: SafeserError) -> list[dict[str, Any]]:
-    """Return what fails the futures of a refused graph, so that nobody waits for them.
+class GraphFailures:
+    """What fails the futures of the refused graphs of one message, so that nobody waits for them.
 
-    The first ones say why as errors of their own; the answer to a million keys must not be a
-    million errors, so all others are cancelled at once.
+    The first ones say why as errors of their own; the answer to a million keys, of one graph or of
+    many, must not be a million errors, so all others are cancelled at once.
     """
-    if not isinstance(keys, tuple | set):
-        return []
-    plain = [key for key in keys if substitutes.is_plain(key)]
-    failure = translate.failure_of(error)
-    elements: list[dict[str, Any]] = [
-        {"op": "task-erred", "key": key, "exception": failure, "traceback": None}
-        for key in plain[:_EXPLAINED]
-    ]
-    if len(plain) > _EXPLAINED:
-        rest = {"keys": plain[_EXPLAINED:], "reason": "refused", "msg": str(error)}
-        elements.append({"op": "cancelled-keys", **rest})
-    return elements
+
+    def __init__(self) -> None:
+        self._elements: list[dict[str, Any]] = []
+        self._rest: list[Any] = []
+        self._why = ""
+
+    def add(self, keys: Any, error: SafeserError) -> None:
+        """Fail the futures of *keys*, which a refused graph was to compute, for *error*."""
+        if not isinstance(keys, tuple | set):
+            return
+        plain = [key for key in keys if substitutes.is_plain(key)]
+        left = _EXPLAINED - len(self._elements)
+        if plain and left > 0:
+            failure = translate.failure_of(error)
+            self._elements += [
+                {"op": "task-erred", "key": key, "exception": failure, "traceback": None}
+                for key in plain[:left]
+            ]
+        if len(plain) > left:
+            self._why = self._why or str(error)
+            self._rest += plain[left:]
+
+    def elements(self) -> list[dict[str, Any]]:
+        """Return, once, the stream elements that tell the client."""
+        told, rest = self._elements, self._rest
+        if rest:
+            told.append(
+                {"op": "cancelled-keys", "keys": rest, "reason": "refused", "msg": self._why}
+            )
+        self._elements, self._rest, self._why = [], [], ""
+        return told

@@ -215,6 +215,20 @@ def test_a_refused_graph_of_many_keys_gets_one_short_answer(talk):
     assert "submission.none" in answer[100]["msg"]
 
 
+def test_many_refused_graphs_of_one_message_get_one_short_answer(talk):
+    # An error of its own for each of twenty thousand held the scheduler for eighteen seconds.
+    t = talk("bob").client_stream()
+    graphs = [{"op": "update-graph", "keys": (number, -number)} for number in range(1, 5_001)]
+    assert t.attack([*graphs, {"op": "update-graph", "keys": 1}]) is t.SKIP
+    [answer] = t.answers
+    assert [element["op"] for element in answer] == ["task-erred"] * 100 + ["cancelled-keys"]
+    assert [element["key"] for element in answer[:4]] == [1, -1, 2, -2]
+    assert len(answer[100]["keys"]) == 9_900
+    assert "submission.none" in answer[100]["msg"]
+    assert t.attack(graphs[:1]) is t.SKIP
+    assert [element["key"] for element in t.answers[0]] == [1, -1]
+
+
 def test_refusals_of_one_message_are_counted_when_they_are_too_many(talk, caplog):
     t = talk("bob").client_stream()
     assert t.attack([{"op": "no-such"}] * 5000) is t.SKIP
