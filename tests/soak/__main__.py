@@ -4,11 +4,16 @@
 
 Run again with the same folder, it goes on where it was stopped: what was counted is added up. It
 ends with 0 if nothing was wrong, lost or executed, and the logs verify. Ctrl-C ends it cleanly.
+
+    python -m tests.soak --compare DIR DIR
+
+shows what the schedulers of two runs held at equal numbers of jobs, and what there is more of.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import signal
 import subprocess
@@ -20,7 +25,15 @@ from typing import Any
 from safeser import audit
 from tests.soak.chaos import EVERY, KILLS, Chaos
 from tests.soak.cluster import Cluster, Talking
-from tests.soak.figures import Tally, Trend, sample_of, was_disturbed
+from tests.soak.figures import (
+    MARKED_EVERY,
+    Mark,
+    Tally,
+    Trend,
+    compared,
+    sample_of,
+    was_disturbed,
+)
 
 #: Name, kind of work, principal.
 CLIENTS = (
@@ -53,6 +66,8 @@ class Soak:
         self.seed = seed
         self.heard: dict[str, float] = {}
         self.trends: dict[str, list[Trend]] = {}
+        self.done_before = self.tally.done()
+        self.marked = -1
         self.stopped = False
         self.begun = time.monotonic()
 
@@ -90,6 +105,7 @@ class Soak:
             while self.left > 0 and not self.stopped:
                 time.sleep(0.5)
                 self._listen()
+                self._mark()
                 self._revive()
                 now = time.monotonic()
                 self.tally.seconds = self.before + now - self.begun
@@ -121,12 +137,16 @@ class Soak:
                 self.heard[name] = time.monotonic()
                 if said["event"] == "job":
                     self.tally.job(name, said, outcome=self._judged(said))
+                elif said["event"] == "inventory":
+                    line = {"at": round(self.tally.seconds, 1), "counts": said["counts"]}
+                    _append(self.state / "inventory.jsonl", line)
 
     def _judged(self, said: dict[str, Any]) -> str:
         """The client's word, unless it blames a blow that never fell."""
         outcome = str(said["outcome"])
         blows = self.chaos.blows
-        felt = was_disturbed(said["begun"], time.time(), blows, grace=_GRACE)
+        grace = 0.0 if said.get("during") else _GRACE
+        felt = was_disturbed(said["begun"], time.time(), blows, grace=grace)
         if outcome == "disturbed" and not felt:
             return "failed"
         return "disturbed" if outcome == "failed" and said["job"] == "connect" and felt else outcome
@@ -177,6 +197,17 @@ class Soak:
             if (sample := sample_of(pid, now)) is not None:
                 trends[-1].samples.append(sample)
 
+    def _mark(self) -> None:
+        """Note what the scheduler holds each time that so many more jobs were done."""
+        by = self.tally.done() - self.done_before
+        now = time.monotonic() - self.begun
+        if by.total() // MARKED_EVERY == self.marked:
+            return
+        self.marked = by.total() // MARKED_EVERY
+        if (sample := sample_of(self.cluster.children["scheduler"].pid, now)) is not None:
+            mark = Mark(by.total(), dict(by), round(now, 1), round(sample.memory, 1))
+            _append(self.state / "growth.jsonl", dataclasses.asdict(mark))
+
     def _log_size(self) -> tuple[int, int]:
         sizes = [path.stat().st_size for path in self.cluster.audit.glob("*")]
         return len(sizes), sum(sizes)
@@ -201,10 +232,9 @@ class Soak:
             for name, t in self.trends.items()
             if t[-1].samples
         }
-        line = json.dumps({**self._figures(), "processes": latest})
-        with (self.state / "minutes.jsonl").open("a") as minutes:
-            minutes.write(line + "\n")
-        print(line, flush=True)
+        line = {**self._figures(), "processes": latest}
+        _append(self.state / "minutes.jsonl", line)
+        print(json.dumps(line), flush=True)
 
     def _summary(self) -> int:
         faults = self.tally.faults
@@ -232,6 +262,30 @@ class Soak:
         return bool(faults)
 
 
+def _append(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _compare(folders: list[Path]) -> None:
+    """Print marks and inventories of several runs; the last scheduler's of one that was resumed."""
+    runs = {}
+    for folder in folders:
+        marks = _lines(folder / "growth.jsonl")
+        first = max(n for n, mark in enumerate(marks) if mark["jobs"] < MARKED_EVERY)
+        runs[folder.name] = marks[first:]
+    print("\n".join(compared(runs)))
+    for folder in folders:
+        begun, *_, ended = [line["counts"] for line in _lines(folder / "inventory.jsonl")]
+        more = {name: ended[name] - begun.get(name, 0) for name in ended}
+        most = sorted(more.items(), key=lambda item: -item[1])[:20]
+        print(f"{folder.name}: more at the end than at the beginning: {dict(most)}")
+
+
 def _commit() -> str:
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
@@ -242,13 +296,20 @@ def _commit() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3600, help="of all runs together")
-    parser.add_argument("--state", type=Path, required=True, help="folder for logs and figures")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--state", type=Path, help="folder for logs and figures")
+    what.add_argument(
+        "--compare", type=Path, nargs="+", metavar="DIR", help="show runs' schedulers"
+    )
     parser.add_argument("--seed", default="0", help="what is done when; time decides the rest")
     parser.add_argument("--pace", type=float, default=1.0, help="how often blows fall, as a factor")
     parser.add_argument(
         "--stock", action="store_true", help="on tcp:// without attacks: what Dask keeps by itself"
     )
     options = parser.parse_args()
+    if options.compare:
+        _compare(options.compare)
+        return 0
     options.state.mkdir(parents=True, exist_ok=True)
     soak = Soak(
         options.state.resolve(),

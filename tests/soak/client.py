@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import faulthandler
+import gc
+import re
 import signal
 import sys
 import threading
 import time
 import traceback
+from collections import Counter
+from collections.abc import Sized
 from random import Random
 from typing import Any
 
@@ -45,6 +49,18 @@ _BLOW_TEXTS = (
     "Timed out trying to connect",
 )
 
+#: A shuffle whose worker is cut off says so in words of its phase; the reason is its cause.
+_SHUFFLE = re.compile(r"P2P \w+ failed during (transfer|barrier|unpack) phase")
+_CUT_OFF = (
+    "CommClosedError",
+    "StreamClosedError",
+    "ConnectionRefusedError",
+    "ConnectionResetError",
+)
+
+#: How many kinds of objects the scheduler's inventory names.
+_MOST_KINDS = 60
+
 _BOOKS = {"code": jobs.CODE, "approved": jobs.APPROVED, "data": jobs.DATA}
 
 
@@ -57,13 +73,16 @@ def main(kind: str, address: str, seed: str) -> None:
     book = _BOOKS[kind]
     if not address.startswith("safeser://"):
         book = {name: each for name, each in book.items() if name not in jobs.REFUSED}
-    client = None
+    client, counted = None, False
     while not ended.is_set():
         if client is None or client.status not in ("running", "connecting"):
             client = _connect(kind, address, speech)
             continue
         _one(random.choice(sorted(book)), book, client, random.getrandbits(64), speech, ended)
+        if not counted:
+            counted = _tell_inventory(kind, client, speech)
     if client is not None:
+        _tell_inventory(kind, client, speech)
         client.close()
     speech.tell("done")
 
@@ -89,30 +108,63 @@ def _connect(kind: str, address: str, speech: Speech) -> Any:
     return client
 
 
+def inventory(dask_scheduler: Any) -> dict[str, int]:
+    """Count what a scheduler holds: the lengths of its collections, and objects by class."""
+    slots = {
+        name for each in type(dask_scheduler).__mro__ for name in getattr(each, "__slots__", ())
+    }
+    held = {name: getattr(dask_scheduler, name, None) for name in slots | set(vars(dask_scheduler))}
+    sizes = {f".{name}": len(each) for name, each in held.items() if isinstance(each, Sized)}
+    gc.collect()
+    kinds = Counter(f"{type(each).__module__}.{type(each).__name__}" for each in gc.get_objects())
+    return {**sizes, **dict(kinds.most_common(_MOST_KINDS))}
+
+
+def _tell_inventory(kind: str, client: Any, speech: Speech) -> bool:
+    """Say what the scheduler holds, if this client may ask; it is where a growth would be seen."""
+    if kind == "code":
+        try:
+            speech.tell("inventory", counts=client.run_on_scheduler(inventory))
+        except (*_BLOWS, TimeoutError):
+            return False
+    return True
+
+
 def _one(
     name: str, book: Any, client: Any, seed: int, speech: Speech, ended: threading.Event
 ) -> None:
     """Do one job until it is done; say what became of each attempt."""
     for attempt in range(ATTEMPTS):
-        begun, tasks, text = time.time(), 0, ""
+        begun, tasks, text, during = time.time(), 0, "", False
         try:
             tasks = book[name](client, Random(f"{seed} {attempt}"))
             outcome = "done"
         except jobs.Wrong as error:
             outcome, text = "wrong", _text(error)
         except BaseException as error:
-            outcome, text = _judged(error), _text(error)
+            outcome, text = judged(error), _text(error)
+            during = is_cut_shuffle(error)
         if outcome == "disturbed" and attempt == ATTEMPTS - 1:
             outcome = "lost"
         if ended.is_set() and outcome != "wrong":
             return
-        speech.tell("job", job=name, outcome=outcome, tasks=tasks, begun=begun, error=text)
+        said = {"job": name, "outcome": outcome, "tasks": tasks, "begun": begun, "error": text}
+        speech.tell("job", **said, during=during)
         if outcome != "disturbed" or client.status not in ("running", "connecting"):
             return
         time.sleep(0.5)
 
 
-def _judged(error: BaseException) -> str:
+def is_cut_shuffle(error: BaseException) -> bool:
+    """Tell whether a shuffle failed because somebody in it was cut off while it went on."""
+    text = "".join(traceback.format_exception(error))
+    return bool(_SHUFFLE.search(str(error))) and any(reason in text for reason in _CUT_OFF)
+
+
+def judged(error: BaseException) -> str:
+    """Return what became of a job that ended with *error*, as far as its client can tell."""
+    if is_cut_shuffle(error):
+        return "disturbed"
     if isinstance(error, _BLOWS) or any(text in str(error) for text in _BLOW_TEXTS):
         return "disturbed"
     if isinstance(error, KeyError) and str(error.args[0]).startswith(("safeser://", "tcp://")):

@@ -153,6 +153,7 @@ class Cluster:
             "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
             # Each blow is dealt on purpose; stock Dask gives a task up after the third.
             "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "50",
+            "DASK_DISTRIBUTED__WORKER__PRELOAD": '["tests.soak.preload"]',
             # Functions of the jobs travel by name; wherever the soak was started, this is where.
             "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
             "OMP_NUM_THREADS": "1",

@@ -7,7 +7,16 @@ import os
 
 import pytest
 
-from tests.soak.figures import OUTCOMES, Sample, Tally, Trend, sample_of, was_disturbed
+from tests.soak.figures import (
+    MARKED_EVERY,
+    OUTCOMES,
+    Sample,
+    Tally,
+    Trend,
+    compared,
+    sample_of,
+    was_disturbed,
+)
 
 
 def trend(memory, files=lambda n: 10):
@@ -87,3 +96,35 @@ def test_the_notes_of_a_soak_that_goes_wrong_have_an_end():
 def test_only_a_blow_that_fell_at_the_time_excuses_a_failure(begun, ended, felt):
     assert was_disturbed(begun, ended, [100.0], grace=30) is felt
     assert not was_disturbed(begun, ended, [], grace=30)
+
+
+def marks(jobs, memory):
+    return [{"jobs": n, "by": {"coder": n}, "memory": memory(n)} for n in jobs]
+
+
+def test_schedulers_are_compared_at_equal_numbers_of_jobs():
+    every = MARKED_EVERY
+    lines = compared(
+        {
+            "safe": marks(range(3, 30 * every, every), lambda n: 300 + n / 100),
+            "stock": marks(range(7, 40 * every, 2 * every), lambda n: 200.0),
+        }
+    )
+    assert lines[0] == "jobs   safe: MiB (by clients)   stock: MiB (by clients)"
+    assert lines[2] == "1000      310.0 (coder 1003)      200.0 (coder 1007)"
+    assert [int(line.split()[0]) for line in lines[1:-2]] == list(range(0, 30 * every, 2 * every))
+    assert lines[-2:] == [
+        "safe: 10.00 MiB for 1000 jobs after the warm-up",
+        "stock: 0.00 MiB for 1000 jobs after the warm-up",
+    ]
+
+
+def test_too_few_marks_have_no_slope():
+    assert len(compared({"a": marks([0, MARKED_EVERY], float)})) == 3
+
+
+def test_jobs_are_counted_for_each_client():
+    tally = Tally()
+    for client, outcome in (("coder", "done"), ("coder", "lost"), ("reader", "done")):
+        tally.job(client, {"job": "maps", "outcome": outcome})
+    assert tally.done() == {"coder": 1, "reader": 1}
