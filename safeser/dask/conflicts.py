@@ -93,6 +93,7 @@ _CALLS = (
     ("_generate_taskstates", "new_task"),
     ("update_data", "new_task"),
     ("scatter", "update_data"),
+    ("retire_workers", "RetireWorker"),  # see retirement.py
 )
 
 

@@ -38,6 +38,7 @@ from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
 from safeser.dask.named import own_connections
 from safeser.dask.registrations import ClientIds
+from safeser.dask.retirement import end_retirements
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.envelope import Handshake
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
@@ -217,6 +218,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         confine(owner, self._channel.policy)
         if self._server is Server.SCHEDULER:
             guard_scheduler(owner, self._channel, self._client_ids)
+            end_retirements(owner)
             look_up_no_names(owner)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 

@@ -59,6 +59,20 @@ with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) 
     wait(several)
     attempt("together", lambda: len(client.gather(several)))
     out["one_by_one"] = [len(future.result(timeout=60)) for future in several]
+
+    def hurry(dask_scheduler):
+        amm = dask_scheduler.extensions["amm"]
+        amm.stop()
+        amm.interval = 0.1
+        amm.start()
+
+    client.run_on_scheduler(hurry)
+    out["retired"] = list(client.retire_workers([here]))
+    out["running"] = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.running))
+    out["still"] = client.submit(len, big, workers=[here], pure=False).result(timeout=60)
+    big.release()
+    out["retired_then"] = list(client.retire_workers([here])) == [here]
+    out["moved"] = [len(future.result(timeout=60)) for future in several]
 print(json.dumps(out))
 """
 
@@ -112,7 +126,18 @@ def test_nothing_is_asked_for_again_and_again(small):
         ("stays", 3_000_000),
         ("small", 1000),
         ("one_by_one", [400_000] * 4),
+        # What may not move keeps its worker, which goes on; without it the rest moves.
+        ("retired", []),
+        ("running", 2),
+        ("still", 3_000_000),
+        ("retired_then", True),
+        ("moved", [400_000] * 4),
     ],
 )
 def test_everything_else_goes_on(small, step, result):
     assert small[step] == result
+
+
+def test_what_keeps_a_worker_from_retiring_is_named(small):
+    assert "which is to retire" in small["logs"]
+    assert "max_bytes" in small["logs"].partition("which is to retire")[2].partition("\n")[0]
