@@ -26,6 +26,7 @@ from safeser.dask.display import Display
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
+from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
 from safeser.dask.progress import count_own_futures
 from safeser.dask.security import Security, checked_families
@@ -198,12 +199,9 @@ def _asks(channel: Channel, kind: Kind, operation: str) -> bool:
     """Tell whether there is anybody whom this process may ask for *operation*."""
     own, policy = channel.identity.principal, channel.policy
     return any(
-        policy.permits_operation(
-            # Where the scheduler is, is measured when it is asked.
-            Context(own, peer, kind, operation, transport="safeser", same_host=same_host)
-        ).permitted
+        policy.permits_operation(context).permitted
         for peer in sorted(policy.counterparts(own))
-        for same_host in (True, False)
+        for context in anywhere(own, peer, operation, kind)
     )
 
 

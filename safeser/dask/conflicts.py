@@ -29,7 +29,9 @@ from distributed.scheduler import Scheduler, TaskState
 
 from safeser.channel import Channel
 from safeser.channel.records import event
+from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
+from safeser.dask.hosts import anywhere
 from safeser.dask.refused import GraphFailures
 from safeser.dask.registrations import ClientIds
 from safeser.dask.replies import error_reply
@@ -84,6 +86,7 @@ _EXPECTED: dict[str, tuple[str, ...]] = {
     "update_data": ("self", "who_has", "nbytes", "client"),
     "scatter": ("self", "data", "workers", "client", "broadcast", "timeout"),
     "report": ("self", "msg", "ts", "client"),
+    "stimulus_cancel": ("self", "keys", "client", "force", "reason", "msg"),
 }
 
 #: Which of them must call which, so that what is put in their place is reached.
@@ -122,10 +125,11 @@ def _changed(name: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """Whose graph or data is being taken in, for as long as that takes."""
+    """Whose graph or data is being taken in, for as long as that takes, and over which link."""
 
     principal: str
     client: str
+    link: Any = None
 
 
 _submission: ContextVar[_Submission | None] = ContextVar("safeser-submission", default=None)
@@ -180,9 +184,12 @@ class Guard:
 
     # --- who -------------------------------------------------------------------------------------
 
-    def _principal_of(self, client: str) -> str | None:
+    def _link_of(self, client: str) -> Any:
         comm = getattr(self._scheduler.client_comms.get(client), "comm", None)
-        link = getattr(comm, "link", None)
+        return getattr(comm, "link", None)
+
+    def principal_of(self, client: str) -> str | None:
+        link = self._link_of(client)
         found: str | None = link.peer if link is not None else self._clients.owner(client)
         return found
 
@@ -197,20 +204,23 @@ class Guard:
         self._owners[task] = self._current(None).principal
         return task
 
+    def owner_of(self, task: TaskState) -> str:
+        return self._owners.get(task, UNKNOWN)
+
     def _is_worker(self, principal: str) -> bool:
         """Whether *principal* may be a worker here: it computes what everybody submits anyway."""
         own = self._channel.identity.principal
-        context = Context(principal, own, Kind.ADMIN, "register-worker")
-        return self._channel.policy.permits_operation(context).permitted
+        asked = anywhere(principal, own, "register-worker")
+        return any(self._channel.policy.permits_operation(each).permitted for each in asked)
 
     # --- graphs ----------------------------------------------------------------------------------
 
     async def update_graph(self, client: str, keys: Any, **graph: Any) -> None:
         """Take a client's graph in, or tell that client alone why not."""
-        principal = self._principal_of(client)
+        principal = self.principal_of(client)
         if principal is None:  # it has left, and cannot be asked who it was
             return
-        token = _submission.set(_Submission(principal, client))
+        token = _submission.set(_Submission(principal, client, self._link_of(client)))
         try:
             await self._update_graph(client=client, keys=keys, **graph)
         except _Refused as refused:
@@ -258,7 +268,7 @@ class Guard:
             task = tasks.get(key)
             if task is None or (type(node) is Alias and node.target == key):
                 continue
-            owner = self._owners.get(task, UNKNOWN)
+            owner = self.owner_of(task)
             if task.run_spec is None or not comparison.same(task.run_spec, node):
                 yield _Conflict(task, "key.definition", owner)
             elif owner != submission.principal:
@@ -269,7 +279,7 @@ class Guard:
         for key in actors:
             task = self._scheduler.tasks.get(key)
             if task is not None and not task.actor:
-                yield _Conflict(task, "key.definition", self._owners.get(task, UNKNOWN))
+                yield _Conflict(task, "key.definition", self.owner_of(task))
 
     def _refused_before(
         self, client: str, dsk: Mapping[Any, Any], keys: set[Any]
@@ -285,7 +295,7 @@ class Guard:
         for key in {*keys, *chain.from_iterable(n.dependencies for n in dsk.values())} - dsk.keys():
             task = self._scheduler.tasks.get(key)
             if task is not None and task in marked:
-                yield _Conflict(task, "key.definition", self._owners.get(task, UNKNOWN))
+                yield _Conflict(task, "key.definition", self.owner_of(task))
 
     def _unserved(self, keys: set[Any], client: str, refused: set[TaskState]) -> set[Any]:
         """Return those of *keys* whose futures would wait for ever, or for the wrong value."""
@@ -349,7 +359,9 @@ class Guard:
 
     def _by(self, comm: Any, client: str | None) -> _Submission:
         link = getattr(comm, "link", None)
-        return self._current(client) if link is None else _Submission(link.peer, client or "")
+        if link is None:
+            return self._current(client)
+        return _Submission(link.peer, client or "", link)
 
     def _check_data(self, submission: _Submission, keys: Iterable[Any], *, operation: str) -> None:
         """Refuse data under the keys of tasks, and under keys of somebody else's data.
@@ -361,7 +373,7 @@ class Guard:
             task = self._scheduler.tasks.get(key)
             if task is None:
                 continue
-            owner = self._owners.get(task, UNKNOWN)
+            owner = self.owner_of(task)
             if task.run_spec is not None or owner != submission.principal:
                 found.append(_Conflict(task, "key.definition", owner))
         refused = self._decide(submission, found, operation=operation, kind=Kind.DATA)
@@ -380,8 +392,7 @@ class Guard:
             name: self._is_worker(name)
             for name in {submission.principal, *(conflict.owner for conflict in conflicts)}
         }
-        own = self._channel.identity.principal
-        context = Context(submission.principal, own, kind, operation)
+        context = self._context(submission, kind, operation)
         words = self._channel.policy.key_conflicts(context)
         refused: list[_Conflict] = []
         warned: list[_Conflict] = []
@@ -397,6 +408,14 @@ class Guard:
         if warned and not refused:
             self._warn(submission, warned)
         return refused
+
+    def _context(self, submission: _Submission, kind: Kind, operation: str) -> Context:
+        """Return the hop by which it came: contexts of the policy may ask how, and where from."""
+        if submission.link is not None:
+            found: Context = submission.link.inbound(kind, operation)
+            return found
+        own = self._channel.identity.principal
+        return Context(submission.principal, own, kind, operation, transport="safeser")
 
     def _note(self, context: Context, conflicts: Sequence[_Conflict], *, permitted: bool) -> None:
         audit = self._channel.audit
@@ -479,4 +498,5 @@ _guards: WeakKeyDictionary[Any, Guard] = WeakKeyDictionary()
 def guard_scheduler(scheduler: Any, channel: Channel, client_ids: ClientIds) -> None:
     """Have *scheduler* notice key conflicts; to be called before it listens, once or more."""
     if isinstance(scheduler, Scheduler) and scheduler not in _guards:
-        _guards[scheduler] = Guard(scheduler, channel, client_ids)
+        guard = _guards[scheduler] = Guard(scheduler, channel, client_ids)
+        Cancelling(scheduler, owner_of=guard.owner_of, principal_of=guard.principal_of)

@@ -37,6 +37,7 @@ from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
+from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
 
 __all__ = ["SKIP", "Conversation"]
@@ -243,7 +244,7 @@ class Conversation:
             self._speaker.claim_client_id(row, body)
             message = build(judged, opens=self._opens)
         except SafeserError as error:
-            self._note(error)
+            self._note(error, body)
             if reply:
                 self._answer(error)
             return SKIP
@@ -334,9 +335,10 @@ class Conversation:
                 assert self._reads is not None
                 name = element["op"]
                 takes_code = partial(self._takes_code, name, willing)
+                note = partial(self._note, about=element)
                 kept.append(
                     translate.incoming_element(
-                        self._reads, name, message, takes_code=takes_code, note=self._note
+                        self._reads, name, message, takes_code=takes_code, note=note
                     )
                 )
             except SafeserError as error:
@@ -355,7 +357,7 @@ class Conversation:
             row = self._row_of_element(element)
         except SafeserError as error:
             # Nothing stands in for what its sender may not even begin to say.
-            self._note(error)
+            self._note(error, element)
             return None, None
         try:
             return element, judge_operation(
@@ -380,17 +382,25 @@ class Conversation:
         self._speaker.check(self._stream, element)
         return row
 
-    def _note(self, error: SafeserError) -> None:
+    def _note(self, error: SafeserError, about: Any = None) -> None:
+        """Log and record *error*, with the operation that the request or element *about* names."""
         self._refusals += 1
         if self._refusals > _NOTED:
             if not error.recorded:
-                self.link.count_refusal(self.inbound_context(), error)
+                self.link.count_refusal(self._named(about), error)
             return
         logger.warning("Refused from %s: %s", self.link.peer, error)
         if self._refusals == _NOTED:
             logger.warning("Further refusals of this message from %s are counted", self.link.peer)
         if not error.recorded:
-            self.link.note_refusal(self.inbound_context(), error)
+            self.link.note_refusal(self._named(about), error)
+
+    def _named(self, message: Any) -> Context:
+        """Return the context of *message*, refused before it was judged; a peer's inventions are
+        no operations."""
+        name = message.get("op") if isinstance(message, dict) else None
+        kind = WEAKEST.get(name) if isinstance(name, str) else None
+        return self.inbound_context() if kind is None else self.link.inbound(kind, name)
 
     def _answer(self, error: SafeserError) -> None:
         """Put an error reply in line for the peer."""
@@ -398,7 +408,7 @@ class Conversation:
 
     def _instead(self, element: dict[str, Any], error: SafeserError) -> dict[str, Any] | None:
         """Return what Dask handles in place of a refused element, or None to leave it out."""
-        self._note(error)
+        self._note(error, element)
         if element["op"] == "update-graph" and self._writes is Server.CLIENT:
             self._graph_failures.add(element.get("keys"), error)
             return None

@@ -12,11 +12,11 @@ from typing import Any
 
 from distributed.worker import Worker
 
-from safeser.channel import Channel
+from safeser.channel import Channel, Link
 from safeser.dask.replies import error_reply
 from safeser.errors import PolicyDenied
 from safeser.pickles.shims.labels import hide_memory_in_frames
-from safeser.values import Context, Kind
+from safeser.values import Kind
 
 __all__ = ["guard_worker"]
 
@@ -34,11 +34,11 @@ def guard_worker(worker: Any, channel: Channel) -> None:
 
     def update_data(comm: Any, **request: Any) -> Any:
         link = getattr(comm, "link", None)
-        if link is None or _may_bring(channel, link.peer):
+        if link is None or _may_bring(link):
             return stock(**request)
         try:
             link.refuse(
-                Context(link.peer, link.local, Kind.DATA, "update_data"),
+                link.inbound(Kind.DATA, "update_data"),
                 "key.direct",
                 "data is brought to this worker by its scheduler alone",
                 fix="Leave out direct=True: the scheduler looks whose the keys are.",
@@ -49,9 +49,8 @@ def guard_worker(worker: Any, channel: Channel) -> None:
     worker.handlers["update_data"] = update_data
 
 
-def _may_bring(channel: Channel, peer: str) -> bool:
-    policy, own = channel.policy, channel.identity.principal
-    registers = Context(own, peer, Kind.ADMIN, "register-worker")
-    if policy.permits_operation(registers).permitted:
+def _may_bring(link: Link) -> bool:
+    # By this very connection: contexts of the policy may ask how it travels, and where from.
+    if link.policy.permits_operation(link.outbound(Kind.ADMIN, "register-worker")).permitted:
         return True
-    return policy.grant(Context(peer, own, Kind.DATA, "update_data")).submission == "code"
+    return link.policy.grant(link.inbound(Kind.DATA, "update_data")).submission == "code"

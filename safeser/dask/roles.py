@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from safeser.channel import Channel
+from safeser.dask.hosts import anywhere
 from safeser.dask.settings import (
     channel_for,
     close_channels_in,
@@ -27,7 +28,6 @@ from safeser.dask.settings import (
 from safeser.errors import ConfigError, SafeserError
 from safeser.operations import Server
 from safeser.policy import Policy
-from safeser.values import Context, Kind
 
 __all__ = ["REGISTRATIONS", "Roles", "scheduler_of", "served_by"]
 
@@ -221,11 +221,11 @@ def _require_fit(server: Server, policy: Policy, principal: str) -> None:
     """Raise unless *policy* lets *principal* be a *server* of some cluster."""
     peers = policy.counterparts(principal)
     if server is Server.SCHEDULER:
-        asked = [hop for peer in peers for hop in _hops(peer, principal, "register-worker")]
+        asked = [hop for peer in peers for hop in anywhere(peer, principal, "register-worker")]
         lacking = f"lets nobody register a worker with {principal!r}"
     else:
         operation = REGISTRATIONS[server]
-        asked = [hop for peer in peers for hop in _hops(principal, peer, operation)]
+        asked = [hop for peer in peers for hop in anywhere(principal, peer, operation)]
         lacking = f"does not let {principal!r} register a {server.value} with anybody"
     if any(policy.permits_operation(context).permitted for context in asked):
         return
@@ -236,14 +236,6 @@ def _require_fit(server: Server, policy: Policy, principal: str) -> None:
         fix=f"Set DASK_SAFESER__{setting} to the key of a {server.value}, or grant"
         f" {asked[0].operation if asked else 'register-worker'} in a context.",
     )
-
-
-def _hops(sender: str, recipient: str, operation: str) -> Iterator[Context]:
-    """Yield the contexts of an operation on safeser://, wherever the peer will turn out to be."""
-    for same_host in (True, False):
-        yield Context(
-            sender, recipient, Kind.ADMIN, operation, transport="safeser", same_host=same_host
-        )
 
 
 def _overrides(given: Mapping[str, Any], role: str) -> Mapping[str, Any]:

@@ -10,15 +10,21 @@ client alone, and read as it reads.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
 from distributed.comm import registry
 
-from safeser.errors import ConfigError
+from safeser.channel.records import event
+from safeser.dask.settings import open_channels
+from safeser.errors import AuditError, ConfigError
+from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["guard_schemes", "seal_other_schemes"]
+
+logger = logging.getLogger("safeser.dask")
 
 _KNOWN = ("tcp", "tls", "ws", "wss", "inproc", "ucx", "ucxx")
 _OWN = "safeser"
@@ -31,11 +37,13 @@ class _Sealed(registry.Backend):  # type: ignore[misc]  # distributed ships no t
         self._scheme = scheme
 
     def _refuse(self) -> NoReturn:
-        raise ConfigError(
+        error = ConfigError(
             f"{self._scheme}:// is closed: this process speaks safeser:// only",
             rule="scheme.sealed",
             fix="Use a safeser:// address, or another process for the other cluster.",
         )
+        _record(error, self._scheme)
+        raise error
 
     def get_connector(self) -> Any:
         self._refuse()
@@ -53,6 +61,19 @@ class _Sealed(registry.Backend):  # type: ignore[misc]  # distributed ships no t
 
     def get_local_address_for(self, loc: Any) -> Any:
         self._refuse()
+
+
+def _record(error: ConfigError, scheme: str) -> None:
+    """Record that this process was to leave safeser://: perhaps a message named where to go."""
+    for channel in open_channels():
+        context = Context(channel.identity.principal, UNKNOWN, Kind.ADMIN)
+        try:
+            channel.audit.record(
+                event("refuse", context, None, error.rule, False, where=f"{scheme}://")
+            )
+        except AuditError as failure:
+            # It is refused already.
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
 
 class _Backends(dict[str, Any]):

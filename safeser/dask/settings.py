@@ -134,6 +134,12 @@ def _close_clusters_before_the_log() -> None:
         atexit.register(handler)
 
 
+def open_channels() -> tuple[Channel, ...]:
+    """Return the channels that this process has made, one for each of its identities."""
+    with _lock:
+        return tuple(_channels.values()) if os.getpid() == _pid else ()
+
+
 def close_channels_in(directory: Path) -> None:
     """Forget the channels whose keys lie below *directory*, and close their logs."""
     with _lock:

@@ -40,6 +40,7 @@ from safeser.dask.named import own_connections
 from safeser.dask.registrations import ClientIds
 from safeser.dask.retirement import end_retirements
 from safeser.dask.roles import Roles, scheduler_of, served_by
+from safeser.dask.visits import forget_names_of_packages, leave_nothing
 from safeser.envelope import Handshake
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
@@ -220,6 +221,8 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             guard_scheduler(owner, self._channel, self._client_ids)
             end_retirements(owner)
             look_up_no_names(owner)
+            leave_nothing(owner)
+        forget_names_of_packages()
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:

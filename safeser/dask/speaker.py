@@ -6,6 +6,7 @@ it. Dask takes each element's own word for it.
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Any
 
 from safeser.channel import Link
@@ -89,5 +90,23 @@ def check_registration(row: Operation, body: dict[str, Any]) -> None:
     A payload in its place would be equal to any payload with which a later element names somebody.
     """
     field = _REGISTERED_AS.get(row.becomes or "")
-    if field is not None and not isinstance(body.get(field), str):
+    if field is None:
+        return
+    if not isinstance(body.get(field), str):
         raise PayloadError("who registers must be named", rule="stream.identity", where=field)
+    name = body.get("name")
+    if isinstance(name, str) and name != body[field] and _is_address(name):
+        # Dask looks for a worker's name wherever it is told an address or a host, and takes what it
+        # finds: whoever is called like another worker gets what is meant for that one.
+        raise PolicyDenied(
+            "a worker is called like the address of another one", rule="stream.name", where="name"
+        )
+
+
+def _is_address(name: str) -> bool:
+    host = name if name.count(":") > 1 else name.partition(":")[0]
+    try:
+        ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return "://" in name
+    return True

@@ -35,11 +35,11 @@ echo data:any
 connection_stream extra:table?
 close
 dump_state exclude:word*
-register-client client:word versions:table
+register-client client:word versions:versions
 scatter data:key->any|any* workers:worker*? client:word broadcast:flag|size timeout:number|word?
-register-worker address:address status:word server_id:word nthreads:size name:key
-    resolve_address:flag now:number resources:word->amount host_info:table? memory_limit:count?
-    metrics:metrics pid:count services:table local_directory:text versions:table nanny:address?
+register-worker address:address status:word server_id:word nthreads:size name:word|number
+    resolve_address:flag now:number resources:word->amount host_info:nothing memory_limit:count?
+    metrics:metrics pid:count services:table local_directory:text versions:versions nanny:address?
     extra:table stimulus_id:text
 register_nanny address:address
 unregister address:address stimulus_id:text expected:flag close:flag
@@ -61,10 +61,10 @@ performance_report start:number last_count:integer code:text mode:word?
 get_logs start:integer n:integer? timestamps:flag
 logs start:integer n:integer? timestamps:flag
 worker_logs n:integer? workers:worker*? nanny:flag
-log_event topic:text|text* msg:any
-events topic:text?
+log_event topic:word|word* msg:any
+events topic:word?
 nbytes keys:key*? summary:flag
-versions packages:word*?
+versions packages:packages?
 add_keys worker:worker keys:key* stimulus_id:text?
 rebalance keys:key*? workers:worker*? stimulus_id:text?
 replicate keys:key* n:count? workers:worker*? branching_factor:size delete:flag stimulus_id:text?
@@ -76,11 +76,11 @@ update_data who_has:key->address* nbytes:key->amount client:word?
 set_resources worker:worker resources:word->amount?
 retire_workers workers:worker*? names:key*? close_workers:flag remove:flag stimulus_id:text?
     memory_ratio:amount? n:count? key:any minimum:count? target:count? attribute:word
-get_metadata keys:key* default:any
-set_metadata keys:key* value:any
+get_metadata keys:path default:any
+set_metadata keys:path value:any
 set_restrictions worker:key->worker*|worker?
 heartbeat_worker address:address resolve_address:flag now:number? resources:word->amount?
-    host_info:table? metrics:metrics executing:key->number? extensions:word->mapping?
+    host_info:nothing metrics:metrics executing:key->number? extensions:word->mapping?
 get_task_status keys:key*
 get_task_stream start:number|word? stop:number|word? count:integer? start_index:integer?
 get_task_stream_index
@@ -145,7 +145,7 @@ add-keys worker:address keys:key* stimulus_id:text?
 long-running key:key worker:address run_id:integer compute_duration:amount? stimulus_id:text
 reschedule key:key worker:address? stimulus_id:text
 keep-alive worker:address
-log-event worker:address topic:text|text* msg:any
+log-event worker:address topic:word|word* msg:any
 worker-status-change status:word worker:address stimulus_id:text
 request-refresh-who-has keys:key* worker:address stimulus_id:text
 update-graph client:word expr_ser:any keys:key* span_metadata:any
@@ -157,8 +157,8 @@ report-key key:key? client:word?
 client-releases-keys keys:key* client:word stimulus_id:text?
 heartbeat-client client:word
 close-client client:word stimulus_id:text?
-subscribe-topic topic:text client:word
-unsubscribe-topic topic:text client:word
+subscribe-topic topic:word client:word
+unsubscribe-topic topic:word client:word
 cancel-keys keys:key* client:word force:flag reason:text? msg:text?
 publish_flush_batched_send client:word uid:bytes|word
 queue-future-release name:key key:key client:word
@@ -188,7 +188,7 @@ profile start:number? stop:number? key:key? server:flag
 profile_metadata start:number stop:number?
 get_logs start:integer n:integer? timestamps:flag
 keys
-versions packages:word*?
+versions packages:packages?
 actor_execute actor:key function:word args:any kwargs:any
 actor_attribute actor:key attribute:word
 plugin-add plugin:any name:word? catch_errors:flag

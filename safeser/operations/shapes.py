@@ -34,6 +34,14 @@ _WORD = 1000
 #: Longest name of a file that usual file systems take, in bytes.
 _FILE = 255
 
+#: Deeper than anybody sorts what they note beside their tasks.
+_DEEPEST = 50
+
+#: Longer than any name of a package, more than anybody asks about, and more than anybody has.
+_PACKAGE = 200
+_PACKAGES = 100
+_MOST_PACKAGES = 5000
+
 #: What separates folders, drives and streams anywhere that Python runs, or ends a name in C.
 _NOT_IN_NAMES = frozenset("/\\:\0")
 
@@ -149,6 +157,46 @@ _BANDWIDTH: Mapping[str, Shape] = {
 }
 
 
+def _nothing(value: Any) -> bool:
+    """What no honest peer sends: Dask puts it into what it knows of everybody on that host."""
+    return value is None
+
+
+def _path(value: Any) -> bool:
+    """Where something is kept in a tree that the scheduler grows to any depth it is told."""
+    return isinstance(value, _MANY) and 0 < len(value) <= _DEEPEST and all(map(_key, value))
+
+
+def _package(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _PACKAGE and value.isprintable()
+
+
+def _packages(value: Any) -> bool:
+    """Names of packages, each of which is looked for in all folders that Python imports from."""
+    return isinstance(value, _MANY) and len(value) <= _PACKAGES and all(map(_package, value))
+
+
+def _versions(value: Any) -> bool:
+    """What somebody has installed: a scheduler compares that of all workers when anybody registers.
+
+    Anything else there ends each later registration, of others as well.
+    """
+    if not isinstance(value, dict) or not value.keys() <= {"host", "packages"}:
+        return False
+    if value and not isinstance(value.get("packages"), dict):
+        return False
+    return all(
+        isinstance(table, dict)
+        and len(table) <= _MOST_PACKAGES
+        and all(_package(name) and _plain(version) for name, version in table.items())
+        for table in value.values()
+    )
+
+
+def _plain(version: Any) -> bool:
+    return version is None or _word(version) or _number(version)
+
+
 def _pairs(value: Any, named: Shape) -> bool:
     """Tell whether *value* maps names to pairs of a bandwidth and how often it was measured."""
     return isinstance(value, dict) and all(
@@ -205,6 +253,10 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
         "table": _table,
         "mapping": _mapping,
         "metrics": _metrics,
+        "nothing": _nothing,
+        "packages": _packages,
+        "path": _path,
+        "versions": _versions,
         "spans": _spans,
     }
 )

@@ -32,6 +32,33 @@ def test_whoever_registers_has_a_plain_name(talk, asker, operation, field, form)
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "safeser://127.0.0.1:2",
+        "tcp://node:2",
+        "127.0.0.1:2",
+        "127.0.0.1",
+        "::1",
+        "[::1]:2",
+        "fe80::1%eth0",
+    ],
+)
+def test_no_worker_is_called_like_another_ones_address(talk, name):
+    # Dask's scheduler takes an address for a worker's name before it takes it for an address.
+    t = talk("worker")
+    own = {"op": "register-worker", "reply": False, "address": "safeser://127.0.0.1:1"}
+    assert t.attack({**own, "name": name}) is t.SKIP
+    assert t.refused_by_server == ["stream.name"]
+
+
+@pytest.mark.parametrize("name", ["safeser://127.0.0.1:1", "first", "cluster-1:0", 5, "5", ""])
+def test_a_worker_has_its_own_name(talk, name):
+    t = talk("worker")
+    own = {"op": "register-worker", "reply": False, "address": "safeser://127.0.0.1:1"}
+    assert t.attack({**own, "name": name})["name"] == name
+
+
+@pytest.mark.parametrize(
     ("asker", "field", "element"),
     [
         ("bob", "client", {"op": "client-releases-keys", "keys": ("k",)}),

@@ -18,6 +18,7 @@ from safeser.dask.conflicts import Guard, guard_scheduler, require_known_schedul
 from safeser.dask.direct import guard_worker
 from safeser.dask.registrations import ClientIds
 from safeser.errors import ConfigError, PolicyDenied
+from safeser.values import Context, Kind
 
 POLICY = """
 safeser: 1
@@ -65,9 +66,20 @@ contexts:
 """
 
 
+class Way:
+    """As much of a link as the guard asks: who is there, and how what comes is matched."""
+
+    def __init__(self, peer: str, **way: Any) -> None:
+        self.peer = peer
+        self._way = {"transport": "safeser", "same_host": True, **way}
+
+    def inbound(self, kind: Kind, operation: str) -> Context:
+        return Context(self.peer, "scheduler", kind, operation, **self._way)
+
+
 class Stream:
-    def __init__(self, peer: str) -> None:
-        self.comm = SimpleNamespace(link=SimpleNamespace(peer=peer))
+    def __init__(self, peer: str, **way: Any) -> None:
+        self.comm = SimpleNamespace(link=Way(peer, **way))
         self.sent: list[dict[str, Any]] = []
         self.closed = False
 
@@ -91,10 +103,10 @@ class Fake:
         self.freed: list[Any] = []
         self.events: list[Any] = []
 
-    def join(self, principal: str) -> str:
+    def join(self, principal: str, **way: Any) -> str:
         client = f"Client-{principal}"
         self.clients[client] = ClientState(client)
-        self.client_comms[client] = Stream(principal)
+        self.client_comms[client] = Stream(principal, **way)
         return client
 
     def new_task(self, key: Any, spec: Any, state: Any, computation: Any = None) -> TaskState:
@@ -136,9 +148,9 @@ class Fake:
 
 
 class Setup:
-    def __init__(self, doors: Any) -> None:
+    def __init__(self, doors: Any, policy: str = POLICY) -> None:
         self.fake = Fake()
-        self.channel = doors.channel("scheduler", POLICY)
+        self.channel = doors.channel("scheduler", policy)
         self.ids = ClientIds()
         self.guard = Guard(self.fake, self.channel, self.ids)
         self.names = {name: self.fake.join(name) for name in ("alice", "bob", "carol", "worker")}
@@ -294,14 +306,14 @@ def test_what_a_plugin_submits_is_the_schedulers_own(setup):
 
 
 def scatter(setup: Setup, who: str, *keys: Any) -> Any:
-    comm = SimpleNamespace(link=SimpleNamespace(peer=who))
+    comm = SimpleNamespace(link=Way(who))
     return asyncio.run(
         setup.fake.handlers["scatter"](comm, data=dict.fromkeys(keys), client=setup.names[who])
     )
 
 
 def announce(setup: Setup, who: str, key: Any, *addresses: str) -> Any:
-    comm = SimpleNamespace(link=SimpleNamespace(peer=who))
+    comm = SimpleNamespace(link=Way(who))
     return setup.fake.handlers["update_data"](
         comm, who_has={key: addresses}, nbytes={}, client=setup.names[who]
     )
@@ -402,6 +414,34 @@ def test_only_a_scheduler_is_guarded_and_once(doors):
     assert made._create_taskstate_from_graph == create
 
 
+#: Whoever is on this machine may share keys with others' definitions, everybody else may not.
+BY_HOST = POLICY.replace(
+    """  - name: bob
+    sender: bob
+""",
+    """  - name: bob-from-elsewhere
+    sender: bob
+    recipient: scheduler
+    same_host: false
+    submission: approved
+    serializers: [dask, msgpack, pickle]
+    deserializers: [dask, msgpack, pickle]
+    operations: {grant: [update-graph]}
+  - name: bob
+    sender: bob
+""",
+)
+
+
+@pytest.mark.parametrize("same_host", [True, False])
+def test_conflicts_are_decided_by_the_hop_on_which_the_graph_came(doors, same_host):
+    setup = Setup(doors, BY_HOST)
+    setup.fake.join("bob", same_host=same_host)
+    setup.submit("alice", add("k", 1, 2))
+    told = operations(setup.submit("bob", add("k", 1, 3)))
+    assert told == (["event"] if same_host else ["task-erred"])
+
+
 # --- workers ------------------------------------------------------------------------------------
 
 
@@ -430,6 +470,29 @@ def test_a_worker_takes_data_from_its_scheduler_and_from_whom_code_is_taken(door
         assert said["exception"].rule == "key.direct"
         assert far.audit.rules == ["key.direct"]
     assert worker.handlers["update_data"](SimpleNamespace(), data={}) == "stored"
+
+
+@pytest.mark.parametrize("same_host", [True, False])
+def test_data_is_brought_by_the_hop_on_which_it_comes(doors, same_host):
+    nearby = POLICY.replace(
+        "name: bring-with-code\n", "name: bring-with-code\n    same_host: true\n"
+    )
+    elsewhere = (
+        nearby
+        + """  - name: bring-from-elsewhere
+    sender: alice
+    recipient: worker
+    deserializers: [dask, msgpack]
+    operations: {grant: [update_data]}
+"""
+    )
+    near, far = doors.links("alice", "worker", elsewhere)
+    del near
+    far.transport, far.same_host = "safeser", same_host
+    worker = Held()
+    guard_worker(worker, doors.channel("worker", elsewhere))
+    said = worker.handlers["update_data"](SimpleNamespace(link=far), data={"k": 1})
+    assert (said == "stored") is same_host
 
 
 def test_only_a_worker_is_guarded(doors):

@@ -7,6 +7,7 @@ import posixpath
 from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
+from distributed import versions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,9 @@ FITS = [
     ("flag|count", [True, 3]),
     ("key->address*", [{}, {("x", 1): ["127.0.0.1:1"]}]),
     ("number|key->number", [1, {"x": 1}]),
+    ("nothing", [None]),
+    ("path", [["x"], ("x", 1, ("y", 2)), ["x"] * 50]),
+    ("packages?", [None, (), ["dask"], ["x"] * 100, ["x" * 200]]),
     ("any", [object(), None]),
 ]
 
@@ -74,6 +78,12 @@ MISFITS = [
     ("key*", ["xyz", {"x": 1}, 5, None, b"xyz", (None,)]),
     ("key->address*", [{"x": "127.0.0.1:1"}, {"x": ["tcp://a:1"]}, [], {None: []}]),
     ("flag|count", [-1, "x"]),
+    # Whatever stands there is everybody's on that host.
+    ("nothing", [{}, {"addresses": 5}, 0, ""]),
+    # Each step is one more dictionary in the last, which is copied, packed and freed by recursion.
+    ("path", [[], ["x"] * 51, "xyz", None, {"x": 1}, [None]]),
+    # Each name is looked for in all folders, and was remembered for good.
+    ("packages", [["x"] * 101, ["x" * 201], "dask", [5], ["a\nb"], {"dask": 1}]),
 ]
 
 
@@ -170,3 +180,37 @@ def test_a_field_of_a_payload_is_decided_as_one():
             if "." not in path and "[" not in path:
                 at_most_a_container = row.takes[name]({}) or row.takes[name](())
                 assert row.takes[name] is ANYTHING or at_most_a_container, (row.name, path)
+
+
+INSTALLED = {"host": {"python": "3.11", "python-bits": 64}, "packages": {"dask": "1", "zarr": None}}
+
+
+def test_what_is_installed_fits():
+    for value in ({}, INSTALLED, {"packages": {}}, versions.get_versions()):
+        assert shape("versions")(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {"packages": 5},
+        {"packages": "dask"},
+        {"packages": ["dask"]},
+        {"packages": {5: "1"}},
+        {"packages": {"dask": ["1"]}},
+        {"packages": {"dask": "1" * 1001}},
+        {"packages": {"d" * 201: "1"}},
+        {"packages": {str(number): "1" for number in range(5001)}},
+        {"host": {}},
+        {"host": 5, "packages": {}},
+        {**INSTALLED, "more": {}},
+    ],
+)
+def test_what_would_end_the_registrations_of_others_does_not(value):
+    assert not shape("versions")(value)
+
+
+def test_one_workers_versions_end_everybodys_registration_on_stock_dask():
+    with pytest.raises(TypeError):
+        versions.error_message(INSTALLED, {"hostile": {"packages": 5}}, INSTALLED)

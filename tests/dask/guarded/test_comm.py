@@ -25,8 +25,9 @@ GREETING = {"compression": None, "python": (3, 11, 7), "pickle-protocol": 5}
 
 @pytest.fixture
 def guard(make_peer, monkeypatch):
-    for scheme in ("tcp", "tls"):
-        monkeypatch.setitem(registry.backends, scheme, GuardedBackend(scheme))
+    # Another test of this process may have closed the registry itself.
+    guarded = {scheme: GuardedBackend(scheme) for scheme in ("tcp", "tls")}
+    monkeypatch.setattr(registry, "backends", {**registry.backends, **guarded})
     audit = make_peer().audit
     policy = Policy.load("stock-cluster")
     return Guard("tcp", "client", policy, audit, ("dask", "msgpack"))

@@ -1,0 +1,94 @@
+"""Whose tasks a client may cancel against the will of those who want them.
+
+The one rule: ``force`` reaches what the canceller's own principal wants, and nobody else does.
+Dask lets every client cancel every key by it, with all that depends on that key, so that somebody
+who may submit nothing could end everybody's work. Who may restart the cluster could do so anyway.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+from distributed.scheduler import TaskState
+
+from safeser.channel import Link
+from safeser.errors import PolicyDenied
+from safeser.values import Kind
+
+__all__ = ["Cancelling"]
+
+logger = logging.getLogger("safeser.dask")
+
+RULE = "key.cancel"
+
+
+class Cancelling:
+    """What becomes of ``cancel-keys`` on one scheduler.
+
+    :param owner_of: returns who first submitted a task.
+    :param principal_of: returns whose a client is, or None.
+    """
+
+    def __init__(
+        self,
+        scheduler: Any,
+        *,
+        owner_of: Callable[[TaskState], str],
+        principal_of: Callable[[str], str | None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._owner_of = owner_of
+        self._principal_of = principal_of
+        self._cancel = scheduler.stimulus_cancel
+        scheduler.stream_handlers["cancel-keys"] = self.cancel
+
+    def cancel(
+        self,
+        keys: Collection[Any],
+        client: str,
+        force: bool = False,
+        reason: str | None = None,
+        msg: str | None = None,
+    ) -> None:
+        stream = self._scheduler.client_comms.get(client)
+        link = getattr(getattr(stream, "comm", None), "link", None)
+        if force and link is not None and not _may_restart(link):
+            keys = self._own(link, keys)
+        self._cancel(keys, client, force, reason, msg)
+
+    def _own(self, link: Link, keys: Collection[Any]) -> list[Any]:
+        """Return those of *keys* that are wanted by the principal behind *link* alone."""
+        tasks = self._scheduler.tasks
+        there = [tasks[key] for key in keys if key in tasks]
+        own = [task for task in there if self._is_own(task, link.peer)]
+        if len(own) < len(there):
+            # One record for all: a message can name a million keys.
+            error = PolicyDenied(
+                f"{len(there) - len(own)} of {len(there)} keys to cancel are wanted by others",
+                rule=RULE,
+                fix="Cancel without force=True, or have it done by who may restart the cluster.",
+            )
+            logger.warning("Refused from %s: %s", link.peer, error)
+            link.note_refusal(link.inbound(Kind.ADMIN, "cancel-keys"), error, where="keys")
+        return [task.key for task in own]
+
+    def _is_own(self, task: TaskState, principal: str) -> bool:
+        """Tell whether nobody else wants *task*, or what depends on it and is cancelled with it."""
+        seen, ahead = {task}, [task]
+        while ahead:
+            each = ahead.pop()
+            for wanting in each.who_wants or ():
+                # What queues, variables and datasets hold, is its submitter's.
+                whose = self._principal_of(wanting.client_key) or self._owner_of(each)
+                if whose != principal:
+                    return False
+            new = (each.dependents or set()) - seen
+            seen |= new
+            ahead += new
+        return True
+
+
+def _may_restart(link: Link) -> bool:
+    return link.policy.permits_operation(link.inbound(Kind.CONTROL, "restart")).permitted

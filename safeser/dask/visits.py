@@ -1,0 +1,212 @@
+"""What clients that only look leave on a scheduler: nothing that outlives their connection.
+
+The one rule: to ask for something makes nothing. Dask's handlers keep names that they are asked
+for, tokens of readers who never say that they have read, and requests that wait for keys which
+nobody submits; what a policy grants as looking would fill memory, or keep what others want to let
+go of, long after its sender is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from functools import lru_cache
+from time import monotonic
+from typing import Any
+
+from dask.utils import parse_timedelta
+from distributed import versions
+from distributed.scheduler import Scheduler
+
+__all__ = ["forget_names_of_packages", "leave_nothing"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: Topics that one client hears of at a time; Dask itself has one for each worker and client.
+_MAX_TOPICS = 10_000
+
+#: Names of packages that are remembered; an environment has some hundred.
+_MAX_PACKAGES = 1000
+
+#: A key that is handed on arrives by another way than its task: so long may that one take.
+_LATE_SECONDS = 600.0
+
+
+def forget_names_of_packages() -> None:
+    """Bound what this process remembers of the packages that it was asked for."""
+    stock = versions._version_cached
+    if stock.cache_parameters()["maxsize"] is None:
+        versions._version_cached = lru_cache(maxsize=_MAX_PACKAGES)(stock.__wrapped__)
+
+
+def leave_nothing(scheduler: Any) -> None:
+    """Have *scheduler* keep nothing of who only looks; to be called before it listens."""
+    if not isinstance(scheduler, Scheduler) or "client_desires_keys" in vars(scheduler):
+        return
+    _want_only_what_is_there(scheduler)
+    _Topics(scheduler)
+    variables = scheduler.extensions.get("variables")
+    if variables is not None:
+        _Variables(scheduler, variables)
+    semaphores = scheduler.extensions.get("semaphores")
+    if semaphores is not None:
+        leases = semaphores.leases
+        scheduler.handlers["semaphore_value"] = lambda name=None: len(leases.get(name, ()))
+    for name in ("queue_put", "variable_set"):
+        if name in scheduler.handlers:
+            scheduler.handlers[name] = _Known(scheduler, scheduler.handlers[name]).put
+
+
+def _want_only_what_is_there(scheduler: Any) -> None:
+    """Take away what Dask would print for each key that is not there, and keep for ever."""
+    stock = scheduler.client_desires_keys
+
+    def client_desires_keys(keys: Collection[Any], client: str) -> None:
+        # Called without any as well: Dask makes a client of that name.
+        there = [key for key in keys if key in scheduler.tasks]
+        if len(there) < len(keys):
+            logger.debug("%s wants %d keys that are not there", client, len(keys) - len(there))
+        stock(there, client)
+
+    scheduler.client_desires_keys = client_desires_keys
+    scheduler.stream_handlers["client-desires-keys"] = client_desires_keys
+
+
+class _Topics:
+    """Who hears of which topics, for as long as they are connected."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._broker = scheduler._broker
+        self._heard: defaultdict[str, set[str]] = defaultdict(set)
+        self._remove = scheduler.remove_client
+        self._events = scheduler.get_events
+        scheduler.remove_client = self.remove_client
+        scheduler.stream_handlers["close-client"] = self.remove_client
+        scheduler.stream_handlers["subscribe-topic"] = self.subscribe
+        scheduler.stream_handlers["unsubscribe-topic"] = self.unsubscribe
+        scheduler.handlers["events"] = self.events
+
+    def events(self, topic: str | None = None) -> Any:
+        if topic is not None and topic not in self._broker._topics:
+            return ()
+        return self._events(topic)
+
+    def subscribe(self, topic: str, client: str) -> None:
+        heard = self._heard[client]
+        if topic not in heard and len(heard) >= _MAX_TOPICS:
+            logger.warning("%s hears of %d topics, and of no more", client, len(heard))
+            return
+        heard.add(topic)
+        self._broker.subscribe(topic, client)
+
+    def unsubscribe(self, topic: str, client: str) -> None:
+        heard = self._heard.get(client, set())
+        heard.discard(topic)
+        if not heard:
+            self._heard.pop(client, None)
+        known = self._broker._topics.get(topic)
+        if known is None:
+            return
+        known.unsubscribe(client)
+        if not known.subscribers and not known.count:
+            del self._broker._topics[topic]
+
+    def remove_client(self, client: str, stimulus_id: str | None = None) -> None:
+        self._remove(client, stimulus_id=stimulus_id)
+        for topic in tuple(self._heard.get(client, ())):
+            self.unsubscribe(topic, client)
+
+
+class _Variables:
+    """Readers of variables want the key from the moment they are told it, as other clients do.
+
+    Dask has a variable keep its key until each reader says that it wants it too, and waits for that
+    word for ever: a reader who says nothing keeps the key, and whoever deletes the variable waits
+    with all that they submit afterwards.
+    """
+
+    def __init__(self, scheduler: Any, variables: Any) -> None:
+        self._scheduler = scheduler
+        self._waiting = variables.waiting
+        self._get = variables.get
+        self._remove = scheduler.remove_client
+        # Keys that each client was told and has not spoken of yet, and how often.
+        self._told: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+        scheduler.remove_client = self.remove_client
+        scheduler.handlers["variable_get"] = self.get
+        handlers = scheduler.stream_handlers
+        handlers["close-client"] = self.remove_client
+        handlers["client-releases-keys"] = self.release
+        handlers["variable-future-received-confirm"] = self.confirm
+
+    async def get(
+        self, name: Any = None, client: str | None = None, timeout: Any = None
+    ) -> dict[str, Any]:
+        record: dict[str, Any] = await self._get(name=name, client=client, timeout=timeout)
+        if "token" in record:
+            # In the same turn of the event loop: nobody let go of the key in between.
+            key = record["value"]
+            if client is not None and client in self._scheduler.client_comms:
+                self._told[client][key] += 1
+                self._scheduler.client_desires_keys([key], client)
+            self._waiting[key, name].discard(record["token"])
+            if not self._waiting[key, name]:
+                del self._waiting[key, name]
+        return record
+
+    def confirm(
+        self, name: Any = None, key: Any = None, token: Any = None, client: str = ""
+    ) -> None:
+        del name, token
+        told = self._told.get(client)
+        if told is not None:
+            told[key] -= 1
+            if told[key] <= 0:
+                del told[key]
+            if not told:
+                del self._told[client]
+        self._scheduler.client_desires_keys([key], client)
+
+    def release(self, keys: Collection[Any], client: str, stimulus_id: str | None = None) -> None:
+        """Let go of what *client* does, but for what it is about to hear of: that crossed its word.
+
+        It released an older future of that key, and makes a new one of what it was told.
+        """
+        told = self._told.get(client, ())
+        left = [key for key in keys if key not in told]
+        self._scheduler.client_releases_keys(left, client, stimulus_id)
+
+    def remove_client(self, client: str, stimulus_id: str | None = None) -> None:
+        self._told.pop(client, None)
+        self._remove(client, stimulus_id=stimulus_id)
+
+
+class _Known:
+    """Hands a key on once it is there; Dask asks a hundred times a second, for ever."""
+
+    def __init__(self, scheduler: Any, put: Any) -> None:
+        self._tasks = scheduler.tasks
+        self._put = put
+
+    async def put(
+        self,
+        name: Any = None,
+        key: Any = None,
+        data: Any = None,
+        client: str | None = None,
+        timeout: Any = None,
+    ) -> Any:
+        if key is not None:
+            await self._arrival(key, parse_timedelta(timeout))
+        return await self._put(name=name, key=key, data=data, client=client, timeout=timeout)
+
+    async def _arrival(self, key: Any, timeout: float | None) -> None:
+        began = monotonic()
+        most = _LATE_SECONDS if timeout is None else min(timeout, _LATE_SECONDS)
+        while key not in self._tasks:
+            waited = monotonic() - began
+            if waited > most:
+                raise TimeoutError("the scheduler was told a key of which it knows no task")
+            await asyncio.sleep(min(max(0.01, waited / 10), 1.0))

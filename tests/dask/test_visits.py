@@ -1,0 +1,354 @@
+"""What somebody who only looks leaves behind on a scheduler of Dask's own, and whom ``force`` hits.
+
+Each attack is made on a scheduler as it comes, too: where nothing is left there any more, its
+mend here can go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed import Scheduler, versions
+from distributed.scheduler import ClientState
+
+from safeser.dask import visits
+from safeser.dask.conflicts import guard_scheduler
+from safeser.dask.registrations import ClientIds
+from safeser.dask.visits import forget_names_of_packages, leave_nothing
+
+VIEWER = "Client-viewer"
+
+
+class Stream:
+    def __init__(self, link: Any = None) -> None:
+        self.comm = SimpleNamespace(link=link)
+        self.sent: list[Any] = []
+
+    def send(self, *messages: Any) -> None:
+        self.sent += messages
+
+
+class Visited:
+    """A scheduler that never listened, and whom it knows."""
+
+    def __init__(self, *, guarded: bool = True) -> None:
+        self.scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
+        self.scheduler.http_server.stop()
+        if guarded:
+            leave_nothing(self.scheduler)
+        self.join(VIEWER)
+
+    def join(self, client: str, link: Any = None) -> None:
+        self.scheduler.clients[client] = ClientState(client)
+        self.scheduler.client_comms[client] = Stream(link)
+
+    def task(self, key: str, *wanting: str) -> Any:
+        task = self.scheduler.new_task(key, None, "released")
+        self.scheduler.client_desires_keys([key], "variable-other" if not wanting else wanting[0])
+        for client in wanting[1:]:
+            self.scheduler.client_desires_keys([key], client)
+        return task
+
+    def hear(self, op: str, **fields: Any) -> Any:
+        return self.scheduler.stream_handlers[op](**fields)
+
+    async def ask(self, op: str, **fields: Any) -> Any:
+        said = self.scheduler.handlers[op](**fields)
+        return await said if asyncio.iscoroutine(said) else said
+
+
+@pytest.fixture(params=["stock", "guarded"])
+def guarded(request) -> bool:
+    return bool(request.param == "guarded")
+
+
+def on(guarded: bool, what: Any) -> Any:
+    async def made() -> Any:
+        return await what(Visited(guarded=guarded))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return asyncio.run(asyncio.wait_for(made(), 30))
+
+
+def test_keys_that_are_not_there_are_not_kept_as_warnings(guarded):
+    async def wants(visited: Visited) -> list[str]:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            visited.hear("client-desires-keys", keys=["nowhere", "k"], client=VIEWER)
+        assert not visited.scheduler.tasks
+        return [str(each.message) for each in said]
+
+    assert bool(on(guarded, wants)) is not guarded
+
+
+def test_a_key_that_is_there_is_wanted_as_ever(guarded):
+    async def wants(visited: Visited) -> bool:
+        task = visited.task("k")
+        visited.hear("client-desires-keys", keys=["k", "nowhere"], client=VIEWER)
+        return visited.scheduler.clients[VIEWER] in task.who_wants
+
+    assert on(guarded, wants)
+
+
+# --- topics and semaphores ------------------------------------------------------------------------
+
+
+def test_asking_for_a_topic_or_a_semaphore_makes_none(guarded):
+    async def asks(visited: Visited) -> list[int]:
+        scheduler = visited.scheduler
+        topics, leases = scheduler._broker._topics, scheduler.extensions["semaphores"].leases
+        before = len(topics)
+        assert await visited.ask("events", topic="nothing") == ()
+        assert await visited.ask("semaphore_value", name="none") == 0
+        visited.hear("unsubscribe-topic", topic="nothing-either", client=VIEWER)
+        return [len(topics) - before, len(leases)]
+
+    assert on(guarded, asks) == ([0, 0] if guarded else [2, 1])
+
+
+def test_what_there_is_is_seen(guarded):
+    async def asks(visited: Visited) -> None:
+        scheduler = visited.scheduler
+        visited.hear("subscribe-topic", topic="t", client=VIEWER)
+        scheduler.log_event("t", 1)
+        assert [said for _, said in await visited.ask("events", topic="t")] == [1]
+        assert "t" in await visited.ask("events")
+        assert [m["op"] for m in scheduler.client_comms[VIEWER].sent] == ["event"]
+        await visited.ask("semaphore_register", name="s", max_leases=2, lease_timeout=10)
+        await visited.ask("semaphore_acquire", name="s", timeout=1, lease_id="l")
+        assert await visited.ask("semaphore_value", name="s") == 1
+
+    on(guarded, asks)
+
+
+def test_topics_are_forgotten_with_who_heard_of_them(guarded):
+    async def leaves(visited: Visited) -> list[bool]:
+        topics = visited.scheduler._broker._topics
+        for topic in ("t", "u"):
+            visited.hear("subscribe-topic", topic=topic, client=VIEWER)
+        visited.scheduler.log_event("t", 1)
+        visited.hear("close-client", client=VIEWER)
+        # Of what was said there, there is still a record.
+        return ["u" in topics, bool(topics["t"].subscribers)]
+
+    assert on(guarded, leaves) == [not guarded, not guarded]
+
+
+def test_nobody_hears_of_more_topics_than_anybody_needs(monkeypatch, caplog):
+    monkeypatch.setattr(visits, "_MAX_TOPICS", 2)
+
+    async def subscribes(visited: Visited) -> None:
+        topics = visited.scheduler._broker._topics
+        for topic in "abcb":
+            visited.hear("subscribe-topic", topic=topic, client=VIEWER)
+        assert {"a", "b"} <= topics.keys()
+        assert "c" not in topics
+        visited.hear("unsubscribe-topic", topic="a", client=VIEWER)
+        visited.hear("subscribe-topic", topic="c", client=VIEWER)
+        assert "a" not in topics
+        assert "c" in topics
+
+    on(True, subscribes)
+    assert "no more" in caplog.text
+
+
+# --- variables -----------------------------------------------------------------------------------
+
+
+async def _told(visited: Visited, **more: Any) -> Any:
+    task = visited.task("k")
+    await visited.ask("variable_set", name="v", key="k")
+    visited.scheduler.remove_client("variable-other")
+    said = await visited.ask("variable_get", name="v", **more)
+    assert {"type", "value", "token", "state"} == said.keys()
+    return task, said["token"]
+
+
+def test_a_reader_who_says_no_more_keeps_nothing(guarded):
+    async def reads(visited: Visited) -> bool:
+        await _told(visited)
+        deleting = asyncio.ensure_future(visited.hear("variable_delete", name="v"))
+        await asyncio.wait([deleting], timeout=0.2)
+        done = deleting.done()
+        deleting.cancel()
+        assert ("k" not in visited.scheduler.tasks) is done
+        return done
+
+    assert on(guarded, reads) is guarded
+
+
+def test_a_reader_keeps_the_key_from_when_it_is_told_until_it_lets_go():
+    async def reads(visited: Visited) -> None:
+        tasks = visited.scheduler.tasks
+        _, token = await _told(visited, client=VIEWER)
+        await visited.hear("variable_delete", name="v")
+        assert "k" in tasks
+        # What it let go of was another future of the key: its word crossed the answer.
+        visited.hear("client-releases-keys", keys=["k"], client=VIEWER)
+        assert "k" in tasks
+        confirm = {"name": "v", "key": "k", "token": token, "client": VIEWER}
+        visited.hear("variable-future-received-confirm", **confirm)
+        visited.hear("variable-future-received-confirm", **confirm)
+        assert "k" in tasks
+        visited.hear("client-releases-keys", keys=["k"], client=VIEWER)
+        assert "k" not in tasks
+
+    on(True, reads)
+
+
+def test_two_readings_of_one_client_are_two_words():
+    async def reads(visited: Visited) -> None:
+        _, token = await _told(visited, client=VIEWER)
+        again = (await visited.ask("variable_get", name="v", client=VIEWER))["token"]
+        await visited.hear("variable_delete", name="v")
+        for said in (token, again):
+            visited.hear("client-releases-keys", keys=["k"], client=VIEWER)
+            assert "k" in visited.scheduler.tasks
+            confirm = {"name": "v", "key": "k", "token": said, "client": VIEWER}
+            visited.hear("variable-future-received-confirm", **confirm)
+        visited.hear("client-releases-keys", keys=["k"], client=VIEWER)
+        assert "k" not in visited.scheduler.tasks
+
+    on(True, reads)
+
+
+def test_a_reader_who_leaves_lets_go():
+    async def reads(visited: Visited) -> None:
+        await _told(visited, client=VIEWER)
+        await visited.hear("variable_delete", name="v")
+        visited.hear("close-client", client=VIEWER)
+        assert "k" not in visited.scheduler.tasks
+
+    on(True, reads)
+
+
+def test_a_variable_may_hold_a_value_that_looks_like_a_future():
+    async def reads(visited: Visited) -> None:
+        await visited.ask("variable_set", name="v", data={"token": 1})
+        said = await visited.ask("variable_get", name="v", client=VIEWER)
+        assert said == {"type": "msgpack", "value": {"token": 1}}
+
+    on(True, reads)
+
+
+# --- keys that never come -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["variable_set", "queue_put"])
+def test_nobody_waits_for_ever_for_a_key(monkeypatch, op):
+    monkeypatch.setattr(visits, "_LATE_SECONDS", 0.05)
+
+    async def hands_on(visited: Visited) -> None:
+        await visited.ask("queue_create", name="n")
+        for timeout in (None, 0, "1 hour"):
+            with pytest.raises(TimeoutError):
+                await visited.ask(op, name="n", key="never", timeout=timeout)
+        asyncio.get_running_loop().call_later(0.02, visited.task, "late")
+        await visited.ask(op, name="n", key="late")
+        await visited.ask(op, name="n", data=5)
+
+    on(True, hands_on)
+
+
+def test_names_of_packages_are_not_remembered_for_ever(monkeypatch):
+    monkeypatch.setattr(versions, "_version_cached", versions._version_cached)
+    forget_names_of_packages()
+    bounded = versions._version_cached
+    assert bounded.cache_parameters()["maxsize"] == visits._MAX_PACKAGES
+    forget_names_of_packages()
+    assert versions._version_cached is bounded
+    assert versions.get_package_info(["msgpack", "no-such"])["no-such"] is None
+
+
+def test_another_object_is_left_alone():
+    other = SimpleNamespace()
+    leave_nothing(other)
+    assert not vars(other)
+
+
+# --- whose tasks force cancels -------------------------------------------------------------------
+
+
+POLICY = """
+safeser: 1
+name: force
+revision: 1
+principals: {scheduler: {}, alice: {}, bob: {}, carol: {}}
+contexts:
+  - name: carol
+    sender: carol
+    recipient: scheduler
+    operations: {grant: [basic, restart]}
+  - name: others
+    sender: [alice, bob]
+    recipient: scheduler
+    operations: {grant: [basic]}
+  - name: down
+    sender: scheduler
+    recipient: [alice, bob, carol]
+"""
+
+
+class Shared(Visited):
+    def __init__(self, doors: Any) -> None:
+        super().__init__()
+        self.links = {}
+        ids = ClientIds()
+        guard_scheduler(self.scheduler, doors.channel("scheduler", POLICY), ids)
+        for who in ("alice", "bob", "carol"):
+            self.links[who] = doors.links(who, "scheduler", POLICY)[1]
+            assert ids.claim(f"Client-{who}", who)
+            self.join(f"Client-{who}", self.links[who])
+
+    def cancel(self, who: str, *keys: str, force: bool) -> list[str]:
+        before = set(self.scheduler.tasks)
+        told = {"client": f"Client-{who}", "reason": "r", "msg": "m"}
+        self.hear("cancel-keys", keys=keys, force=force, **told)
+        return sorted(before - set(self.scheduler.tasks))
+
+
+def shared(doors: Any, what: Any) -> None:
+    async def made() -> None:
+        what(Shared(doors))
+
+    asyncio.run(made())
+
+
+def test_force_reaches_what_nobody_else_wants(doors):
+    def cancels(s: Shared) -> None:
+        s.task("alices", "Client-alice")
+        s.task("both", "Client-alice", "Client-bob")
+        s.task("kept", "published-k")
+        assert s.cancel("bob", "alices", "both", "kept", "nowhere", force=True) == []
+        assert s.links["bob"].audit.rules == ["key.cancel"]
+        assert s.links["bob"].audit.events[0]["operation"] == "cancel-keys"
+        assert s.cancel("alice", "alices", "both", force=True) == ["alices"]
+        assert s.cancel("bob", "both", force=False) == []
+        assert s.cancel("carol", "both", "kept", force=True) == ["both", "kept"]
+        assert s.links["carol"].audit.rules == []
+
+    shared(doors, cancels)
+
+
+def test_force_reaches_nothing_of_others_by_what_it_depends_on(doors):
+    def cancels(s: Shared) -> None:
+        first, second = s.task("first", "Client-bob"), s.task("second", "Client-alice")
+        second.add_dependency(first)
+        assert s.cancel("bob", "first", force=True) == []
+        s.hear("client-releases-keys", keys=["second"], client="Client-alice")
+        assert s.cancel("bob", "first", force=True) == ["first"]
+
+    shared(doors, cancels)
+
+
+def test_a_client_that_is_no_peer_cancels_as_ever(doors):
+    def cancels(s: Shared) -> None:
+        s.task("alices", "Client-alice")
+        assert s.cancel("viewer", "alices", force=True) == ["alices"]
+
+    shared(doors, cancels)
