@@ -104,9 +104,12 @@ def check_registration(row: Operation, body: dict[str, Any]) -> None:
 
 
 def _is_address(name: str) -> bool:
-    host = name if name.count(":") > 1 else name.partition(":")[0]
+    if name.startswith("["):
+        host = name[1:].partition("]")[0]
+    else:
+        host = name if name.count(":") > 1 else name.partition(":")[0]
     try:
-        ip_address(host.strip("[]").partition("%")[0])
+        ip_address(host.partition("%")[0])
     except ValueError:
         return "://" in name
     return True
