@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from distributed.comm.core import CommClosedError
@@ -25,7 +25,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Link
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.registrations import ClientIds
-from safeser.envelope import PRELUDE_SIZE, HandshakeRefused, Sealed, Verified, runs
+from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
 
@@ -44,6 +44,10 @@ REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
 #: A body up to this size is read in one piece; a larger one frame by frame, so that each large
 #: buffer owns its memory and arrays need no copy.
 _ONE_READ = 1 << 18
+
+#: Frames up to this size are read and written with their neighbours: ten thousand results are as
+#: many frames, and a system call for each takes longer than everything else that is done to it.
+_SMALL = 1 << 14
 
 _TABLE_ENTRY = 8
 
@@ -158,7 +162,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 data = await stream.read_bytes(start)
                 header, table, _ = _cut(memoryview(data), prelude.header_length, start)
                 frames = []
-                for lengths in runs(session.lengths(prelude, table)):
+                together = runs(session.lengths(prelude, table), small=_SMALL, together=_ONE_READ)
+                for lengths in together:
                     frames += _cut_at(await _read_frame(stream, sum(lengths)), lengths)
             return session.verify(Sealed(prelude, header, tuple(frames)))
         except StreamClosedError as error:
@@ -228,12 +233,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
         try:
-            if total <= _ONE_READ:
-                self._written = forget(stream.write(b"".join(buffers)))
-            else:
-                for buffer in buffers:
-                    if memoryview(buffer).nbytes:
-                        self._written = forget(stream.write(memoryview(buffer).cast("B")))
+            for piece in [b"".join(buffers)] if total <= _ONE_READ else _pieces(buffers):
+                self._written = forget(stream.write(piece))
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
@@ -253,6 +254,24 @@ def forget(future: Any) -> Any:
     """Take the exception of a write that nobody awaits; the read side reports the closed stream."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future
+
+
+def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
+    """Yield *buffers* as what to write one after the other: small neighbours in one, none empty."""
+    small: list[Any] = []
+    size = 0
+    for buffer in buffers:
+        view = memoryview(buffer)
+        if small and (view.nbytes > _SMALL or size + view.nbytes > _ONE_READ):
+            yield b"".join(small)
+            small, size = [], 0
+        if view.nbytes > _SMALL:
+            yield view.cast("B")
+        elif view.nbytes:
+            small.append(buffer)
+            size += view.nbytes
+    if small:
+        yield b"".join(small)
 
 
 async def _read_frame(stream: IOStream, length: int) -> memoryview:

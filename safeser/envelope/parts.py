@@ -96,19 +96,27 @@ def _is_cut(sizes: Sequence[int]) -> bool:
     return set(sizes[:-1]) == {wire.MAX_FRAME} and 0 < sizes[-1] <= wire.MAX_FRAME
 
 
-def runs(lengths: Sequence[int]) -> list[list[int]]:
+def runs(lengths: Sequence[int], *, small: int, together: int) -> list[list[int]]:
     """Return *lengths* in groups that a reader best puts into one buffer each.
 
     A frame of the largest size and the one behind it may be parts of one: only the message itself
     says so, and nothing in it may be read before its MAC holds.
+
+    :param small: frames up to this size share a buffer with small neighbours: to read each by
+        itself takes longer than what it holds is worth.
+    :param together: the most that such frames fill of one buffer.
     """
     groups: list[list[int]] = []
-    last = 0
+    last, room = 0, -1
     for length in lengths:
         if last == wire.MAX_FRAME:
             groups[-1].append(length)
+        elif length <= min(small, room):
+            groups[-1].append(length)
+            room -= length
         else:
             groups.append([length])
+            room = together - length if length <= small else -1
         last = length
     return groups
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from distributed.comm.core import CommClosedError, connect
 from distributed.protocol import to_serialize
+from tornado.iostream import IOStream
 
 from safeser.dask import comm as module
 from safeser.dask import sockets
@@ -231,3 +232,35 @@ def test_long_frames_are_read_into_one_buffer(net, run, monkeypatch, size):
 
     run(main())
     assert all(len(owners) <= 1 for owners in joined)
+
+
+def test_many_small_frames_take_few_reads_and_writes(net, run, monkeypatch):
+    sizes = [(3 * n) % 2_000 for n in range(800)]
+    sizes[100], sizes[101], sizes[500] = 300_000, 20_000, 16_384
+    arrays = {str(n): np.full(size, n % 256, "u1") for n, size in enumerate(sizes)}
+    written, read = [], []
+    write, read_frame = IOStream.write, module._read_frame
+
+    def writes(self, data):
+        written.append(len(data))
+        return write(self, data)
+
+    async def reads(stream, length):
+        read.append(length)
+        return await read_frame(stream, length)
+
+    async def main():
+        async with net.serving() as listener:
+            monkeypatch.setattr(module, "_read_frame", reads)
+            monkeypatch.setattr(IOStream, "write", writes)
+            data = {name: to_serialize(array) for name, array in arrays.items()}
+            message = {"op": "scatter", "data": data, "reply": True}
+            got = (await net.asks(listener.contact_address, message))["got"]
+            assert all(np.array_equal(got[name], array) for name, array in arrays.items())
+
+    run(main())
+    assert len(written) < 50  # there and back, handshakes included
+    assert len(read) < 40
+    assert 0 not in written
+    assert max(written) >= 300_000  # by itself, without a copy
+    assert sum(length > 1 << 18 for length in read) == 2

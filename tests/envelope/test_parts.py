@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -102,16 +103,31 @@ def test_counts_cost_nothing_before_they_are_checked():
 
 @given(st.lists(st.integers(0, LONGEST), max_size=12))
 def test_runs_hold_every_frame_in_order(lengths):
-    groups = runs(lengths)
+    groups = runs(lengths, small=0, together=0)
     assert [length for group in groups for length in group] == lengths
-    assert all(length == LONGEST for group in groups for length in group[:-1])
+    assert all(length in (0, LONGEST) for group in groups for length in group[:-1])
+
+
+@given(
+    st.lists(st.integers(0, LONGEST), max_size=20), st.integers(0, LONGEST - 1), st.integers(0, 30)
+)
+def test_small_frames_are_read_with_their_neighbours(lengths, small, together):
+    groups = runs(lengths, small=small, together=together)
+    assert [length for group in groups for length in group] == lengths
+    for group in groups:
+        if LONGEST not in group and len(group) > 1:
+            assert max(group) <= small
+            assert sum(group) <= together
+    for one, other in pairwise(groups):
+        apart = max(one[-1], other[0]) > small or sum(one) + other[0] > together
+        assert apart or LONGEST in one
 
 
 @given(frames_strategy)
 def test_parts_that_were_read_into_one_buffer_are_not_copied(frames):
     parts, counts = split(frames)
     read = []
-    for group in runs([len(part) for part in parts]):
+    for group in runs([len(part) for part in parts], small=3, together=9):
         buffer = memoryview(bytearray(sum(group)))
         at = 0
         for length in group:
