@@ -33,6 +33,9 @@ class SafeserError(Exception):
     #: Whether the audit log has this refusal already; the door sets it.
     recorded = False
 
+    #: Which operation the message names that was refused before anything in it was judged.
+    operation = ""
+
     def __init__(self, message: str, *, rule: str = "", where: str = "", fix: str = "") -> None:
         super().__init__(message)
         self.message = message

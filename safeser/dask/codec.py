@@ -29,6 +29,7 @@ from safeser.dask.reader import (
 )
 from safeser.envelope import join, split
 from safeser.errors import ConfigError, PayloadError
+from safeser.operations import NAMES
 from safeser.values import Limits, check_principal
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Parsed",
     "PayloadRow",
     "Reference",
+    "named_in",
     "parse",
     "parse_apart",
     "paths",
@@ -149,16 +151,23 @@ def parse(frames: Sequence[Any], limits: Limits) -> Parsed:
     if not frames:
         raise PayloadError("the message has no frames", rule="payload.empty")
     reader = Reader(limits)
-    body = reader.read(frames[0])
     rows: tuple[PayloadRow, ...] = ()
-    if len(frames) > 1:
-        rows = _table(frames[1], frames[2:], limits)
+    try:
+        body = reader.read(frames[0])
+        if len(frames) > 1:
+            rows = _table(frames[1], frames[2:], limits)
+        _check_used(reader, rows)
+    except PayloadError as error:
+        error.operation = named_in(frames[0])
+        raise
+    return Parsed(body, rows)
+
+
+def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
     if sorted(reader.references) != list(range(len(rows))):
         raise PayloadError(
-            "the message does not use each of its payloads exactly once",
-            rule="payload.table",
+            "the message does not use each of its payloads exactly once", rule="payload.table"
         )
-    return Parsed(body, rows)
 
 
 def parse_apart(frames: Sequence[Any], limits: Limits) -> tuple[Parsed, list[PayloadError]]:
@@ -181,6 +190,7 @@ def parse_apart(frames: Sequence[Any], limits: Limits) -> tuple[Parsed, list[Pay
         try:
             value = reader.read(data)
         except PayloadError as error:
+            error.operation = named_in(data)
             errors.append(error)
             continue
         left = reader.left
@@ -191,6 +201,39 @@ def parse_apart(frames: Sequence[Any], limits: Limits) -> tuple[Parsed, list[Pay
             "the message does not use each of its payloads once", rule="payload.table"
         )
     return Parsed(tuple(kept), rows), errors
+
+
+#: Fields before the one that names the operation; Dask's own code writes it first or last of few.
+_BEFORE_OP = 64
+
+_LIST_OF_ONE = msgpack.Packer().pack_array_header(1)
+_OP = msgpack.packb("op")
+_NAMED = {msgpack.packb(name): name for name in NAMES}
+_LONGEST = max(map(len, _NAMED)) + 1
+
+
+def named_in(data: Any) -> str:
+    """Return which operation the malformed message or element in *data* names, for its record.
+
+    Nothing else is built, and nothing is decided by it: the message is refused already.
+    """
+    view = memoryview(data).cast("B")
+    if view[:1] == _LIST_OF_ONE:
+        view = view[1:]
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(view)))
+    try:
+        unpacker.feed(view)
+        for _ in range(min(unpacker.read_map_header(), _BEFORE_OP)):
+            start = unpacker.tell()
+            unpacker.skip()
+            found = view[start : unpacker.tell()] == _OP
+            start = unpacker.tell()
+            unpacker.skip()
+            if found:
+                return _NAMED.get(bytes(view[start : unpacker.tell()][:_LONGEST]), "")
+    except (msgpack.UnpackException, ValueError):
+        pass
+    return ""
 
 
 def _slices(data: Any) -> Iterable[memoryview]:

@@ -384,6 +384,7 @@ class Conversation:
 
     def _note(self, error: SafeserError, about: Any = None) -> None:
         """Log and record *error*, with the operation that the request or element *about* names."""
+        about = about or {"op": error.operation}
         self._refusals += 1
         if self._refusals > _NOTED:
             if not error.recorded:
@@ -398,6 +399,8 @@ class Conversation:
     def _named(self, message: Any) -> Context:
         """Return the context of *message*, refused before it was judged; a peer's inventions are
         no operations."""
+        if isinstance(message, tuple) and len(message) == 1:
+            [message] = message
         name = message.get("op") if isinstance(message, dict) else None
         kind = WEAKEST.get(name) if isinstance(name, str) else None
         return self.inbound_context() if kind is None else self.link.inbound(kind, name)

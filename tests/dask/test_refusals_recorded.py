@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.dask import schemes
+from safeser.dask.codec import named_in
 from safeser.dask.conversation import SKIP
 from safeser.errors import ConfigError
 
@@ -21,7 +22,8 @@ REQUESTS = [
     ({"op": "no-such-operation"}, ""),
     ({"op": ["identity"]}, ""),
     ({"operation": "identity"}, ""),
-    ([{"op": "identity"}], ""),
+    ([{"op": "identity"}], "identity"),
+    ([{"op": "identity"}, {"op": "identity"}], ""),
 ]
 
 
@@ -37,6 +39,35 @@ def test_a_refused_request_is_recorded_with_its_operation(talk, message, operati
     assert (record["operation"], record["sender"]) == (operation, "bob")
 
 
+BAD = {"__Enum__": True, "name": "x"}
+
+#: What the reader of messages refuses, wherever the operation stands in it.
+MALFORMED = [
+    ({"op": "identity", "note": BAD}, "identity"),
+    ({"note": BAD, "op": "variable-future-received-confirm"}, "variable-future-received-confirm"),
+    ({"note": BAD, "op": "no-such-operation"}, ""),
+    ({"note": BAD, "op": {"op": "identity"}}, ""),
+    ({"note": BAD, "op": "identity" * 100}, ""),
+    ({**{str(number): BAD for number in range(64)}, "op": "identity"}, ""),
+    ({"note": BAD}, ""),
+    ([{"op": "identity", "note": BAD}], "identity"),
+    (BAD, ""),
+]
+
+
+@pytest.mark.parametrize(("message", "operation"), MALFORMED)
+def test_so_is_a_malformed_request(talk, message, operation):
+    t = talk("bob")
+    assert t.attack(message) is SKIP
+    [record] = _refused(t.far)
+    assert (record["operation"], record["sender"]) == (operation, "bob")
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x81", b"\x81\xa2op", b"\xdf", b"\x91" * 5000])
+def test_what_is_no_message_names_nothing(data):
+    assert named_in(data) == ""
+
+
 ELEMENTS = [
     ({"op": "cancel-keys", "keys": "x", "client": "Client-1"}, "cancel-keys"),
     ({"op": "heartbeat-client", "client": "Client-2"}, "heartbeat-client"),
@@ -45,6 +76,7 @@ ELEMENTS = [
     ({"op": "no-such-element"}, ""),
     ({"op": 5}, ""),
     (5, ""),
+    ({"op": "heartbeat-client", "note": BAD}, "heartbeat-client"),
 ]
 
 

@@ -20,7 +20,17 @@ from distributed.protocol.serialize import Pickled, Serialized
 from safeser.dask.codec import PayloadRow
 from tests.dask.live.wires import Eager
 
-__all__ = ["FORMS", "Evil", "Here", "evil", "filled", "in_all_forms", "in_stock", "places"]
+__all__ = [
+    "CANARY",
+    "FORMS",
+    "Evil",
+    "Here",
+    "evil",
+    "filled",
+    "in_all_forms",
+    "in_stock",
+    "places",
+]
 
 
 class _Runs:
@@ -31,13 +41,17 @@ class _Runs:
         return eval, (self._code,)
 
 
+#: Stands in each payload, and in no honest message.
+CANARY = "safeser-live-canary-of-payloads"
+
+
 def evil(marker: Path, then: str = "None") -> bytes:
     """Return a pickle that writes *marker* when it is opened, and then is what *then* evaluates to.
 
     Where Dask does something with it that would fail for None, nothing looks wrong.
     """
     made = f"__import__('pathlib').Path({str(marker)!r}).write_text(str(__import__('os').getpid()))"
-    return pickle.dumps(_Runs(f"({made}, {then})[1]"))
+    return pickle.dumps(_Runs(f"({made}, {then})[1]  # {CANARY}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,11 @@ class Log:
             found += [json.loads(line)["record"] for line in whole.splitlines()]
         return found
 
+    def holds(self, text: str) -> bool:
+        """Tell whether any record so far holds *text*."""
+        self.new()
+        return text.encode() in self.text
+
     def refusals(self) -> list[dict[str, Any]]:
         """Return what was refused since the last call, one by one, counted, or too much to tell."""
         found = []
@@ -168,6 +173,12 @@ class Rig:
 
     def stock_to(self, target: str, **greeting: Any) -> Stock:
         return Stock.to(self.stock[target], **greeting)
+
+    def told(self, text: str) -> list[str]:
+        """Return who said *text* where operators look: in its log, or in an audit record."""
+        safe = [path for path in self.path.glob("*.log") if not path.name.startswith("stock-")]
+        found = [path.name for path in safe if text.encode() in path.read_bytes()]
+        return found + (["the audit logs"] if self.log.holds(text) else [])
 
     # --- markers --------------------------------------------------------------------------------
 
