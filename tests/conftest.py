@@ -357,13 +357,15 @@ def cluster_under(
     """Return what starts a cluster of its own under the policy that a text spells."""
 
     @contextlib.contextmanager
-    def started(text: str, principals: tuple[str, ...] = PRINCIPALS) -> Iterator[Cluster]:
+    def started(
+        text: str, principals: tuple[str, ...] = PRINCIPALS, *, workers: int = 2
+    ) -> Iterator[Cluster]:
         path = tmp_path_factory.mktemp("own-cluster")
         policy = path / "policy.yaml"
         policy.write_text(text)
         made = Cluster(path, str(policy), principals)
         try:
-            made.begin()
+            made.begin(workers)
             yield made
         finally:
             made.stop()

@@ -20,7 +20,8 @@ PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "alice", "dashboard")
 @pytest.fixture(scope="module")
 def shared(cluster_under):
     """A cluster under dask-cluster on which carol left something to look at."""
-    with cluster_under(locate("dask-cluster").read_text("utf-8"), PRINCIPALS) as cluster:
+    policy = locate("dask-cluster").read_text("utf-8")
+    with cluster_under(policy, PRINCIPALS, workers=1) as cluster:
         left = cluster.run("carol", PROGRAMS / "carol.py", cluster.address)
         assert left.answer == {"squares": [0, 1, 4, 9]}, cluster.logs()
         yield cluster
@@ -36,7 +37,7 @@ def dashboard(shared):
 SQUARES = [0, 1, 4, 9]
 
 LOOKS = {
-    "workers": 2,
+    "workers": 1,
     "repr": True,
     "variable": SQUARES,
     "dataset": SQUARES,
@@ -44,11 +45,11 @@ LOOKS = {
     "future": SQUARES,
     "direct": SQUARES,
     "who_has": 1,
-    "has_what": 2,
-    "nthreads": 2,
-    "ncores": 2,
+    "has_what": 1,
+    "nthreads": 1,
+    "ncores": 1,
     "nbytes": ["squares"],
-    "processing": 2,
+    "processing": 1,
     "metadata": "carol",
     "events": True,
     "versions": True,

@@ -207,7 +207,7 @@ def certificates(path: Path) -> dict[str, str]:
     return {"ca-file": cert, "cert": cert, "key": key_file}
 
 
-@pytest.fixture(scope="session", params=["tcp", "tls"])
+@pytest.fixture(scope="module", params=["tcp", "tls"])
 def stock(request: Any, tmp_path_factory: Any) -> Any:
     made = Stock(tmp_path_factory.mktemp(request.param), request.param)
     try:

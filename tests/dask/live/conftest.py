@@ -11,7 +11,7 @@ from safeser.policy.ready import locate
 from tests.dask.live.rig import SECRET, Rig, policy_text
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def rig(cluster_under) -> Iterator[Rig]:
     patch = pytest.MonkeyPatch()
     carol = Identity.generate("carol")
