@@ -1,8 +1,9 @@
-"""Writes the tables of docs/approved.md: ``python -m benchmarks.approved``."""
+"""Writes the tables of docs/approved.md: ``python -m benchmarks.approved [arrays] [frames]``."""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -40,5 +41,5 @@ def _row(verdict: Verdict, section: str) -> str:
 
 
 if __name__ == "__main__":
-    for kind in ("arrays", "frames"):
+    for kind in sys.argv[1:] or ("arrays", "frames"):
         print(_table(kind), end="\n\n")

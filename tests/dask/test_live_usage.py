@@ -20,7 +20,7 @@ PRINCIPALS = ("scheduler", "worker", "nanny", "client")
 USED = {
     "from_inside": [14, 10],
     "arguments": [9998, 24_995_000],
-    "computes": [4950, 3, 4950, [0, 99], 6],
+    "computes": [4950, 3, 9900, [0, 99], 6],
     "shuffles": [True, 200, True],
     "retries": ["xxx", 2],
     "cancels": "goes on",
