@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.approved.operations import Verdict, judge, names, operations
 
-_WORDS = {"works": "works", "refused": "refused", "differs": "WRONG", "none": "not in this Dask"}
+_WORDS = {"works": "works", "refused": "refused", "differs": "differs", "none": "not in this Dask"}
 #: As much of a reason as a table has room for.
 _REASON = 150
 

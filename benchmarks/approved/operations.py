@@ -144,10 +144,13 @@ def judge(section: str, text: str, given: dict[str, Any]) -> Verdict:
         except SafeserError as error:
             return Verdict(section, text, "refused", error.message)
         try:
+            wanted = collection.compute(scheduler="synchronous")
+        except Exception as error:
+            return Verdict(section, text, "none", type(error).__name__)
+        try:
             got = dask.get(tasks, next(iter(flatten(expr.__dask_keys__()))))
         except Exception as error:  # what the analyst would see on the future
             return Verdict(section, text, "refused", f"{type(error).__name__}: {error}")
-        wanted = collection.compute(scheduler="synchronous")
         same = _same(got, wanted)
     return Verdict(section, text, "works" if same else "differs")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from pathlib import Path, PosixPath
 
@@ -43,12 +44,27 @@ class Posing(str):
         (lambda: len(calls.generated(None, "normal", np.random.PCG64(1), (4,), (), {})), 4),
         (lambda: calls.filled(FRAME.a, "ffill").tolist(), [1, 2, 3]),
         (lambda: list(calls.filtered(bool, [0, 1])), [1]),
+        (lambda: calls.emptied(FRAME).shape, (0, 3)),
+        # By position, as by name: no engine is no engine.
+        (lambda: calls.Method("apply")(FRAME, len, 0, False, None).tolist(), [3, 3, 3]),
+        (lambda: calls.rolled(FRAME.a, 2, {}, "sum", (False, None), {}).tolist()[1:], [3, 5]),
+        (lambda: calls.rolled(FRAME.a, 2, {}, "apply", (sum, True), {}).tolist()[1:], [3, 5]),
+        (lambda: calls.slice_applied(FRAME, "c", "a", "sum", (False,)).tolist(), [1, 2, 3]),
+        (lambda: calls.Method("replace")(FRAME.c, "x", "numba").tolist(), ["numba", "y", "z"]),
     ],
 )
 def test_what_is_listed_computes(call, result):
     assert call() == result
 
 
+def by_place(kind: type, name: str, option: object = "numba") -> tuple[object, ...]:
+    """Return positional arguments of which the last one is the engine."""
+    return (None,) * (
+        list(inspect.signature(getattr(kind, name)).parameters).index("engine") - 1
+    ) + (option,)
+
+
+GROUPED = pd.core.groupby.DataFrameGroupBy
 MARK = "never-written"
 FURTHER = {
     "to_pickle": lambda: calls.Method("to_pickle"),
@@ -65,6 +81,22 @@ FURTHER = {
     "apply-nothing": lambda: calls.Method("apply")(FRAME),
     "array-apply": lambda: calls.Method("map")(np.arange(3), print),
     "engine": lambda: calls.Method("apply")(FRAME, abs, engine="numba"),
+    "engine-at": lambda: calls.Method("apply")(
+        FRAME, abs, 0, False, None, (), "compat", np.array(["numba"])
+    ),
+    "engine-of-a-group": lambda: calls.Method("sum")(FRAME.groupby("c"), *by_place(GROUPED, "sum")),
+    "rolling-engine": lambda: calls.rolled(FRAME.a, 2, {}, "apply", (sum, True, "numba"), {}),
+    "rolling-options": lambda: calls.rolled(FRAME.a, 2, {}, "sum", (True, None, {"nogil": 1}), {}),
+    "group-engine": lambda: calls.slice_applied(FRAME, "c", "a", "sum", by_place(GROUPED, "sum")),
+    "group-engine-named": lambda: calls.slice_applied(
+        FRAME, "c", key="a", func="sum", args=list(by_place(GROUPED, "sum"))
+    ),
+    "group-transform": lambda: calls.slice_transformed(
+        FRAME, "c", "a", "mean", by_place(GROUPED, "mean", np.array("numba"))
+    ),
+    "made-of-a-name": lambda: calls.emptied("datetime64[ns, dateutil//etc/passwd]"),
+    "made-of-types": lambda: calls.emptied({"a": "O"}),
+    "made-of-parts": lambda: calls.emptied([("a", "O")]),
     "attribute": lambda: calls.attribute(FRAME, "__class__"),
     "posing-attribute": lambda: calls.attribute(FRAME, Posing("__class__")),
     "accessor": lambda: calls.accessor_called(FRAME, "to_pickle", "__call__", (MARK,), {}),

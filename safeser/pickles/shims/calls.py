@@ -10,6 +10,7 @@ They run on workers, which are sent them by name, with arguments that nobody has
 from __future__ import annotations
 
 import importlib
+import inspect
 import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,15 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 from safeser.pickles.names import shown
+from safeser.pickles.shims.methods import (
+    ACCESSORS,
+    DATA_ATTRIBUTES,
+    DRAWS,
+    GROUP_METHODS,
+    METHODS,
+    OPERATORS,
+    WINDOW_METHODS,
+)
 from safeser.pickles.shims.numpy_random import KINDS
 
 __all__ = [
@@ -32,84 +42,6 @@ __all__ = [
     "name_of",
     "named",
 ]
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-#: What a task may take of whatever object another task gives it. Anything else may be a method, and
-#: max(paths, key=...) or apply() calls that: ndarray.tofile writes files, DataFrame.eval runs text.
-DATA_ATTRIBUTES = _words("""
-    T columns day denominator dtype dtypes hour imag index itemsize left microsecond mid minute
-    month name names nbytes ndim numerator real right second shape size start step stop values year
-""")
-
-#: Of arrays and frames. Others write files or evaluate text: tofile, to_pickle, query, eval.
-_FRAME_METHODS = _words("""
-    abs add_prefix add_suffix align all any argmax argmin argsort astype bfill between clip combine
-    combine_first copy corr cov count cummax cummin cumprod cumsum diff dot drop drop_duplicates
-    dropna explode ffill fillna first head idxmax idxmin isin isna isnull kurt kurtosis last map
-    mask max mean median melt memory_usage merge min mode nlargest notna notnull nsmallest nunique
-    pct_change pow prod product quantile rank ravel reindex rename rename_axis repeat replace
-    reset_index reshape round select_dtypes sem set_index shift size skew sort_index sort_values
-    std sum tail to_frame to_numpy to_records to_series to_timestamp transpose tz_convert
-    tz_localize unique
-    value_counts values var where
-    add sub mul div truediv floordiv mod radd rsub rmul rdiv rtruediv rfloordiv rmod rpow
-    eq ne lt le gt ge
-""")
-
-_GROUP_METHODS = _words("""
-    all any bfill count cumcount cummax cummin cumprod cumsum ffill first head idxmax idxmin last
-    max mean median min ngroup nunique ohlc prod quantile rank sem shift size skew std sum tail
-    value_counts var
-""")
-
-METHODS = _FRAME_METHODS | _GROUP_METHODS | {"apply"}
-
-_WINDOW_METHODS = _words(
-    "apply corr count cov first kurt last max mean median min nunique ohlc prod quantile rank sem"
-    " size skew std sum var"
-)
-
-_OPERATORS = _words("""
-    add sub mul div truediv floordiv mod pow radd rsub rmul rdiv rtruediv rfloordiv rmod rpow
-    eq ne lt le gt ge combine combine_first
-""")
-
-#: Of ``.str``, ``.dt`` and ``.cat``. Not in it: encode and decode, which import the codec by name.
-_ACCESSORS: Mapping[str, frozenset[str]] = {
-    "str": _words("""
-        capitalize casefold cat center contains count endswith extract extractall find findall
-        fullmatch get index isalnum isalpha isdecimal isdigit islower isnumeric isspace istitle
-        isupper join len ljust lower lstrip match normalize pad partition removeprefix removesuffix
-        repeat replace rfind rindex rjust rpartition rsplit rstrip slice slice_replace split
-        startswith strip swapcase title translate upper wrap zfill __getitem__
-    """),
-    "dt": _words("""
-        as_unit asfreq ceil date day day_name day_of_week day_of_year dayofweek dayofyear days
-        days_in_month daysinmonth end_time floor freq hour is_leap_year is_month_end is_month_start
-        is_quarter_end is_quarter_start is_year_end is_year_start isocalendar microsecond
-        microseconds minute month month_name nanosecond nanoseconds normalize quarter qyear round
-        second seconds start_time strftime time timetz to_period to_timestamp total_seconds tz
-        tz_convert tz_localize unit week weekday weekofyear year
-    """),
-    "cat": _words("""
-        add_categories as_ordered as_unordered categories codes ordered remove_categories
-        remove_unused_categories rename_categories reorder_categories set_categories
-    """),
-}
-
-#: Of random states and generators. Not in it: bytes, and what reads or sets the state.
-_DRAWS = _words("""
-    beta binomial chisquare choice dirichlet exponential f gamma geometric gumbel hypergeometric
-    integers laplace logistic lognormal logseries multinomial multivariate_hypergeometric
-    multivariate_normal negative_binomial noncentral_chisquare noncentral_f normal pareto
-    permutation permuted poisson power rand randint randn random random_integers random_sample
-    rayleigh sample standard_cauchy standard_exponential standard_gamma standard_normal standard_t
-    tomaxint triangular uniform vonmises wald weibull zipf
-""")
 
 
 def _refuse(what: str, name: object) -> PolicyDenied:
@@ -137,6 +69,8 @@ def _classes(*names: str) -> tuple[type, ...]:
 
 _FRAMES = ("pandas:DataFrame", "pandas:Series", "pandas:Index")
 _GROUPS = ("pandas.core.groupby:GroupBy",)
+_GROUPED = ("pandas.core.groupby:SeriesGroupBy", "pandas.core.groupby:DataFrameGroupBy")
+_ROLLING = ("pandas.core.window:Rolling",)
 
 
 def _of(value: Any, *names: str) -> Any:
@@ -158,12 +92,34 @@ def _function(value: Any, names: frozenset[str], *, what: str = "the method") ->
     return value
 
 
+#: What has pandas import another library, or look a window up there.
+_LOUD = ("engine", "engine_kwargs", "win_type", "numba")
+
+
 def _quiet(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *kwargs* without what has pandas import another library, or look a window up there."""
-    for name in ("engine", "engine_kwargs", "win_type", "numba"):
+    """Return *kwargs* without what reaches beyond pandas."""
+    for name in _LOUD:
         if kwargs.get(name) is not None:
             raise _refuse("the option", name)
     return dict(kwargs)
+
+
+@cache
+def _places(function: Any) -> tuple[str, ...]:
+    """Return the names of what *function* takes by position, whatever pandas wraps it in."""
+    found = inspect.signature(inspect.unwrap(function)).parameters.values()
+    return tuple(
+        each.name
+        for each in found
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    )
+
+
+def _quiet_places(kind: type, name: str, args: Sequence[Any]) -> None:
+    """Refuse among *args* of the method *name* what :func:`_quiet` refuses by name."""
+    method = getattr(kind, name, None)
+    if isinstance(method, types.FunctionType):  # pandas' own: those in C take no such options
+        _quiet(dict(zip(_places(method), (None, *args), strict=False)))
 
 
 # -- by name --------------------------------------------------------------------------------------
@@ -195,6 +151,7 @@ class Method:
             if name == "apply":
                 _function(args[0] if args else kwargs.get("func"), frozenset())
             kwargs = _quiet(kwargs)
+            _quiet_places(type(value), name, args)
         elif not isinstance(value, int | float | complex):
             raise _refuse("a method of", value)
         return getattr(value, name)(*args, **kwargs)
@@ -219,7 +176,7 @@ def attribute(value: Any, name: str, /) -> Any:
 
 def operated(name: str, left: Any, right: Any, **kwargs: Any) -> Any:
     """Apply a frame's operator; for ``MethodOperator.operation``."""
-    _listed("the operator", name, _OPERATORS)
+    _listed("the operator", name, OPERATORS)
     return _original("dask.dataframe.dask_expr._expr:MethodOperator.operation")(
         name, _of(left, *_FRAMES), right, **kwargs
     )
@@ -247,14 +204,14 @@ def accessor_called(
 
 
 def _check_accessor(value: Any, accessor: Any, name: Any) -> None:
-    _listed("the accessor", accessor, frozenset(_ACCESSORS))
-    _listed("the method", name, _ACCESSORS[accessor])
+    _listed("the accessor", accessor, frozenset(ACCESSORS))
+    _listed("the method", name, ACCESSORS[accessor])
     _of(value, "pandas:Series", "pandas:Index")
 
 
 def drawn(kind: Any, name: str, *args: Any) -> Any:
     """Draw from a random state; for ``dask.array.random``'s functions."""
-    _listed("the distribution", name, _DRAWS)
+    _listed("the distribution", name, DRAWS)
     if kind is not None and kind is not np.random.RandomState:
         raise _refuse("the random state", kind)
     return _original("dask.array.random:_apply_random")(kind, name, *args)
@@ -262,7 +219,7 @@ def drawn(kind: Any, name: str, *args: Any) -> Any:
 
 def generated(kind: Any, name: str, bits: Any, *args: Any) -> Any:
     """Draw from a generator over *bits*."""
-    _listed("the distribution", name, _DRAWS)
+    _listed("the distribution", name, DRAWS)
     sources = (*KINDS.values(), np.random.default_rng)
     if not isinstance(bits, np.random.BitGenerator | np.random.SeedSequence) or (
         kind is not None and kind not in sources
@@ -289,9 +246,11 @@ def rolled(  # noqa: PLR0917 - the arguments are those of Dask's function
     **named: Any,
 ) -> Any:
     """Compute over a moving window; for ``_rolling_agg``."""
-    _listed("the method", how, _WINDOW_METHODS)
+    _listed("the method", how, WINDOW_METHODS)
     _of(frame, *_FRAMES)
     how_kwargs = _quiet(how_kwargs or {})
+    for kind in _classes(*_ROLLING):
+        _quiet_places(kind, how, how_args)
     if how == "apply":
         _function(how_args[0] if how_args else how_kwargs.get("func"), frozenset())
     return _original("dask.dataframe.dask_expr._rolling:_rolling_agg")(
@@ -304,12 +263,12 @@ def resampled(series: Any, *args: Any) -> Any:
     start, end, closed, rule, options, how, fill, how_args, how_kwargs = args
     if isinstance(how, list | tuple):
         raise _refuse("the method", how)
-    _listed("the method", how, _WINDOW_METHODS | {"agg"})
+    _listed("the method", how, WINDOW_METHODS | {"agg"})
     _of(series, *_FRAMES)
     if how == "agg":
         functions = how_args[0] if how_args else how_kwargs.get("func")
         for name in functions if isinstance(functions, list) else [functions]:
-            _function(name, _WINDOW_METHODS)
+            _function(name, WINDOW_METHODS)
     elif how == "apply":
         _function(how_args[0] if how_args else how_kwargs.get("func"), frozenset())
     return _original("dask.dataframe.tseries.resample:_resample_series")(
@@ -331,10 +290,13 @@ def grouped(original: str, *, at: int) -> Callable[..., Any]:
 
     def call(frame: Any, /, *args: Any, **kwargs: Any) -> Any:
         _of(frame, *_FRAMES)
-        if len(args) >= at:
-            _function(args[at - 1], _GROUP_METHODS)
-        elif "func" in kwargs:
-            _function(kwargs["func"], _GROUP_METHODS)
+        if len(args) >= at or "func" in kwargs:
+            function = args[at - 1] if len(args) >= at else kwargs["func"]
+            _function(function, GROUP_METHODS)
+            given = args[at] if len(args) > at else kwargs.get("args") or ()
+            if isinstance(function, str):
+                for kind in _classes(*_GROUPED):
+                    _quiet_places(kind, function, tuple(given))
         return _original(original)(frame, *args, **_quiet(kwargs))
 
     return call
@@ -348,6 +310,13 @@ def _call(original: str, check: Callable[..., None]) -> Callable[..., Any]:
         return _original(original)(*args, **kwargs)
 
     return call
+
+
+def emptied(frame: Any, /) -> Any:
+    """Return what says how *frame* is made, without rows; for ``make_meta``, which makes frames of
+    anything. Dask asks for it where nobody says what ``from_map`` and ``from_delayed`` will give.
+    """
+    return _original("dask.dataframe.dispatch:make_meta")(_of(frame, *_FRAMES))
 
 
 def filtered(function: Any, values: Any, /) -> Any:
@@ -419,6 +388,7 @@ GUARDED: Mapping[str, str] = {
     "dask.array.random:_apply_random": "drawn",
     "dask.array.random:_apply_random_func": "generated",
     "dask.array.random:_choice_rng": "chosen",
+    "dask.dataframe.dispatch:make_meta": "emptied",
     "dask.dataframe.methods:fillna_check": "filled",
     "dask.dataframe.tseries.resample:_resample_series": "resampled",
 }
