@@ -99,8 +99,8 @@ def computes(client: Any) -> Any:
     x = da.arange(100, chunks=10)
     kept = x.persist()
     total, shifted = dask.compute(kept.sum(), delayed(operator.add)(1, 2))
-    # Not x.sum(): Dask gives a part of it the name of one of kept.sum(), keeps the tasks before it for
-    # ever if it meets that one, and then fails to restart.
+    # Not x.sum(): Dask gives a part of it the name of one of kept.sum(), keeps the tasks before it
+    # for ever if it meets that one, and then fails to restart.
     future = client.compute((x + x).sum())
     many = client.compute([x.min(), x.max()])
     return [
