@@ -120,6 +120,46 @@ def test_what_its_user_asked_for_narrows_what_it_shows(doors):
     assert rows["sends"] == "dask, msgpack, pickle, cloudpickle"
 
 
+#: Alice may say nothing here, and hear nothing.
+STRANGERS = """
+safeser: 1
+name: strangers
+revision: 1
+principals: {alice: {}, scheduler: {}, worker: {}}
+contexts:
+  - name: others
+    sender: worker
+    recipient: scheduler
+    deserializers: [msgpack]
+    operations: {grant: [basic]}
+"""
+
+
+def test_who_has_no_context_at_all_opens_and_sends_nothing(doors):
+    client = without(doors, HONEST)
+    client.scheduler_comm.comm.link.policy = doors.policy(STRANGERS)
+    rows = dict(client._said())
+    assert rows["opens"] == rows["sends"] == "none"
+
+
+def test_towards_a_stock_cluster_it_says_that_nothing_is_decided_for_its_sending(doors):
+    client = without(doors, HONEST)
+    client.scheduler_comm.comm.link.transport = "tcp"
+    rows = dict(client._said())
+    assert "nothing here decides it" in rows["sends"]
+    assert rows["opens"] == "dask, msgpack"
+
+
+def test_a_scheduler_whose_word_cannot_be_read_has_no_dashboard(doors):
+    client = without(doors, HONEST)
+
+    def unreadable(*, n_workers):
+        raise ValueError(EVIL)
+
+    client._get_scheduler_info = unreadable
+    assert client.dashboard_link is None
+
+
 def test_without_a_connection_it_shows_its_own_side(doors):
     client = without(doors, {}, scheduler_comm=None, scheduler=None)
     client.safeser.audit.refusals = {}
