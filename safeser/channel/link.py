@@ -43,6 +43,9 @@ _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 #: What may pass where no context matches.
 _NOTHING = Grant(context="", families=())
 
+#: What a message without payloads needs.
+_PLAIN = Grant(context="", families=_FLOOR)
+
 
 class Link(Recording):
     """One authenticated connection between this process and one peer, under one policy.
@@ -162,7 +165,7 @@ class Link(Recording):
         _, budget, loading = self.budgets.of(verified) if payloads else UNUSED
         for payload in every:
             self._check(context, payload, budget)
-        grant = self.policy.grant(context) if payloads else Grant(context="", families=_FLOOR)
+        grant = self.policy.grant(context) if payloads else _PLAIN
         # 6. The record, before the load.
         if payloads:
             self._permitted([event("admit", context, each, "permit", True) for each in every])

@@ -120,7 +120,8 @@ def judge_operation(
         later += check_inner(known, path, inner, payloads=payloads)
     kinds += [Kind.CONTROL] if raw else []
     # Every reference stands for a row: without rows there is nothing to look for.
-    places = paths(body) if message.rows else []
+    rows = bool(message.rows)
+    places = paths(body) if rows else []
     kinds += [Kind.DATA] if places else []
     context = link.inbound(Kind.strongest(kinds), row.name)
     return _judge(
@@ -133,8 +134,8 @@ def judge_operation(
         willing=willing,
         declared=declared,
         wrapped=wrapped,
-        wholes=_wholes(row.fields, body, reply=False),
-        failures=_failures(row, body),
+        wholes=_wholes(row.fields, body, reply=False) if rows else frozenset(),
+        failures=_failures(row, body) if rows else frozenset(),
         later=tuple(later),
         opens=opens,
     )
@@ -395,11 +396,10 @@ def _payload_fields(
     raw: list[tuple[str, bytes]] = []
     declared: set[int] = set()
     for path, encoding in row.fields.items():
-        for where, value in select(body, path):
-            if encoding is Encoding.RAW and not _is_reported_type(row, path):
-                raw += _bare(value, where)
-            elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
-                declared.update(references(value))
+        if encoding is Encoding.RAW and not _is_reported_type(row, path):
+            raw += [found for where, value in select(body, path) for found in _bare(value, where)]
+        elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
+            declared.update(i for _, value in select(body, path) for i in references(value))
     return raw, declared
 
 

@@ -90,11 +90,13 @@ def check_readable(packed: bytes, limits: Limits) -> None:
 
     :raises PayloadError: the reader's own.
     """
-    if (
-        2 * len(packed) > limits.max_refs
-        or len(packed.translate(None, _NO_CONTAINER)) > limits.max_depth
-    ):
+    if 2 * len(packed) > limits.max_refs or _may_be_deeper(packed, limits.max_depth):
         Reader(limits).read(packed)
+
+
+def _may_be_deeper(packed: Any, limit: int) -> bool:
+    """Tell whether *packed* might be nested more than *limit* deep, by what it could begin."""
+    return len(packed) > limit and len(bytes(packed).translate(None, _NO_CONTAINER)) > limit
 
 
 class Reader:
@@ -117,7 +119,8 @@ class Reader:
             raise PayloadError(
                 "the message is not well-formed msgpack", rule="payload.msgpack"
             ) from None
-        _check_depth(value, self._limits.max_depth)
+        if _may_be_deeper(data, self._limits.max_depth):
+            _check_depth(value, self._limits.max_depth)
         return value
 
     def _unpack(self, data: Any) -> Any:

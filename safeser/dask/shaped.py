@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from safeser.dask.fields import references
+from safeser.dask.reader import LEAVES
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.operations import ENVELOPE, Channel, Operation
+from safeser.operations import Operation
 from safeser.operations.shapes import ANYTHING, Shape, meant
 
 __all__ = ["Later", "check_built", "check_fields", "check_inner", "sound"]
@@ -37,7 +38,7 @@ def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> 
     """
     later: list[Later] = []
     for name, value in body.items():
-        fits = _shape(row, name)
+        fits = row.shape_of(name)
         if fits is None:
             raise _unknown(name, row.name)
         _check(fits, value, (name,), row.name, later if payloads else None)
@@ -53,7 +54,7 @@ def check_inner(
     """
     later: list[Later] = []
     for name, value in body.items():
-        found = [fits for row in rows if (fits := _shape(row, name)) is not None]
+        found = [fits for row in rows if (fits := row.shape_of(name)) is not None]
         if not found:
             raise _unknown(name, rows[0].name)
         _check(_any_of(found), value, (at, name), rows[0].name, later if payloads else None)
@@ -74,18 +75,10 @@ def sound(row: Operation, element: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a refused element that nothing is wrong with, none of them a payload."""
     kept = {}
     for name, value in element.items():
-        fits = _shape(row, name)
+        fits = row.shape_of(name)
         if fits is not None and not any(True for _ in references(value)) and fits(value):
             kept[name] = value
     return kept
-
-
-def _shape(row: Operation, name: object) -> Shape | None:
-    if isinstance(name, str) and (row.channel is Channel.RPC or name == "op"):
-        common = ENVELOPE.get(name)  # Dask's loop takes these, whatever the handler calls so
-        if common is not None:
-            return common
-    return row.shape_of(name)
 
 
 def _check(
@@ -93,7 +86,7 @@ def _check(
 ) -> None:
     if fits is ANYTHING:
         return
-    if later is not None and any(True for _ in references(value)):
+    if later is not None and value.__class__ not in LEAVES and any(True for _ in references(value)):
         later.append(Later(path, fits, operation))
     elif not fits(value):
         raise _misshapen(fits, path, operation)

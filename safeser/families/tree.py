@@ -23,21 +23,30 @@ _MAX_NAME = 128
 #: Steps of a path that an error spells out.
 _MAX_STEPS = 12
 
-_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    # serializer: (required keys, optional keys), besides "serializer" itself
-    "msgpack": (frozenset(), frozenset()),
-    "error": (frozenset(), frozenset({"failed"})),
-    "pickle": (frozenset({"writeable"}), frozenset()),
-    "cloudpickle": (frozenset({"writeable"}), frozenset()),
-    "dask": (frozenset({"type", "sub-header"}), frozenset({"sub-headers", "frame-lengths"})),
-    "collection": (frozenset({"type", "sub-headers", "frame-lengths"}), frozenset()),
+
+def _keys(required: str, optional: str = "") -> tuple[frozenset[str], frozenset[str]]:
+    """Return the keys that a header must have, and all that it may have, its serializer's too."""
+    least = frozenset({"serializer", *required.split()})
+    return least, least | set(optional.split())
+
+
+_KEYS = {
+    "msgpack": _keys(""),
+    "error": _keys("", "failed"),
+    "pickle": _keys("writeable"),
+    "cloudpickle": _keys("writeable"),
+    "dask": _keys("type sub-header", "sub-headers frame-lengths"),
+    "collection": _keys("type sub-headers frame-lengths"),
 }
 
 #: Those of families that the host registered; their own header is plain and theirs to read.
-_OWN_KEYS = (frozenset({"sub-header"}), frozenset[str]())
+_OWN_KEYS = _keys("sub-header")
 
 #: Keys of a typed value that holds no other.
 _LEAF = frozenset({"serializer", "type", "sub-header"})
+
+#: Keys of a value that holds others.
+_HOLDS_OTHERS = frozenset({"sub-headers", "frame-lengths"})
 
 #: Keys by which Dask's own headers carry a pickled class, or the name of one to unpickle.
 _PICKLED_TYPES = ("type-serialized", "is-collection")
@@ -137,6 +146,12 @@ def parse(
         leaf = Node("", "", {}, tuple(views), None, 0, [])
         if _is_leaf(leaf, header):
             return [leaf]
+    if isinstance(header, dict) and _HOLDS_OTHERS.isdisjoint(header):
+        alone = Node("", "", {}, (), None, 0, [])
+        _read(alone, header, limits.max_refs - 1, declared)
+        own = _own_frames(alone, None if views is None else len(views), ())
+        alone.frames = tuple(views[:own]) if views is not None else ()
+        return [alone]
     nodes: list[Node] = []
     depth_limit = min(limits.max_depth, DEPTH_CEILING)
     todo: list[tuple[Any, int, int | None, Node | None, int]] = [
@@ -209,9 +224,9 @@ def _read(node: Node, claimed: Any, room: int, declared: Collection[str]) -> lis
         keys_of = _OWN_KEYS
     if keys_of is None:
         node.refuse("it names no serializer that is registered here", "families.serializer")
-    required, optional = keys_of
-    keys = claimed.keys() - {"serializer"}
-    if not required <= keys or not keys <= required | optional:
+    required, allowed = keys_of
+    keys = claimed.keys()
+    if not required <= keys <= allowed:
         node.refuse(f"its keys are not those of serializer {serializer}", "families.header")
     node.serializer = serializer
     if "type" in keys:

@@ -38,10 +38,16 @@ __all__ = [
 #: Versions of distributed whose live handlers were compared with this table.
 SUPPORTED_DISTRIBUTED = ("2026.8.0",)
 
+
+def _with_fields(row: Operation) -> Operation:
+    takes = TAKES[row.server, row.channel, row.name]
+    loops = ENVELOPE if row.channel is Channel.RPC else {"op": ENVELOPE["op"]}
+    return replace(row, takes=takes, shapes=MappingProxyType({**takes, **loops}))
+
+
 #: Every row, server by server.
 OPERATIONS: tuple[Operation, ...] = tuple(
-    replace(row, takes=TAKES[row.server, row.channel, row.name])
-    for row in (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
+    _with_fields(row) for row in (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
 )
 
 #: Every name that stands for an operation on any server: what a policy can grant.

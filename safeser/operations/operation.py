@@ -74,6 +74,8 @@ class Operation:
         identity that it registered with, so that a client could report other workers' tasks.
     :param inline: whether Dask's loops handle it themselves, without a registered handler.
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
+    :param shapes: the same with the fields that Dask's loop takes away before the handler is
+        called, whatever the handler calls so.
     """
 
     server: Server
@@ -88,6 +90,7 @@ class Operation:
     streams: frozenset[str] = frozenset()
     inline: bool = False
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
+    shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
@@ -97,7 +100,7 @@ class Operation:
         """Return the shape of its field *name*, or None if it takes no such field."""
         if not isinstance(name, str):
             return None
-        return self.takes.get(name) or self.takes.get("*")
+        return self.shapes.get(name) or self.shapes.get("*")
 
 
 def plain(

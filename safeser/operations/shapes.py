@@ -71,6 +71,8 @@ def _flag(value: Any) -> bool:
 
 
 def _integer(value: Any) -> bool:
+    if value.__class__ is int:  # as nearly all are; to ask for any integer is slow
+        return -_MOST <= value <= _MOST
     return isinstance(value, Integral) and not _flag(value) and -_MOST <= int(value) <= _MOST
 
 
