@@ -24,12 +24,13 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Link
 from safeser.dask.conversation import SKIP, Conversation
+from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
 from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
 
-__all__ = ["REFUSED", "SafeserComm", "forget"]
+__all__ = ["REFUSED", "SafeserComm"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -155,8 +156,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             prelude = session.prelude(head)
             start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
             if prelude.body_length <= _ONE_READ:
-                data = await read_bytes_rw(stream, start + prelude.body_length)
-                header, table, body = _cut(memoryview(data).cast("B"), prelude.header_length, start)
+                data = bytearray(start + prelude.body_length)
+                await stream.read_into(data)
+                header, table, body = _cut(memoryview(data), prelude.header_length, start)
                 frames = _cut_at(body, session.lengths(prelude, table))
             else:
                 data = await stream.read_bytes(start)
@@ -212,7 +214,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         return sent
 
     async def _encode(self, msg: Any, serializers: Sequence[str] | None) -> list[Any]:
-        if self.allow_offload and OFFLOAD_THRESHOLD and self.conversation.may_be_large(msg):
+        if self.allow_offload and OFFLOAD_THRESHOLD and may_be_large(msg):
             frames: list[Any] = await offload(self.conversation.send, msg, serializers)
             return frames
         return self.conversation.send(msg, serializers)
@@ -234,7 +236,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
         try:
             for piece in [b"".join(buffers)] if total <= _ONE_READ else _pieces(buffers):
-                self._written = forget(stream.write(piece))
+                self._written = stream.write(piece)
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
@@ -248,12 +250,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 def _check_accepted(head: bytes) -> None:
     if head == REFUSED:
         raise HandshakeRefused("the peer did not accept this side")
-
-
-def forget(future: Any) -> Any:
-    """Take the exception of a write that nobody awaits; the read side reports the closed stream."""
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return future
 
 
 def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:

@@ -13,9 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from distributed.comm.utils import OFFLOAD_THRESHOLD
-from distributed.sizeof import safe_sizeof
-
 from safeser.channel import Arrived, Link
 from safeser.dask import outgoing, replies, translate
 from safeser.dask.incoming import (
@@ -139,10 +136,6 @@ class Conversation:
         if self._writes is None or not isinstance(message, list | tuple) or len(message) < 2:
             return False
         return outgoing.is_overfull(frames, self.link.policy.limits)
-
-    def may_be_large(self, message: Any) -> bool:
-        size = safe_sizeof(message, default_size=-1)
-        return bool(size == -1 or size > OFFLOAD_THRESHOLD)
 
     # --- receiving -----------------------------------------------------------------------------
 

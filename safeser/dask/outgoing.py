@@ -11,7 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.protocol.serialize import Pickled, Serialize, Serialized, ToPickle
+from distributed.sizeof import safe_sizeof
 
 from safeser import families
 from safeser.channel import Link
@@ -25,7 +27,7 @@ from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.values import Grant, Kind, Limits, Payload
 
-__all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull"]
+__all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull", "may_be_large"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -34,6 +36,11 @@ _STRAY = ("msgpack", "dask")
 
 #: What the rows of the payload table may grow by where values are replaced.
 _SLACK = 1 << 12
+
+#: Values of a message that are looked at before Dask is asked how large it is.
+_FEW = 200
+
+_SCALARS = frozenset({int, float, bool, type(None)})
 
 _Leaf = Callable[[Any], tuple[PayloadRow, bool]]
 
@@ -112,6 +119,34 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
     if len(frames) > limits.max_frames or _size(frames) > limits.max_bytes:
         return True
     return any(2 * len(part) > limits.max_refs or len(part) > wire.MAX_FRAME for part in frames[:2])
+
+
+def may_be_large(message: Any) -> bool:
+    """Tell whether to encode *message* would keep the event loop for long.
+
+    Dask's own answer takes longer than to encode what most messages are, a few plain values.
+    """
+    if _is_small(message):
+        return False
+    size = safe_sizeof(message, default_size=-1)
+    return bool(size == -1 or size > OFFLOAD_THRESHOLD)
+
+
+def _is_small(message: Any) -> bool:
+    """Tell whether *message* is a few plain values; of anything else it does not know."""
+    found, size = [message], 0
+    for value in found:
+        kind = value.__class__
+        if kind is str or kind is bytes:
+            size += len(value)
+        elif kind is dict or kind is list or kind is tuple:
+            if len(found) + len(value) > _FEW:
+                return False
+            found += value.values() if kind is dict else value
+            found += value if kind is dict else ()
+        elif kind not in _SCALARS:
+            return False
+    return bool(size <= OFFLOAD_THRESHOLD)
 
 
 def _checked(frames: list[Any], limits: Limits) -> list[Any]:

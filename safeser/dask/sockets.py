@@ -29,7 +29,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from safeser.channel import Channel, Link
 from safeser.dask.addresses import look_up_no_names
 from safeser.dask.around import confine
-from safeser.dask.comm import REFUSED, SafeserComm, forget
+from safeser.dask.comm import REFUSED, SafeserComm
 from safeser.dask.conflicts import guard_scheduler
 from safeser.dask.dependents import fail_dependents
 from safeser.dask.direct import guard_worker
@@ -67,11 +67,11 @@ def _way(stream: IOStream) -> dict[str, Any]:
 async def _shake_hands(stream: IOStream, handshake: Handshake) -> None:
     """Run *handshake* over *stream*; raise AuthenticationError or StreamClosedError."""
     if handshake.outgoing:
-        forget(stream.write(handshake.outgoing))
+        stream.write(handshake.outgoing)
     while not handshake.complete:
         answer = handshake.feed(await stream.read_bytes(handshake.wanted))
         if answer:
-            forget(stream.write(answer))
+            stream.write(answer)
 
 
 async def _hear(stream: IOStream, handshake: Handshake) -> None:
@@ -81,7 +81,7 @@ async def _hear(stream: IOStream, handshake: Handshake) -> None:
         await _shake_hands(stream, handshake)
     except AuthenticationError:
         if not stream.closed():
-            forget(stream.write(REFUSED))
+            stream.write(REFUSED)
         raise
 
 

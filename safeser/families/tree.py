@@ -118,7 +118,9 @@ def strongest(families: Iterable[str]) -> str:
     Families that the host registered stand between dask and the pickles: whoever decides by the
     strongest alone must still look at each when it is built.
     """
-    return max(families, key=_strength, default="msgpack")
+    several = list(families)
+    # Most payloads are one value.
+    return several[0] if len(several) == 1 else max(several, key=_strength, default="msgpack")
 
 
 def _strength(family: str) -> float:

@@ -14,6 +14,7 @@ from distributed.protocol import Serialized, to_serialize
 from distributed.protocol.serialize import Pickled, Serialize, ToPickle
 
 from safeser.dask.conversation import Conversation
+from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
 from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -375,10 +376,18 @@ def test_what_may_not_leave_in_an_element_is_replaced_by_the_reason(talk):
     assert got["run_spec"] is open
 
 
-def test_large_messages_are_handed_to_another_thread(talk):
-    t = talk("alice")
-    assert not t.asker.may_be_large({"op": "identity"})
-    assert t.asker.may_be_large({"op": "scatter", "data": b"x" * (20 << 20)})
+def test_large_messages_are_handed_to_another_thread(monkeypatch):
+    large = b"x" * (20 << 20)
+    assert may_be_large({"op": "scatter", "data": large})
+    assert may_be_large([{"op": "log-event", "msg": {"a": (1, [large])}}])
+    assert may_be_large({large: 1})
+    assert may_be_large({"data": to_serialize(large)})
+    assert may_be_large({"many": [large[: 1 << 20]] * 300})  # more than are counted one by one
+    assert not may_be_large({"data": to_serialize(1), "keys": {"a"}, "more": list(range(300))})
+    # What most messages are takes no question to Dask.
+    monkeypatch.delattr("safeser.dask.outgoing.safe_sizeof")
+    assert not may_be_large({"op": "identity"})
+    assert not may_be_large([{"op": "task-finished", "nbytes": 28, "startstops": ({"a": 1.5},)}])
 
 
 def test_skip_says_what_it_is(talk):
