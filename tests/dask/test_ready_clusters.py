@@ -1,8 +1,11 @@
-"""The ready policies on real clusters: who looks looks, who may not submit is told, who trusts all
-gets all."""
+"""The ready policies on real clusters: who looks looks, what is approved works and all else is
+refused where it is submitted, who trusts all gets all.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -17,14 +20,24 @@ PROGRAMS = Path(__file__).parent / "programs"
 PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "alice", "dashboard")
 
 
+#: The line that docs/approved.md has for functions of one's own.
+ALLOW = 'allow: {"mylib.models:train": reference, "mylib.models:double": reference}'
+APPROVED = "pickle: {profile: [dask-graph, data, numpy, pandas]"
+
+
 @pytest.fixture(scope="module")
 def shared(cluster_under):
     """A cluster under dask-cluster on which carol left something to look at."""
     policy = locate("dask-cluster").read_text("utf-8")
-    with cluster_under(policy, PRINCIPALS, workers=1) as cluster:
-        left = cluster.run("carol", PROGRAMS / "carol.py", cluster.address)
-        assert left.answer == {"squares": [0, 1, 4, 9]}, cluster.logs()
-        yield cluster
+    assert policy.count(APPROVED) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        # Scheduler, workers and analysts have the operator's library; see programs/mylib.
+        paths = [str(PROGRAMS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+        with cluster_under(policy.replace(APPROVED, f"{APPROVED}, {ALLOW}"), PRINCIPALS) as cluster:
+            left = cluster.run("carol", PROGRAMS / "carol.py", cluster.address)
+            assert left.answer == {"squares": [0, 1, 4, 9]}, cluster.logs()
+            yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +50,7 @@ def dashboard(shared):
 SQUARES = [0, 1, 4, 9]
 
 LOOKS = {
-    "workers": 1,
+    "workers": 2,
     "repr": True,
     "variable": SQUARES,
     "dataset": SQUARES,
@@ -45,11 +58,11 @@ LOOKS = {
     "future": SQUARES,
     "direct": SQUARES,
     "who_has": 1,
-    "has_what": 1,
-    "nthreads": 1,
-    "ncores": 1,
+    "has_what": 2,
+    "nthreads": 2,
+    "ncores": 2,
     "nbytes": ["squares"],
-    "processing": 1,
+    "processing": 2,
     "metadata": "carol",
     "events": True,
     "versions": True,
@@ -96,6 +109,87 @@ def test_an_analyst_fetches_and_submits_no_code(shared):
         "lambda": "refused",
         "run": "operation.not-granted",
     }
+
+
+# --- what is approved ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def analyst(shared, tmp_path_factory):
+    mark = tmp_path_factory.mktemp("attacks") / "mark"
+    ended = shared.run("alice", PROGRAMS / "analyst.py", shared.address, str(mark), timeout=300)
+    assert ended.code == 0, f"{ended.err}\n{shared.logs()}"
+    return {**ended.answer, "stderr": ended.err, "marked": mark.exists()}
+
+
+@pytest.mark.parametrize(
+    ("step", "result"),
+    [
+        ("submits", [3, 3.0, 6.0]),
+        ("maps", [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9], [3.0, 6.0]]),
+        ("futures_as_arguments", [5, 2.0, [2, 2]]),
+        ("scatters", [45, 6]),
+        ("arrays", [100.0, True, [40], True, True]),
+        ("frames", [[72, 80, 38], 20, [19, 18, 17], ["A", "B", "C"], 180.5, True]),
+        ("delayed", [2.5, 4.0]),
+        ("bags", [[0, 2, 4, 6, 8, 10, 12, 14, 16, 18], 45]),
+        ("annotates", [42, 6.0, 2]),
+        ("low_level_graphs", [3, 7]),
+        ("many", 89_700),
+        ("fails", "division by zero"),
+    ],
+)
+def test_what_is_approved_comes_out(analyst, step, result):
+    assert json.loads(json.dumps(analyst[step])) == result, analyst["stderr"][-3000:]
+
+
+@pytest.mark.parametrize(
+    ("name", "culprit", "line"),
+    [
+        ("lambda", "<lambda>, defined in analyst.py, line", 'allow: {"mylib:NAME": reference}'),
+        ("main", "__main__:of_the_script, defined in", 'allow: {"mylib:of_the_script": reference}'),
+        ("unlisted", "mylib.models:other cannot be", 'allow: {"mylib.models:other": reference}'),
+        ("partial", "mylib.models:other cannot be", 'allow: {"mylib.models:other": reference}'),
+        ("argument", "mylib.models:other cannot be", 'allow: {"mylib.models:other": reference}'),
+        ("map", "mylib.models:other cannot be", 'allow: {"mylib.models:other": reference}'),
+        ("delayed", "mylib.models:other cannot be", 'allow: {"mylib.models:other": reference}'),
+        ("frame", "mylib.models:other cannot be", 'allow: {"mylib.models:other": reference}'),
+        ("instance", "mylib.models:Thing cannot be", 'allow: {"mylib.models:Thing": class}'),
+        ("class", "mylib.models:Thing cannot be", 'allow: {"mylib.models:Thing": class}'),
+        ("method", "mylib.models:Thing", "allow: "),
+        ("array", "<lambda>, defined in analyst.py, line", "allow: "),
+        ("array-save", "numpy:save cannot be", "allow: "),
+        ("system", "posix:system cannot be", "allow: "),
+        ("eval", "builtins:eval cannot be", "allow: "),
+        ("attrgetter", "operator:attrgetter: an attribute's name", "No profile"),
+        ("methodcaller", "operator:methodcaller: a method's name", "No profile"),
+        ("dask-method", "the method to_pickle is not one", "No profile"),
+        ("query", "the method query is not one", "No profile"),
+    ],
+)
+def test_what_is_not_is_refused_where_it_is_submitted(analyst, name, culprit, line):
+    kind, rule, text = analyst["refusals"][name]
+    assert (kind, rule) == ("PolicyDenied", "submission.approved")
+    assert culprit in text
+    assert line in text
+
+
+def test_actors_and_annotations_that_can_be_called_are_refused(analyst):
+    assert analyst["refusals"]["actor"][:2] == ["PolicyDenied", "submission.actors"]
+    assert analyst["refusals"]["annotation"][:2] == ["PolicyDenied", "submission.annotation"]
+    assert analyst["refusals"]["run"][:2] == ["PolicyDenied", "operation.not-granted"]
+
+
+def test_a_name_that_a_task_asks_for_is_looked_at_on_the_worker(analyst):
+    assert "the attribute __class__ is not one" in analyst["refusals"]["getattr"][2]
+
+
+def test_a_patched_client_gets_nothing_run_anywhere(analyst):
+    assert len(analyst["attacks"]) == 12
+    for name, said in analyst["attacks"].items():
+        assert said[0] == "refused", (name, said)
+    assert analyst["afterwards"] == [3, 3.0, 6.0]
+    assert not analyst["marked"]
 
 
 def test_who_trusts_all_gets_code_back(folder):

@@ -16,6 +16,7 @@ import dask.bag as db
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+from hostile_analyst import attacked
 from mylib import models
 
 import safeser
@@ -186,7 +187,7 @@ def refusals(client: Any) -> Any:
     return said
 
 
-def main(address: str) -> None:
+def main(address: str, mark: str) -> None:
     out: dict[str, Any] = {}
     with safeser.Client(
         address,
@@ -202,8 +203,10 @@ def main(address: str) -> None:
             except BaseException as error:
                 traceback.print_exc()
                 out[one.__name__] = f"{type(error).__name__}: {error}"
+        out["attacks"] = attacked(client, mark)
+        out["afterwards"] = submits(client)
     print(json.dumps(out, default=str))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
