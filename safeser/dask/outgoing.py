@@ -70,9 +70,8 @@ def encode_message(
     encoder = Encoder(limits)
     values = _Values(link, row, serializers, fails=fails)
     encoder.add(translate.outgoing(message, takes_code=values.take_code), values)
-    if fails:
-        _shed(encoder, link, listed=False)
-    return _checked(encoder.frames(listed=False), limits)
+    frames = _shed(encoder, link, listed=False) if fails else encoder.frames(listed=False)
+    return _checked(frames, limits)
 
 
 def encode_elements(
@@ -103,9 +102,8 @@ def encode_elements(
         return encoder.frames(listed=True)
     if not sent:
         return Encoder().frames(listed=True)
-    _shed(encoder, link, listed=listed)
     try:
-        return _checked(encoder.frames(listed=listed), limits)
+        return _checked(_shed(encoder, link, listed=listed), limits)
     except SafeserError as error:
         logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
         return Encoder().frames(listed=True)
@@ -173,8 +171,8 @@ def _size(frames: Sequence[Any]) -> int:
     return sum(memoryview(frame).nbytes for frame in frames)
 
 
-def _shed(encoder: Encoder, link: Link, *, listed: bool) -> None:
-    """Replace values by the reason, the largest first, until the rest fits into one message."""
+def _shed(encoder: Encoder, link: Link, *, listed: bool) -> list[Any]:
+    """Return the message with values replaced by the reason, the largest first, until it fits."""
     limits = link.policy.limits
     frames = encoder.frames(listed=listed)
     weighs: list[tuple[str, int, Callable[[PayloadRow], int]]] = [
@@ -196,6 +194,8 @@ def _shed(encoder: Encoder, link: Link, *, listed: bool) -> None:
                 break
             encoder.rows[index] = instead
             over -= gain
+        frames = encoder.frames(listed=listed)
+    return frames
 
 
 def _failures_only(leaf: Any) -> tuple[PayloadRow, bool]:
