@@ -35,7 +35,7 @@ def _table(kind: str) -> str:
 
 
 def _row(verdict: Verdict, section: str) -> str:
-    why = f": {verdict.why[:_REASON]}" if verdict.outcome == "refused" else ""
+    why = f": {' '.join(verdict.why.split())[:_REASON]}" if verdict.outcome == "refused" else ""
     text = verdict.text.replace("|", "\\|")
     return f"| {section} | `{text}` | {_WORDS[verdict.outcome]}{why.replace('|', '/')} |"
 

@@ -34,6 +34,7 @@ WORKS = (
     "df.k.value_counts()",
     "df.a.idxmin()",
     "df.map_partitions(lib.identity)",
+    "dd.from_map(lib.make_frame, [1, 2, 3])",
 )
 REFUSED = (
     "x.map_blocks(lambda block: block + 1)",
