@@ -17,37 +17,17 @@ from distributed.comm.core import CommClosedError, connect, listen
 from distributed.core import clean_exception
 
 from safeser.dask import sockets
-from safeser.dask.codec import Encoder, PayloadRow, parse
+from safeser.dask.codec import PayloadRow, parse
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.identities import make_identities
 from safeser.operations import Server
+from tests.dask.forged import Eager, forged
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
 
 _SERVERS = {"scheduler": Server.SCHEDULER, "worker": Server.WORKER, "nanny": Server.NANNY}
-
-
-def as_is(leaf: Any) -> tuple[PayloadRow, bool]:
-    """Take payload rows as they stand; one in a list is eager, as Dask's ``ToPickle``."""
-    if isinstance(leaf, Eager):
-        return leaf.row, True
-    assert isinstance(leaf, PayloadRow), leaf
-    return leaf, False
-
-
-class Eager:
-    def __init__(self, row: PayloadRow) -> None:
-        self.row = row
-
-
-def forged(message: Any) -> list[Any]:
-    """Return the frames of *message* as a peer without any rule would send them."""
-    encoder = Encoder()
-    for element in message if isinstance(message, list) else [message]:
-        encoder.add(element, as_is)
-    return encoder.frames(listed=isinstance(message, list))
 
 
 class Talk:

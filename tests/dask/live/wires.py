@@ -21,9 +21,10 @@ from distributed.protocol.utils import pack_frames_prelude, unpack_frames
 
 from safeser import families
 from safeser.channel import Channel
-from safeser.dask.codec import Encoder, PayloadRow, parse, substitute
+from safeser.dask.codec import PayloadRow, parse, substitute
 from safeser.envelope import PRELUDE_SIZE, Sealed
 from safeser.values import Grant, Limits
+from tests.dask.forged import Eager, forged
 
 __all__ = ["Eager", "Host", "Sealing", "Stock", "Wire", "forged", "rows_in", "value_of"]
 
@@ -33,25 +34,6 @@ PATIENCE = 30.0
 _DATA = Grant(context="", families=("dask", "msgpack", "error"))
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": tuple(sys.version_info)[:3]}
-
-
-class Eager:
-    """A payload row that its reader opens at once, as Dask opens ``ToPickle``."""
-
-    def __init__(self, row: PayloadRow) -> None:
-        self.row = row
-
-
-def forged(message: Any) -> list[Any]:
-    """Return the frames of *message* as a peer without any rule would send them."""
-    encoder = Encoder()
-    for element in message if isinstance(message, list) else [message]:
-        encoder.add(element, _as_is)
-    return encoder.frames(listed=isinstance(message, list))
-
-
-def _as_is(leaf: Any) -> tuple[PayloadRow, bool]:
-    return (leaf.row, True) if isinstance(leaf, Eager) else (leaf, False)
 
 
 def rows_in(value: Any) -> Iterator[Any]:

@@ -22,15 +22,9 @@ import numpy as np
 import pandas as pd
 from distributed import Client as _DaskClient
 from distributed import Event, Lock, Queue, Variable, progress, wait
+from steps import step, taken
 
 import safeser
-
-STEPS: list[Any] = []
-
-
-def step(function: Any) -> Any:
-    STEPS.append(function)
-    return function
 
 
 @step
@@ -396,13 +390,7 @@ def main(address: str) -> None:
         assert isinstance(client, _DaskClient)
         client.wait_for_workers(2, timeout=60)
         out["repr"] = repr(client)
-        for one in STEPS:
-            try:
-                out[one.__name__] = one(client)
-            # What fails is what the test wants to hear of, whatever it is.
-            except BaseException as error:
-                traceback.print_exc()
-                out[one.__name__] = f"{type(error).__name__}: {error}"
+        out |= taken(client)
     print(json.dumps(out, default=str))
 
 

@@ -7,7 +7,6 @@ import json
 import operator
 import os
 import sys
-import traceback
 from typing import Any
 
 import dask
@@ -18,15 +17,9 @@ import numpy as np
 import pandas as pd
 from hostile_analyst import attacked
 from mylib import models
+from steps import step, taken
 
 import safeser
-
-STEPS: list[Any] = []
-
-
-def step(function: Any) -> Any:
-    STEPS.append(function)
-    return function
 
 
 def of_the_script(value: Any) -> Any:
@@ -196,13 +189,7 @@ def main(address: str, mark: str) -> None:
         timeout=30,
     ) as client:
         client.wait_for_workers(2, timeout=60)
-        for one in STEPS:
-            try:
-                out[one.__name__] = one(client)
-            # What fails is what the test wants to hear of, whatever it is.
-            except BaseException as error:
-                traceback.print_exc()
-                out[one.__name__] = f"{type(error).__name__}: {error}"
+        out |= taken(client)
         out["attacks"] = attacked(client, mark)
         out["afterwards"] = submits(client)
     print(json.dumps(out, default=str))

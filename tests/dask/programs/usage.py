@@ -12,7 +12,6 @@ import operator
 import os
 import sys
 import time
-import traceback
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -36,15 +35,9 @@ from distributed import (
     wait,
 )
 from distributed.diagnostics import MemorySampler
+from steps import step, taken
 
 import safeser
-
-STEPS: list[Any] = []
-
-
-def step(function: Any) -> Any:
-    STEPS.append(function)
-    return function
 
 
 def until(probe: Any) -> Any:
@@ -422,15 +415,7 @@ def main(address: str) -> None:
     out: dict[str, Any] = {}
     with safeser.Client(address, timeout=30) as client:
         client.wait_for_workers(2, timeout=60)
-        for one in STEPS:
-            begun = time.monotonic()
-            try:
-                out[one.__name__] = one(client)
-            # What fails is what the test wants to hear of, whatever it is.
-            except BaseException as error:
-                traceback.print_exc()
-                out[one.__name__] = f"{type(error).__name__}: {error}"
-            print(f"{one.__name__}: {time.monotonic() - begun:.1f} s", file=sys.stderr)
+        out |= taken(client)
     print(json.dumps(out, default=str))
 
 
