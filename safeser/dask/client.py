@@ -23,6 +23,7 @@ from safeser.channel import Channel, Link, OpenLink
 from safeser.dask import approved
 from safeser.dask.comm import SafeserComm
 from safeser.dask.display import Display
+from safeser.dask.gathering import Gathering
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
@@ -40,7 +41,7 @@ __all__ = ["Client"]
 _SCHEME = "safeser://"
 
 
-class Client(Display, _DaskClient):  # type: ignore[misc]  # distributed ships no types
+class Client(Display, Gathering, _DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
     ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all

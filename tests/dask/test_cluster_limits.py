@@ -55,6 +55,12 @@ with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) 
 
     attempt("graph", lambda: client.submit(len, bytes(SIZE)).result(timeout=60))
 
+    wrong = client.submit(lambda: 1 / 0)
+    got = client.gather([small, big, wrong], errors="skip")
+    out["skipped"] = list(map(len, got))
+    got = client.gather({"small": small, "big": [big], "wrong": wrong}, errors="skip")
+    out["skipped_inside"] = [len(got["small"]), got["big"], got["wrong"]]
+
     several = [client.submit(lambda n: bytes(400_000), n, workers=[here]) for n in range(4)]
     wait(several)
     attempt("together", lambda: len(client.gather(several)))
@@ -68,10 +74,24 @@ with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) 
 
     client.run_on_scheduler(hurry)
     out["retired"] = list(client.retire_workers([here]))
-    out["running"] = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.running))
+
+    def until(probe):  # what is said on other connections arrives when it does
+        deadline = time.monotonic() + 30
+        while not (found := client.run_on_scheduler(probe)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
+
+    out["running"] = until(lambda dask_scheduler: len(dask_scheduler.running) == 2)
     out["still"] = client.submit(len, big, workers=[here], pure=False).result(timeout=60)
     for future in (big, *several):  # all together they are too large as well
         future.release()
+    left = [future.key for future in (big, *several)]
+
+    def released(dask_scheduler):
+        tasks = map(dask_scheduler.tasks.get, left)
+        return not any(task.who_has for task in tasks if task is not None)
+
+    out["released"] = until(released)
     out["retired_then"] = list(client.retire_workers([here])) == [here]
     out["moved"] = len(small.result(timeout=60))
 print(json.dumps(out))
@@ -91,7 +111,7 @@ def small(cluster_under):
     with cluster_under(text) as cluster:
         ended = cluster.run("alice", PROGRAM, cluster.address, timeout=200)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        yield {**ended.answer, "logs": cluster.logs()}
+        yield {**ended.answer, "log": cluster.log("scheduler")}
 
 
 @pytest.mark.parametrize(
@@ -127,10 +147,13 @@ def test_nothing_is_asked_for_again_and_again(small):
         ("stays", 3_000_000),
         ("small", 1000),
         ("one_by_one", [400_000] * 4),
+        ("skipped", [1000]),
+        ("skipped_inside", [1000, [None], None]),
         # What may not move keeps its worker, which goes on; without it the rest moves.
         ("retired", []),
-        ("running", 2),
+        ("running", True),
         ("still", 3_000_000),
+        ("released", True),
         ("retired_then", True),
         ("moved", 1000),
     ],
@@ -140,5 +163,5 @@ def test_everything_else_goes_on(small, step, result):
 
 
 def test_what_keeps_a_worker_from_retiring_is_named(small):
-    assert "which is to retire" in small["logs"]
-    assert "max_bytes" in small["logs"].partition("which is to retire")[2].partition("\n")[0]
+    assert "which is to retire" in small["log"]
+    assert "max_bytes" in small["log"].partition("which is to retire")[2].partition("\n")[0]
