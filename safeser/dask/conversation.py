@@ -169,7 +169,8 @@ class Conversation:
     def _malformed(
         self, error: PayloadError, verified: Arrived, willing: Sequence[str] | None
     ) -> Any:
-        if self._reads is not None:
+        # What opens a stream is waited for: without it nothing would ever come.
+        if self._reads is not None and not self._opening:
             return self._what_is_left(error, verified, willing)
         self._note(error)
         if self.server is None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from safeser.keys import Identity
 from safeser.policy.ready import locate
 from tests.dask.live.rig import SECRET, Rig, policy_text
+from tests.dask.live.told import Told
+
+#: Names of processes that hold no key.
+STOCK = "stock"
 
 
 @pytest.fixture(scope="package")
@@ -25,3 +31,34 @@ def rig(cluster_under) -> Iterator[Rig]:
                 yield made
             finally:
                 made.end()
+
+
+def _told(rig: Rig, name: str, principal: str, *arguments: str) -> Iterator[dict[str, Told]]:
+    """Yield the process that runs *name* on stock Dask, and the one that is *principal* here."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
+    environments = {STOCK: plain, "safeser": rig.cluster.environment(principal)}
+    made = {
+        kind: Told(
+            Path(__file__).with_name(f"{name}.py"),
+            kind,
+            *arguments,
+            environment=environment,
+            log=rig.path / f"{kind}-{name}.log",
+        )
+        for kind, environment in environments.items()
+    }
+    yield made
+    for each in made.values():
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def victims(rig: Rig) -> Iterator[dict[str, Told]]:
+    """Clients."""
+    yield from _told(rig, "victim", "alice")
+
+
+@pytest.fixture(scope="session")
+def recruits(rig: Rig) -> Iterator[dict[str, Told]]:
+    """Workers and nannies."""
+    yield from _told(rig, "recruit", "worker", str(rig.path / "recruits"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.dask.live.payloads import Evil, Here
 
-__all__ = ["NEW_MODULE", "ROWS", "Row"]
+__all__ = ["NEW_MODULE", "REGISTER_WORKER", "ROWS", "Row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ _GRAPH = _ask(
     submitting_task=None,
     span_metadata={"collections": []},
 )
-_REGISTER_WORKER = _ask(
+REGISTER_WORKER = _ask(
     "register-worker",
     reply=False,
     address=Here("nobody"),
@@ -224,7 +224,7 @@ _SCHEDULER = (
     _on(
         "scheduler",
         "worker-stream.__Pickled__",
-        _REGISTER_WORKER,
+        REGISTER_WORKER,
         _ask("keep-alive", note=Evil("pickled")),
     ),
 )

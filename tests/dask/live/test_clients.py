@@ -7,11 +7,6 @@ that client's log, and the same client completes another future.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +17,10 @@ from tests.dask.live.client_table import CLIENT_ROWS, Told
 from tests.dask.live.hostile import Hostile
 from tests.dask.live.payloads import in_all_forms, in_stock, places
 from tests.dask.live.rig import Rig
+from tests.dask.live.told import Told as Victim
 from tests.dask.live.wires import PayloadRow
 
 pytestmark = pytest.mark.cluster
-
-VICTIM = Path(__file__).with_name("victim.py")
 
 #: Forms that may arrive as what they are, unless a client would open them: bytes are data.
 INERT = {"bytes", "in-msgpack", "eager-in-msgpack"}
@@ -37,54 +31,6 @@ IN_FULL = {"client.reply.__Pickled__", "client.stream.__Pickled__ in event"}
 
 #: An honest scheduler sends bytes here, too: they are read as data, and never opened.
 AS_DATA = {"client.run.broadcast-raw-bytes": {"bytes"}}
-
-
-class Victim:
-    """A client's process, which does what it is told and says what came of it."""
-
-    def __init__(self, kind: str, environment: dict[str, str], log: Path) -> None:
-        with log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, str(VICTIM), kind],
-                env=environment,
-                cwd=log.parent,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-
-    def ask(self, told: dict[str, Any], patience: float = 120.0) -> Any:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(told) + "\n")
-        self.process.stdin.flush()
-        late = threading.Timer(patience, self.process.kill)
-        late.start()
-        try:
-            line = self.process.stdout.readline()
-        finally:
-            late.cancel()
-        assert line, f"the client's process ended, or hung for {patience:.0f} s at {told}"
-        return json.loads(line)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-@pytest.fixture(scope="module")
-def victims(rig: Rig) -> Iterator[dict[str, Victim]]:
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
-    environments = {"stock": plain, "safeser": rig.cluster.environment("alice")}
-    made = {
-        kind: Victim(kind, environment, rig.path / f"victim-{kind}.log")
-        for kind, environment in environments.items()
-    }
-    yield made
-    for victim in made.values():
-        victim.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,286 @@
+"""Streams of somebody who registered: forged reports, other people's names, batches good and bad.
+
+The one rule: what is refused takes nothing else with it, and nobody speaks as another. Each attack
+did on stock Dask, in this very job, what it is there for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from dask._expr import LLGExpr
+from dask._task_spec import Task, TaskRef
+from distributed.protocol.serialize import Serialized
+
+from tests.dask.live.payloads import CANARY, Evil, evil, filled, in_all_forms, in_stock
+from tests.dask.live.rig import Rig
+from tests.dask.live.table import REGISTER_WORKER
+from tests.dask.live.wires import PayloadRow, Wire, rows_in
+
+pytestmark = pytest.mark.cluster
+
+_HEADER: dict[str, Any] = {"serializer": "pickle", "writeable": ()}
+
+
+class Side:
+    """One of the two clusters, and wires to its scheduler."""
+
+    def __init__(self, rig: Rig, *, stock: bool, target: str = "scheduler") -> None:
+        self.rig = rig
+        self.stock = stock
+        self.addresses = rig.stock if stock else rig.sealed
+        self.target = target
+        self._open = ExitStack()
+        self.said: Any = None  # to the last worker that registered
+
+    def wire(self, role: str) -> Wire:
+        if self.stock:
+            return self._open.enter_context(self.rig.stock_to(self.target))
+        return self._open.enter_context(self.rig.sealed_to(self.target, role))
+
+    def client(self, role: str, client: str) -> Wire:
+        wire = self.wire(role)
+        wire.ask({"op": "register-client", "client": client, "reply": False, "versions": {}})
+        return wire
+
+    def worker(self, role: str, number: int, **more: Any) -> tuple[Wire, str]:
+        """Register a worker that takes no tasks; return its address as well."""
+        address = f"{'tcp' if self.stock else 'safeser'}://127.0.0.1:{number}"
+        wire = self.wire(role)
+        named = filled(REGISTER_WORKER, lambda place: address)
+        self.said = wire.ask({**named, "status": "paused", "reply": True, **more})
+        return wire, address
+
+    def graph(self, value: Any) -> Any:
+        data = cloudpickle.dumps(value)
+        if self.stock:
+            return Serialized(_HEADER, [data])
+        return PayloadRow({"serializer": "cloudpickle", "writeable": []}, (data,))
+
+    def close(self) -> None:
+        self._open.close()
+
+
+@pytest.fixture
+def sides(rig: Rig) -> Iterator[dict[str, Side]]:
+    made = {"stock": Side(rig, stock=True), "safeser": Side(rig, stock=False)}
+    yield made
+    for side in made.values():
+        side.close()
+
+
+def _until_event(wire: Wire, topic: str, patience: float = 60.0) -> list[Any]:
+    """Read the stream until an event of *topic* comes; return all that came."""
+    seen: list[Any] = []
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        batch = wire.read()
+        for element in batch if isinstance(batch, list | tuple) else [batch]:
+            seen.append(element)
+            if isinstance(element, dict) and element.get("topic") == topic:
+                return seen
+    raise AssertionError(f"no event of {topic} in {seen}")
+
+
+# --- a task that was given to nobody --------------------------------------------------------------
+
+
+def _forged(side: Side, key: str, kind: Any, metadata: Any) -> list[Any]:
+    """Have a worker that never had *key* say that it finished it; return what its client hears."""
+    client = side.client("alice", f"Client-{key}")
+    first = f"{key}-first"
+    graph = {first: Task(first, time.sleep, 0), key: Task(key, abs, TaskRef(first))}
+    submitted = {
+        "op": "update-graph",
+        "expr_ser": side.graph(LLGExpr(graph)),
+        "keys": [key],
+        "span_metadata": {"collections": []},
+        "internal_priority": None,
+        "submitting_task": None,
+        # Nobody is there, so that it waits.
+        "annotations": {"workers": ["127.0.0.9:9"], "allow_other_workers": False},
+    }
+    client.send([{"op": "subscribe-topic", "topic": key}, submitted])
+    worker, address = side.worker("worker", 1001)
+    with_type = {"nbytes": 5, "type": kind, "typename": "int", "metadata": metadata}
+    done = {"op": "task-finished", "key": key, "stimulus_id": "x", "status": "OK"}
+    says = {"op": "log-event", "worker": address, "topic": key, "msg": "over"}
+    # The graph came by another connection: it is there when its key is known.
+    asks = side.wire("alice")
+    _wait(lambda: _state_is_known(asks, key))
+    done |= {**with_type, "worker": address, "thread": 1, "startstops": ()}
+    # Dask's number of a run that never was is None, which safeser takes for no number.
+    worker.send([{**done, "run_id": None}, {**done, "run_id": 1}, says])
+    heard = _until_event(client, key)
+    client.send([{"op": "close-client", "client": f"Client-{key}"}])
+    worker.close()
+    return heard
+
+
+def _state_is_known(wire: Wire, key: str) -> bool:
+    found = wire.ask({"op": "get_task_status", "keys": [key]})
+    return isinstance(found, dict) and found.get(key) is not None
+
+
+def _wait(what: Callable[[], bool], patience: float = 60.0) -> None:
+    deadline = time.monotonic() + patience
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_a_forged_report_hands_nobody_code(rig: Rig, sides: dict[str, Side]) -> None:
+    marker = rig.marker("stock-report")
+    payload = evil(marker)
+    heard = _forged(sides["stock"], "forged-stock", payload, {})
+    assert _in_memory(heard), heard
+    [told] = _in_memory(heard)
+    assert told["type"] == payload, "the control did not reach the client"
+
+    failures: list[str] = []
+    markers: list[Path] = []
+
+    def marked(form: str) -> Path:
+        markers.append(rig.marker(f"report-{form}"))
+        return markers[-1]
+
+    template = [Evil("bytes"), {"x": Evil("pickled")}]
+    for form, (kind, metadata) in in_all_forms(template, marked, str, short=True):
+        for what, said in (("type", (kind, {})), ("metadata", ("builtins:int", metadata))):
+            rig.log.new()
+            heard = _forged(sides["safeser"], f"forged-{what}-{form}", *said)
+            if CANARY.encode() in repr(heard).encode() or list(rows_in(_in_memory(heard))):
+                failures.append(f"{what} as {form}: it reached the client")
+            found = rig.log.wait(
+                lambda r: (
+                    (r["sender"], r["recipient"], r["operation"])
+                    == ("worker", "scheduler", "task-finished")
+                ),
+                # Bytes in what a task says of itself are data, which no client is told.
+                patience=0.0 if form == "bytes" else 30.0,
+            )
+            if found is None and form != "bytes":
+                failures.append(f"{what} as {form}: nothing is recorded")
+    failures += [f"{each.name}: RAN" for each in [marker, *markers] if rig.made(each)]
+    failures += [f"{who} repeats what a payload holds" for who in rig.told(CANARY)]
+    assert not failures, "\n".join(failures)
+
+
+def _in_memory(heard: list[Any]) -> list[Any]:
+    return [each for each in heard if each.get("op") == "key-in-memory"]
+
+
+# --- somebody else's name -------------------------------------------------------------------------
+
+
+def test_nobody_registers_as_another(rig: Rig, sides: dict[str, Side]) -> None:
+    for name, side in sides.items():
+        first = side.client("alice", f"Client-first-{name}")
+        second = side.wire("bob")
+        again = {"op": "register-client", "client": f"Client-first-{name}", "reply": False}
+        rig.log.new()
+        answer = second.ask({**again, "versions": {}})
+        taken = isinstance(answer, list | tuple) and answer[0]["op"] == "stream-start"
+        assert taken is side.stock, answer
+        if side.stock:
+            continue
+        found = rig.log.wait(lambda r: r["sender"] == "bob")
+        assert (found["operation"], found["rule"]) == ("register-client", "stream.client-id")
+        first.send([{"op": "subscribe-topic", "topic": "still-here"}])
+        _wait(lambda side=side: _is_heard(side, "still-here"))
+        assert _until_event(first, "still-here")
+
+
+def _is_heard(side: Side, topic: str) -> bool:
+    side.wire("alice").ask({"op": "log_event", "topic": topic, "msg": 1})
+    return True
+
+
+def test_no_worker_takes_anothers_address_for_a_name(rig: Rig, sides: dict[str, Side]) -> None:
+    for side in sides.values():
+        rig.log.new()
+        scheme = "tcp" if side.stock else "safeser"
+        first, _ = side.worker("worker", 1005, name=f"{scheme}://127.0.0.1:1006")
+        second, _ = side.worker("worker", 1006)
+        # Dask's scheduler looks for the name first, and finds that the other one is there.
+        assert (side.said.get("status") != "OK") is side.stock, side.said
+        first.close()
+        second.close()
+    found = rig.log.wait(lambda r: r["sender"] == "worker")
+    assert (found["operation"], found["rule"]) == ("register-worker", "stream.name")
+
+
+def test_no_worker_keeps_others_out(rig: Rig) -> None:
+    for target, stock in (("blocked-scheduler", True), ("scheduler", False)):
+        side = Side(rig, stock=stock, target=target)
+        rig.log.new()
+        with suppress(ConnectionError):  # so does a registration end that failed half way
+            side.worker("worker", 1002, versions={"packages": 5})
+        later = {"op": "register-client", "client": f"Client-{target}", "reply": False}
+        said = None
+        with suppress(ConnectionError):
+            said = side.wire("alice").ask({**later, "versions": {"packages": {}}})
+        came = isinstance(said, list | tuple) and said[0]["op"] == "stream-start"
+        assert came is not stock, said
+        if stock:
+            gone = {"op": "unregister", "address": "tcp://127.0.0.1:1002", "stimulus_id": "x"}
+            side.wire("alice").ask(gone)
+        else:
+            found = rig.log.wait(lambda r: r["sender"] == "worker")
+            wanted = ("register-worker", "operation.field-shape")
+            assert (found["operation"], found["rule"]) == wanted
+        side.close()
+
+
+# --- good and bad in one message ------------------------------------------------------------------
+
+
+def test_what_is_refused_takes_nothing_with_it(rig: Rig, sides: dict[str, Side]) -> None:
+    failures: list[str] = []
+    markers: list[Path] = []
+
+    def marked(form: str) -> Path:
+        markers.append(rig.marker(f"batch-{form}"))
+        return markers[-1]
+
+    marker = rig.marker("stock-batch")
+    heard = _batch(sides["stock"], in_stock(Evil("pickled"), marker, str), "batch-stock")
+    assert marker.exists(), "the control did not run"
+    assert heard == ["first", "second"]
+    for form, payload in in_all_forms(Evil("pickled"), marked, str, short=False):
+        rig.log.new()
+        heard = _batch(sides["safeser"], payload, f"batch-{form}")
+        if heard != ["first", "second"]:
+            failures.append(f"{form}: of what was good came {heard}")
+        found = rig.log.wait(lambda r: (r["sender"], r["operation"]) == ("worker", "keep-alive"))
+        if found is None:
+            failures.append(f"{form}: nothing is recorded")
+    failures += [f"{each.name}: RAN" for each in markers if rig.made(each)]
+    failures += [f"{who} repeats what a payload holds" for who in rig.told(CANARY)]
+    assert not failures, "\n".join(failures)
+
+
+def _batch(side: Side, payload: Any, topic: str) -> list[Any]:
+    """Send a batch of which the middle is hostile; return what good there is of it, in order."""
+    worker, address = side.worker("worker", 1004)
+    said = {"op": "log-event", "worker": address, "topic": topic}
+    bad = {"op": "keep-alive", "worker": address, "note": payload}
+    # Dask's own handler ends the stream of who says what it does not take, after it was opened.
+    worker.send([{**said, "msg": "first"}, {**said, "msg": "second"}, bad])
+    if not side.stock:
+        worker.send([bad, {**said, "msg": "third"}, bad])
+    asks = side.wire("alice")
+    wanted = 2 if side.stock else 3
+    _wait(lambda: len(asks.ask({"op": "events", "topic": topic})) >= wanted)
+    heard = [message for _, message in asks.ask({"op": "events", "topic": topic})]
+    worker.close()
+    asks.close()
+    if not side.stock:
+        assert heard[2:] == ["third"]
+    return heard[:2]
