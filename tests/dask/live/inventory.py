@@ -91,7 +91,7 @@ CLIENTS = (
 )
 
 #: Blocked handlers, ``__Enum__``, plain msgpack, poisoning, hostile schedulers: 13, of which two
-#: are told to who registers, in ``test_attacks_replies.py``, and poisoning is in
+#: are told to who registers, in ``test_registrations.py``, and poisoning is in
 #: ``test_key_conflicts.py``.
 REGISTRATIONS = (
     "worker.register-worker reply worker-plugins",

@@ -1,4 +1,4 @@
-"""Streams of somebody who registered: forged reports, other people's names, batches good and bad.
+"""Streams of somebody who registered: other people's names, batches good and bad.
 
 The one rule: what is refused takes nothing else with it, and nobody speaks as another. Each attack
 did on stock Dask, in this very job, what it is there for.
@@ -12,20 +12,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
-from dask._expr import LLGExpr
-from dask._task_spec import Task, TaskRef
-from distributed.protocol.serialize import Serialized
 
-from tests.dask.live.payloads import CANARY, Evil, evil, filled, in_all_forms, in_stock
+from tests.dask.live.payloads import CANARY, Evil, filled, in_all_forms, in_stock
 from tests.dask.live.rig import Rig
 from tests.dask.live.table import REGISTER_WORKER
-from tests.dask.live.wires import PayloadRow, Wire, rows_in
+from tests.dask.live.wires import Wire
 
 pytestmark = pytest.mark.cluster
-
-_HEADER: dict[str, Any] = {"serializer": "pickle", "writeable": ()}
 
 
 class Side:
@@ -57,12 +51,6 @@ class Side:
         self.said = wire.ask({**named, "status": "paused", "reply": True, **more})
         return wire, address
 
-    def graph(self, value: Any) -> Any:
-        data = cloudpickle.dumps(value)
-        if self.stock:
-            return Serialized(_HEADER, [data])
-        return PayloadRow({"serializer": "cloudpickle", "writeable": []}, (data,))
-
     def close(self) -> None:
         self._open.close()
 
@@ -88,92 +76,11 @@ def _until_event(wire: Wire, topic: str, patience: float = 60.0) -> list[Any]:
     raise AssertionError(f"no event of {topic} in {seen}")
 
 
-# --- a task that was given to nobody --------------------------------------------------------------
-
-
-def _forged(side: Side, key: str, kind: Any, metadata: Any) -> list[Any]:
-    """Have a worker that never had *key* say that it finished it; return what its client hears."""
-    client = side.client("alice", f"Client-{key}")
-    first = f"{key}-first"
-    graph = {first: Task(first, time.sleep, 0), key: Task(key, abs, TaskRef(first))}
-    submitted = {
-        "op": "update-graph",
-        "expr_ser": side.graph(LLGExpr(graph)),
-        "keys": [key],
-        "span_metadata": {"collections": []},
-        "internal_priority": None,
-        "submitting_task": None,
-        # Nobody is there, so that it waits.
-        "annotations": {"workers": ["127.0.0.9:9"], "allow_other_workers": False},
-    }
-    client.send([{"op": "subscribe-topic", "topic": key}, submitted])
-    worker, address = side.worker("worker", 1001)
-    with_type = {"nbytes": 5, "type": kind, "typename": "int", "metadata": metadata}
-    done = {"op": "task-finished", "key": key, "stimulus_id": "x", "status": "OK"}
-    says = {"op": "log-event", "worker": address, "topic": key, "msg": "over"}
-    # The graph came by another connection: it is there when its key is known.
-    asks = side.wire("alice")
-    _wait(lambda: _state_is_known(asks, key))
-    done |= {**with_type, "worker": address, "thread": 1, "startstops": ()}
-    # Dask's number of a run that never was is None, which safeser takes for no number.
-    worker.send([{**done, "run_id": None}, {**done, "run_id": 1}, says])
-    heard = _until_event(client, key)
-    client.send([{"op": "close-client", "client": f"Client-{key}"}])
-    worker.close()
-    return heard
-
-
-def _state_is_known(wire: Wire, key: str) -> bool:
-    found = wire.ask({"op": "get_task_status", "keys": [key]})
-    return isinstance(found, dict) and found.get(key) is not None
-
-
 def _wait(what: Callable[[], bool], patience: float = 60.0) -> None:
     deadline = time.monotonic() + patience
     while not what():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
-
-
-def test_a_forged_report_hands_nobody_code(rig: Rig, sides: dict[str, Side]) -> None:
-    marker = rig.marker("stock-report")
-    payload = evil(marker)
-    heard = _forged(sides["stock"], "forged-stock", payload, {})
-    assert _in_memory(heard), heard
-    [told] = _in_memory(heard)
-    assert told["type"] == payload, "the control did not reach the client"
-
-    failures: list[str] = []
-    markers: list[Path] = []
-
-    def marked(form: str) -> Path:
-        markers.append(rig.marker(f"report-{form}"))
-        return markers[-1]
-
-    template = [Evil("bytes"), {"x": Evil("pickled")}]
-    for form, (kind, metadata) in in_all_forms(template, marked, str, short=True):
-        for what, said in (("type", (kind, {})), ("metadata", ("builtins:int", metadata))):
-            rig.log.new()
-            heard = _forged(sides["safeser"], f"forged-{what}-{form}", *said)
-            if CANARY.encode() in repr(heard).encode() or list(rows_in(_in_memory(heard))):
-                failures.append(f"{what} as {form}: it reached the client")
-            found = rig.log.wait(
-                lambda r: (
-                    (r["sender"], r["recipient"], r["operation"])
-                    == ("worker", "scheduler", "task-finished")
-                ),
-                # Bytes in what a task says of itself are data, which no client is told.
-                patience=0.0 if form == "bytes" else 30.0,
-            )
-            if found is None and form != "bytes":
-                failures.append(f"{what} as {form}: nothing is recorded")
-    failures += [f"{each.name}: RAN" for each in [marker, *markers] if rig.made(each)]
-    failures += [f"{who} repeats what a payload holds" for who in rig.told(CANARY)]
-    assert not failures, "\n".join(failures)
-
-
-def _in_memory(heard: list[Any]) -> list[Any]:
-    return [each for each in heard if each.get("op") == "key-in-memory"]
 
 
 # --- somebody else's name -------------------------------------------------------------------------
