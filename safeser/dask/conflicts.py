@@ -32,6 +32,7 @@ from safeser.channel.records import event
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
 from safeser.dask.hosts import anywhere
+from safeser.dask.lost import Lost
 from safeser.dask.refused import GraphFailures
 from safeser.dask.registrations import ClientIds
 from safeser.dask.replies import error_reply
@@ -86,6 +87,7 @@ _EXPECTED: dict[str, tuple[str, ...]] = {
     "update_data": ("self", "who_has", "nbytes", "client"),
     "scatter": ("self", "data", "workers", "client", "broadcast", "timeout"),
     "report": ("self", "msg", "ts", "client"),
+    "_find_lost_dependencies": ("self", "dsk", "keys"),
     "stimulus_cancel": ("self", "keys", "client", "force", "reason", "msg"),
 }
 
@@ -93,6 +95,7 @@ _EXPECTED: dict[str, tuple[str, ...]] = {
 _CALLS = (
     ("update_graph", "_create_taskstate_from_graph"),
     ("update_graph", "report"),
+    ("update_graph", "_find_lost_dependencies"),
     ("_generate_taskstates", "new_task"),
     ("update_data", "new_task"),
     ("scatter", "update_data"),
@@ -163,6 +166,8 @@ class Guard:
         # Both forget a task when Dask does: then its key is free.
         self._owners: WeakKeyDictionary[TaskState, str] = WeakKeyDictionary()
         self._refused: dict[str, WeakSet[TaskState]] = {}
+        self._lost = Lost()
+        self._find_lost = scheduler._find_lost_dependencies
         self._create = scheduler._create_taskstate_from_graph
         # Without Dask's decorator, which prints a page for whatever passes.
         self._update_graph = MethodType(inspect.unwrap(type(scheduler).update_graph), scheduler)
@@ -177,6 +182,7 @@ class Guard:
         scheduler.new_task = self.new_task
         scheduler.report = self.report
         scheduler._create_taskstate_from_graph = self.create
+        scheduler._find_lost_dependencies = self.find_lost
         scheduler.update_data = self.update_data
         scheduler.stream_handlers["update-graph"] = self.update_graph
         scheduler.handlers["update_data"] = self.announce
@@ -227,7 +233,9 @@ class Guard:
             self._scheduler.log_event(
                 ["scheduler", client], {"action": "update-graph", "status": "refused"}
             )
-            self._tell(client, [key for key in keys if key in refused.keys], refused.error)
+            told = [key for key in keys if key in refused.keys]
+            self._lost.note(client, told, refused.error, present=self._scheduler.clients)
+            self._tell(client, told, refused.error)
         finally:
             _submission.reset(token)
 
@@ -247,7 +255,17 @@ class Guard:
             raise _Refused(
                 _error(submission, refused), self._unserved(keys, client, {c.task for c in refused})
             )
+        self._lost.found(client, dsk)
         return self._create(dsk=dsk, keys=keys, client=client, **rest)
+
+    def find_lost(self, dsk: Mapping[Any, Any], keys: set[Any]) -> set[Any]:
+        """Find what Dask finds missing, before it cancels what depends on that; see lost.py."""
+        missing: set[Any] = self._find_lost(dsk, keys)
+        client = self._current(None).client
+        error = self._lost.why(client, missing) if missing else None
+        if error is not None:
+            raise _Refused(error, self._unserved(keys, client, set()))
+        return missing
 
     def _conflicts(self, submission: _Submission, dsk: Mapping[Any, Any]) -> Iterator[_Conflict]:
         """Yield what differs from tasks that are there.

@@ -114,6 +114,11 @@ class Fake:
         self.tasks[key] = made
         return made
 
+    def _find_lost_dependencies(self, dsk: Any, keys: Any) -> set[Any]:
+        del keys
+        needed = {key for node in dsk.values() for key in node.dependencies}
+        return needed - dsk.keys() - self.tasks.keys()
+
     def _create_taskstate_from_graph(self, *, dsk: Any, keys: Any, client: str, **_: Any) -> Any:
         for key in dsk:
             if key not in self.tasks:
@@ -123,6 +128,7 @@ class Fake:
         return {"tasks": len(dsk)}
 
     async def update_graph(self, client: str, keys: Any, *, dsk: Any, **rest: Any) -> None:
+        self._find_lost_dependencies(dsk, keys)
         self._create_taskstate_from_graph(dsk=dsk, keys=keys, client=client, **rest)
 
     def update_data(self, *, who_has: Any, nbytes: Any, client: Any = None) -> str:
@@ -183,6 +189,21 @@ def add(key: Any, *args: Any) -> dict[Any, Any]:
 
 def operations(told: list[Any]) -> list[str]:
     return [one["op"] for one in told]
+
+
+def test_what_depends_on_what_was_refused_is_refused_at_every_level(setup):
+    setup.submit("alice", add("k", 1, 2))
+    (first,) = setup.submit("carol", add("k", 1, 3))
+    (second,) = setup.submit("carol", add("d", TaskRef("k"), 1))
+    (third,) = setup.submit("carol", add("e", TaskRef("d"), 1))
+    (fourth,) = setup.submit("carol", add("f", TaskRef("e"), 1))
+    assert [one["op"] for one in (first, second, third, fourth)] == ["task-erred"] * 4
+    assert fourth["key"] == "f"
+    assert not {"d", "e", "f"} & setup.fake.tasks.keys()
+    assert setup.submit("bob", add("g", TaskRef("d"), 1)) == []  # nobody told him of it
+    assert setup.submit("carol", add("d", 1, 1)) == []
+    del setup.fake.tasks["d"]  # it was there, and is gone: lost, and no more refused
+    assert setup.submit("carol", add("h", TaskRef("d"), 1)) == []
 
 
 def test_who_is_first_owns_a_key_until_its_task_is_forgotten(setup):
