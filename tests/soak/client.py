@@ -51,6 +51,8 @@ _BLOW_TEXTS = (
 
 #: A shuffle whose worker is cut off says so in words of its phase; the reason is its cause.
 _SHUFFLE = re.compile(r"P2P \w+ failed during (transfer|barrier|unpack) phase")
+#: And one that was begun anew, since a worker in it was lost, of those that are behind.
+_STALE = re.compile(r"run_id=\d+ (stale|invalid), got ")
 _CUT_OFF = (
     "CommClosedError",
     "StreamClosedError",
@@ -160,7 +162,8 @@ def _one(
 def is_cut_shuffle(error: BaseException) -> bool:
     """Tell whether a shuffle failed because somebody in it was cut off while it went on."""
     text = "".join(traceback.format_exception(error))
-    return bool(_SHUFFLE.search(str(error))) and any(reason in text for reason in _CUT_OFF)
+    cut_off = bool(_SHUFFLE.search(str(error))) and any(reason in text for reason in _CUT_OFF)
+    return cut_off or bool(_STALE.search(str(error)))
 
 
 def judged(error: BaseException) -> str:

@@ -32,6 +32,14 @@ def test_a_shuffle_that_was_cut_is_disturbed_by_what_fell_during_it(phase, cause
     assert judged(error) == "disturbed"
 
 
+def test_a_shuffle_that_was_begun_anew_is_disturbed():
+    error = RuntimeError(
+        "run_id=375 stale, got DataFrameShuffleRun<2cac[378]> on tcp://127.0.0.1:1"
+    )
+    assert is_cut_shuffle(error)
+    assert judged(error) == "disturbed"
+
+
 @pytest.mark.parametrize(
     "error",
     [
