@@ -52,6 +52,9 @@ def _options(
 app.add_typer(keys.app, name="keys")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
-app.command("inspect")(inspect.inspect)
-app.command("up")(up.up)
-app.command("demo")(demo.demo)
+# Typer cuts the first line of a docstring at some fifty characters here.
+app.command("inspect", short_help="Show what a pickle or model file holds; load nothing.")(
+    inspect.inspect
+)
+app.command("up", short_help="Run a local cluster until Ctrl-C.")(up.up)
+app.command("demo", short_help="Attack a cluster under policy, and a stock one.")(demo.demo)

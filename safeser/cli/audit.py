@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +29,7 @@ LogPath = Annotated[Path, typer.Argument(metavar="LOG", help="The folder of a lo
 _POLL = 0.25  # seconds; a person follows, nothing waits for this
 
 
-@app.command()
+@app.command(short_help="Verify a log against its key.")
 def verify(
     log: LogPath,
     key: Annotated[Path, typer.Option(help="The file of the log's key.")],
@@ -98,6 +98,9 @@ def tail(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what is written; needs one file.")
     ] = False,
+    refused: Annotated[
+        bool, typer.Option("--refused", help="Only what says that something was refused.")
+    ] = False,
 ) -> None:
     """Show the newest records, oldest first. This does not verify them."""
     from safeser.audit import render
@@ -109,24 +112,41 @@ def tail(
             rule="config.audit",
             fix="Name one of its .log files.",
         )
-    for record in _following(log, lines) if follow else _newest(log, lines):
+    wanted = _says_refused if refused else _says_anything
+    for record in _following(log, lines, wanted) if follow else _newest(log, lines, wanted):
         line(render(record))
 
 
-def _newest(log: Path, count: int) -> list[Record]:
+def _says_anything(record: Record) -> bool:
+    return True
+
+
+def _says_refused(record: Record) -> bool:
+    """Tell whether *record* is a refusal, or numbers among which there is one."""
+    if record.type == "counts":
+        counts = record.fields.get("counts")
+        rows = counts if isinstance(counts, list) else []
+        # By identity: a count of 0 equals False.
+        return any(isinstance(row, list) and any(cell is False for cell in row) for row in rows)
+    return record.type == "suppressed" or record.fields.get("permitted") is False
+
+
+def _newest(log: Path, count: int, wanted: Callable[[Record], bool]) -> list[Record]:
     from safeser.audit import read
 
-    newest = heapq.nlargest(count, read(log), key=lambda record: (record.time, record.sequence))
+    newest = heapq.nlargest(
+        count, filter(wanted, read(log)), key=lambda record: (record.time, record.sequence)
+    )
     return newest[::-1]
 
 
-def _following(log: Path, count: int) -> Iterator[Record]:
+def _following(log: Path, count: int, wanted: Callable[[Record], bool]) -> Iterator[Record]:
     from safeser.audit import read
 
-    newest = _newest(log, count)
+    newest = _newest(log, count, wanted)
     yield from newest
     shown = newest[-1].sequence if newest else -1
-    for record in read(log, wait=_wait):
+    for record in filter(wanted, read(log, wait=_wait)):
         if record.sequence > shown:
             yield record
 

@@ -79,12 +79,13 @@ def _next_steps(directory: Path, users: list[str]) -> None:
     line(f"export KEYS={shlex.quote(str(directory))}")
     line('export DASK_SAFESER__AUDIT="$KEYS"/audit')
     line(f"export DASK_SAFESER__POLICY={policy}")
-    line("# the cluster")
+    line("# the cluster; on several machines, each with --host and its own address")
     line(f"{identity('scheduler')} dask scheduler --protocol safeser")
     line(f"{identity('worker')} \\")
     line(f"    {identity('nanny', 'NANNY__IDENTITY')} \\")
     line("    dask worker safeser://HOST:8786")
-    line(f"# {users[0]}")
+    others = f" ({', '.join(users[1:])}: the same, each with his own key)" if users[1:] else ""
+    line(f"# {users[0]}{others}")
     line(f"{identity(users[0])} python")
     line(">>> import safeser")
     line('>>> safeser.Client("safeser://HOST:8786", deserializers=["dask", "msgpack"])')
@@ -101,7 +102,7 @@ def _fitting_policy(users: list[str]) -> str | None:
     return min(fitting, key=lambda name: len(listed[name]), default=None)
 
 
-@app.command()
+@app.command(short_help="Make one private key, and its line for a roster.")
 def new(
     file: Annotated[Path, typer.Argument(help="Where the private key goes; must not exist.")],
     principal: Annotated[str, typer.Option(metavar="NAME", help="Whose key it is.")],

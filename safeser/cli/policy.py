@@ -5,6 +5,7 @@ The one rule: every answer comes from the loaded policy itself; nothing is decid
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from safeser.cli.ending import DENIED, complain
 from safeser.cli.screen import line, mark, say, table
 from safeser.errors import ConfigError
+from safeser.policy.faults import did_you_mean, shown
 
 if TYPE_CHECKING:
     from safeser.policy import Policy, Rule
@@ -28,7 +30,7 @@ PolicyName = Annotated[
 _NOT_FOUND = frozenset({"config.file", "config.policy-name"})
 
 
-@app.command()
+@app.command(short_help="Check that policies load.")
 def check(policies: Annotated[list[str], typer.Argument(metavar="POLICY...")]) -> None:
     """Check that policies load; code 1 names the first fault of each that does not."""
     from safeser.policy import Policy
@@ -52,7 +54,7 @@ def _title(policy: Policy) -> str:
     return f"{policy.name} revision {policy.revision}"
 
 
-@app.command()
+@app.command(short_help="Show a policy, or list the ready ones.")
 def show(
     policy: Annotated[
         str | None,
@@ -62,9 +64,13 @@ def show(
     operations: Annotated[
         bool, typer.Option("--operations", help="Name each operation, not only their groups.")
     ] = False,
+    source: Annotated[
+        bool, typer.Option("--yaml", help="Print its file, to begin one's own with.")
+    ] = False,
 ) -> None:
     """Show what a policy says, groups of principals spelled out; without one, the ready ones."""
     from safeser.policy import Policy, ready_policies
+    from safeser.policy.ready import locate, read_file
 
     if policy is None:
         table(
@@ -73,6 +79,9 @@ def show(
         )
         return
     loaded = Policy.load(policy)
+    if source:
+        line(read_file(locate(policy)).decode().removesuffix("\n"))
+        return
     line(_title(loaded), style="bold")
     line(f"SHA-256 {loaded.sha256}")
     line()
@@ -162,7 +171,7 @@ def _names(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-@app.command()
+@app.command(short_help="Say what decides one question, and what would change it.")
 def explain(
     policy: PolicyName,
     *,
@@ -187,12 +196,17 @@ def explain(
     sealing: Annotated[bool, typer.Option("--sealing", help="Ask for the sending side.")] = False,
 ) -> None:
     """Say which rule decides in one context, why, and what would change it; code 1 if denied."""
+    from safeser.operations import NAMES
     from safeser.policy import Policy
     from safeser.policy import explain as explained
-    from safeser.values import Context
+    from safeser.values import FAMILIES, Context
 
+    loaded = Policy.load(policy)
+    _require_known("family", family, {*FAMILIES, *loaded.families})
+    if operation is not None:
+        _require_known("operation", operation, NAMES)
     explanation = explained(
-        Policy.load(policy),
+        loaded,
         Context(sender, recipient, kind, operation, transport=transport, same_host=same_host),
         family,
         sealing=sealing,
@@ -208,3 +222,13 @@ def explain(
             say(step)
     if not explanation.decision.permitted:
         raise typer.Exit(DENIED)
+
+
+def _require_known(what: str, name: str, known: Collection[str]) -> None:
+    """Refuse a misspelt name: an answer about it would be one about nothing."""
+    if name not in known:
+        raise ConfigError(
+            f"safeser knows no {what} {shown(name)}",
+            rule=f"config.{what}",
+            fix=did_you_mean(name, known),
+        )

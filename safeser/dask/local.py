@@ -61,7 +61,7 @@ class LocalCluster(_DaskLocalCluster):  # type: ignore[misc]  # distributed ship
         for name in ("protocol", "security"):
             if name in kwargs:
                 raise ConfigError(f"{name} is chosen by safeser.dask.local.LocalCluster")
-        Policy.load(str(policy))  # says what is wrong with it before anything is made
+        _check_policy(str(policy))
         temporary = directory is None
         base = Path(
             tempfile.mkdtemp(prefix="safeser-") if temporary else os.fspath(directory or "")
@@ -114,6 +114,20 @@ def require_processes(processes: bool) -> None:
             rule="config.processes",
             fix="Leave it out: processes are started then.",
         )
+
+
+def _check_policy(named: str) -> None:
+    """Say what is wrong with a policy before anything is made or started."""
+    policy = Policy.load(named)
+    for name in _PRINCIPALS:
+        if name not in policy.principals:
+            raise ConfigError(
+                f"policy {policy.name!r} lists no principal {name!r}, and a local cluster is made"
+                f" of {', '.join(_PRINCIPALS)}",
+                rule="config.principal",
+                fix="Use 'default' or 'trusted', or list it in a copy of this one. For other users,"
+                " 'safeser keys init' makes keys, and Dask's commands start the cluster.",
+            )
 
 
 @contextmanager

@@ -123,7 +123,16 @@ def fix(name: str, query: Query, rule: Rule | None) -> str:
     if query.family == "cloudpickle" and "pickle" in rule.families(sealing=query.sealing):
         # What a pickle names beyond the profile makes it code, and listing that name is far less.
         advice += " If it only lacks a class of your own, list that under 'pickle: allow' instead."
-    return advice
+    return advice + _group(changes)
+
+
+def _group(changes: Iterable[Edit]) -> str:
+    """Name the group of an operation: what needs one of it mostly needs the others too."""
+    for change in changes:
+        groups = [group for group, names in GROUPS.items() if change.value in names]
+        if change.field == "operations" and groups and change.value not in GROUPS:
+            return f" It is in the group '{groups[0]}'."
+    return ""
 
 
 def _new_context(query: Query) -> str:

@@ -91,6 +91,25 @@ def test_tail_shows_the_newest_last(safeser, log, tmp_path):
     assert "field-29" in lines[1]
 
 
+def test_tail_shows_what_was_refused_alone_when_asked(safeser, log, tmp_path):
+    with AuditLog.open(
+        tmp_path / "audit",
+        key=tmp_path / "audit.key",
+        principal="scheduler",
+        policy=("p", 1, "0" * 64),
+    ) as opened:
+        opened.record({"event": "refuse", "where": "no-1", "permitted": False})
+        opened.record({"event": "load", "where": "yes", "permitted": True})
+        opened.count("alice", "scheduler", "ping", "permit", True)
+        opened.flush()
+        opened.count("mallory", "scheduler", "run", "operation.not-granted", False)
+    shown = safeser("audit", "tail", tmp_path / "audit", "--refused").out.splitlines()
+    assert len(shown) == 2
+    assert "no-1" in shown[0]
+    assert "mallory" in shown[1]
+    assert safeser("audit", "tail", log.path, "--refused").out == ""
+
+
 def test_tail_of_a_changed_file_says_to_verify(safeser, log):
     with open(log.path, "ab") as file:
         file.write(b"nonsense\n")

@@ -143,3 +143,34 @@ def test_explain_refuses_a_kind_that_does_not_exist(safeser):
     ended = safeser(*EXPLAIN, "--sender=bob", "--kind=everything", "--family=dask")
     assert ended.code == 2
     assert "admin, data, task, control" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("option", "rule", "fix"),
+    [
+        ("--family=cloudpikle", "config.family", "'cloudpickle'"),
+        ("--operation=update_graph", "config.operation", "'update-graph'"),
+    ],
+)
+def test_explain_refuses_misspelt_names_instead_of_answering(safeser, option, rule, fix):
+    ended = safeser(*EXPLAIN, "--sender=alice", "--family=msgpack", option)
+    assert (ended.code, ended.out) == (2, "")
+    assert rule in ended.err
+    assert f"Did you mean {fix}?" in ended.err
+
+
+def test_explain_knows_the_families_that_a_policy_declares(safeser, tmp_path):
+    (tmp_path / "own.yaml").write_text(
+        "safeser: 1\nname: own\nrevision: 1\nfamilies: [my-frames]\nprincipals: {a: {}, b: {}}\n"
+        "contexts:\n  - {name: all, sender: a, recipient: b, deserializers: [msgpack, my-frames]}\n"
+    )
+    asked = ("--sender=a", "--recipient=b", "--family=my-frames")
+    assert safeser("policy", "explain", tmp_path / "own.yaml", *asked).code == 0
+
+
+def test_show_prints_the_file_to_begin_ones_own_with(safeser, tmp_path):
+    ended = safeser("policy", "show", "dask-cluster", "--yaml")
+    (tmp_path / "mine.yaml").write_text(ended.out)
+    assert ended.out.startswith("# For a shared Dask cluster")
+    copied = safeser("policy", "check", tmp_path / "mine.yaml").out.partition(": fine")[2]
+    assert copied == safeser("policy", "check", "dask-cluster").out.partition(": fine")[2]

@@ -219,3 +219,13 @@ def test_a_policy_that_is_not_there_is_said_before_a_cluster_is_made(tmp_path):
     with pytest.raises(ConfigError, match="nosuch"):
         LocalCluster(policy="nosuch", directory=tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("policy", ["demo", "dask-cluster", "stock-cluster"])
+def test_a_policy_without_the_principals_of_a_local_cluster_is_said_before_it_is_made(
+    tmp_path, policy
+):
+    with pytest.raises(ConfigError, match="lists no principal") as caught:
+        LocalCluster(policy=policy, directory=tmp_path / "new")
+    assert caught.value.rule == "config.principal"
+    assert not (tmp_path / "new").exists()

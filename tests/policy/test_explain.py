@@ -129,6 +129,14 @@ def test_the_risk_fits_the_edit(operation: str | None, family: str, risk: str) -
     assert risk in loaded().decide(Context("a", "b", "control", operation), family).fix
 
 
+def test_the_advice_names_the_group_that_an_operation_is_in() -> None:
+    def fix(operation: str) -> str:
+        return loaded().decide(Context("a", "b", "control", operation), "msgpack").fix
+
+    assert fix("retire_workers").endswith(" It is in the group 'control'.")
+    assert "group" not in fix("run")  # a group of the same name: to grant it is to grant that
+
+
 def test_large_groups_are_not_listed_whole() -> None:
     spelled = copy.deepcopy(SPELLED)
     spelled["principals"] |= {f"p{number}": {"groups": ["g"]} for number in range(50)}
