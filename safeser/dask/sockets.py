@@ -40,6 +40,7 @@ from safeser.dask.named import own_connections
 from safeser.dask.registrations import ClientIds
 from safeser.dask.retirement import end_retirements
 from safeser.dask.roles import Roles, scheduler_of, served_by
+from safeser.dask.transfers import share_transfers
 from safeser.dask.visits import forget_names_of_packages, leave_nothing
 from safeser.envelope import Handshake
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
@@ -213,6 +214,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         if self._server is Server.WORKER:
             fail_dependents(owner)
             guard_worker(owner, self._channel)
+            share_transfers(owner)
             unblock()
             say_no_more(owner)
         self._client_ids = ClientIds.of(owner)

@@ -1,0 +1,86 @@
+"""One principal that never says that its data came leaves a worker's other slots to others."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.worker import Worker
+
+from safeser.dask.transfers import share_transfers
+
+
+class Serving(Worker):
+    """A worker of eight slots, whose askers say that the data came when they are told to."""
+
+    def __init__(self, limit: Any = 8) -> None:
+        self.handlers = {"get_data": self.get_data}
+        self.transfer_outgoing_count_limit = limit
+        self.came = asyncio.Event()
+
+    def __del__(self) -> None: ...
+
+    async def get_data(self, comm: Any, keys: Any) -> Any:  # type: ignore[override]
+        await self.came.wait()
+        if keys == ("broken",):
+            raise OSError("the connection ended")
+        return keys
+
+
+def asks(worker: Any, peer: str | None, *keys: str) -> Any:
+    link = None if peer is None else SimpleNamespace(peer=peer, local="worker")
+    comm = SimpleNamespace() if link is None else SimpleNamespace(link=link)
+    return asyncio.ensure_future(worker.handlers["get_data"](comm, keys=keys))
+
+
+BUSY = {"status": "busy"}
+
+
+@pytest.mark.parametrize(("limit", "share"), [(8, 4), (3, 1), (1, 1)])
+def test_nobody_holds_more_than_half(run, limit, share):
+    async def main():
+        worker = Serving(limit)
+        share_transfers(worker)
+        held = [asks(worker, "mallory", "k") for _ in range(share)]
+        await asyncio.sleep(0)
+        assert [await asks(worker, "mallory", "k") for _ in range(3)] == [BUSY] * 3
+        others = [asks(worker, peer, "k") for peer in ("bob", "worker", None)]
+        await asyncio.sleep(0)
+        worker.came.set()
+        assert await asyncio.gather(*held, *others) == [("k",)] * (share + 3)
+        assert await asks(worker, "mallory", "again") == ("again",)
+
+    run(main())
+
+
+def test_other_workers_and_unlimited_ones_are_as_they_were(run):
+    async def main():
+        for worker, peer in ((Serving(), "worker"), (Serving(False), "bob")):
+            share_transfers(worker)
+            held = [asks(worker, peer, "k") for _ in range(20)]
+            await asyncio.sleep(0)
+            worker.came.set()
+            assert await asyncio.gather(*held) == [("k",)] * 20
+
+    run(main())
+
+
+def test_a_transfer_that_fails_gives_its_slot_back(run):
+    async def main():
+        worker = Serving(2)
+        share_transfers(worker)
+        worker.came.set()
+        for _ in range(5):
+            with pytest.raises(OSError, match="ended"):
+                await asks(worker, "bob", "broken")
+        assert await asks(worker, "bob", "k") == ("k",)
+
+    run(main())
+
+
+def test_only_a_worker_has_transfers():
+    other = SimpleNamespace(handlers={})
+    share_transfers(other)
+    assert other.handlers == {}
