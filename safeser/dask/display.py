@@ -113,6 +113,9 @@ class Display:
             "policy",
             f"{policy.name} revision {policy.revision} (SHA-256 {policy.sha256[:_HASH_SHOWN]})",
         )
+        theirs = _other_policy(link, policy)
+        if theirs:  # the reason for refusals that this process's own copy does not explain
+            yield "peer's policy", theirs
         if link is not None:
             yield "opens", _families(link, willing=getattr(self, "_deserializers", None))
             yield "sends", _sent(link, getattr(self, "_serializers", None))
@@ -123,6 +126,15 @@ def _link(client: Any) -> Any:
     """Return the link of a client's stream to its scheduler, where it is connected."""
     stream = getattr(client, "scheduler_comm", None)
     return getattr(getattr(stream, "comm", None), "link", None)
+
+
+def _other_policy(link: Any, policy: Any) -> str:
+    """Return which policy the peer says that it decides by, if that is another than *policy*."""
+    claims = getattr(getattr(link, "session", None), "peer_claims", None)
+    if claims is None or claims.sha256 == policy.sha256:
+        return ""
+    sha256 = _text(claims.sha256)[:_HASH_SHOWN]
+    return f"{_text(claims.policy)} revision {_number(claims.revision)} (SHA-256 {sha256})"
 
 
 def _sent(link: Any, willing: Iterable[str] | None) -> str:

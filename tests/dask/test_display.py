@@ -113,6 +113,18 @@ def test_it_shows_who_and_under_which_policy(doors):
     assert client.dashboard_link == "http://127.0.0.1:8787/status"
 
 
+def test_it_says_when_the_scheduler_decides_by_another_policy(doors):
+    client = without(doors, HONEST)
+    assert "peer's policy" not in dict(client._said())
+    client.scheduler_comm.comm.link.session = SimpleNamespace(
+        peer_claims=SimpleNamespace(policy=EVIL, revision=7, sha256="ab" * 32)
+    )
+    said = dict(client._said())["peer's policy"]
+    assert said.endswith(" revision 7 (SHA-256 abababababab)")
+    assert "\x1b" not in repr(client)
+    assert "<script>" not in client._repr_html_()
+
+
 def test_what_its_user_asked_for_narrows_what_it_shows(doors):
     asked = {"_deserializers": ["msgpack"], "_serializers": ["dask", "pickle"]}
     rows = dict(without(doors, HONEST, **asked)._said())
