@@ -62,7 +62,8 @@ class Cancelling:
         """Return those of *keys* that are wanted by the principal behind *link* alone."""
         tasks = self._scheduler.tasks
         there = [tasks[key] for key in keys if key in tasks]
-        own = [task for task in there if self._is_own(task, link.peer)]
+        verdicts: dict[TaskState, bool] = {}
+        own = [task for task in there if self._is_own(task, link.peer, verdicts)]
         if len(own) < len(there):
             # One record for all: a message can name a million keys.
             error = PolicyDenied(
@@ -74,20 +75,34 @@ class Cancelling:
             link.note_refusal(link.inbound(Kind.ADMIN, "cancel-keys"), error, where="keys")
         return [task.key for task in own]
 
-    def _is_own(self, task: TaskState, principal: str) -> bool:
-        """Tell whether nobody else wants *task*, or what depends on it and is cancelled with it."""
-        seen, ahead = {task}, [task]
+    def _is_own(self, task: TaskState, principal: str, verdicts: dict[TaskState, bool]) -> bool:
+        """Tell whether nobody else wants *task*, or what depends on it and is cancelled with it.
+
+        :param verdicts: of this message, so that no task is looked at for each key that it needs.
+        """
+        ahead = [task]
+        begun: set[TaskState] = set()
         while ahead:
-            each = ahead.pop()
-            for wanting in each.who_wants or ():
-                # What queues, variables and datasets hold, is its submitter's.
-                whose = self._principal_of(wanting.client_key) or self._owner_of(each)
-                if whose != principal:
-                    return False
-            new = (each.dependents or set()) - seen
-            seen |= new
-            ahead += new
-        return True
+            each = ahead[-1]
+            if each in verdicts:
+                ahead.pop()
+            elif each in begun:
+                verdicts[each] = all(verdicts.get(one, True) for one in each.dependents or ())
+                ahead.pop()
+            elif self._is_anothers(each, principal):
+                verdicts[each] = False
+            else:
+                begun.add(each)
+                ahead += [one for one in each.dependents or () if one not in begun]
+        return verdicts[task]
+
+    def _is_anothers(self, task: TaskState, principal: str) -> bool:
+        for wanting in task.who_wants or ():
+            # What queues, variables and datasets hold, is its submitter's.
+            whose = self._principal_of(wanting.client_key) or self._owner_of(task)
+            if whose != principal:
+                return True
+        return False
 
 
 def _may_restart(link: Link) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -350,5 +351,41 @@ def test_a_client_that_is_no_peer_cancels_as_ever(doors):
     def cancels(s: Shared) -> None:
         s.task("alices", "Client-alice")
         assert s.cancel("viewer", "alices", force=True) == ["alices"]
+
+    shared(doors, cancels)
+
+
+def test_many_keys_that_much_depends_on_are_looked_at_once(doors):
+    """Each key with all that depends on it is a number of looks that grows with its square."""
+
+    def cancels(s: Shared) -> None:
+        # Dask's own handler calls itself for each task that depends on another.
+        chain = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
+        for one, two in pairwise(chain):
+            two.add_dependency(one)
+        cancelling = s.scheduler.stream_handlers["cancel-keys"].__self__
+        looks: list[Any] = []
+        asked = cancelling._principal_of
+        cancelling._principal_of = lambda client: looks.append(client) or asked(client)
+        names = [task.key for task in chain]
+        assert s.cancel("bob", *names, force=True) == names
+        assert len(looks) == 100
+        kept = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
+        for one, two in pairwise(kept):
+            two.add_dependency(one)
+        s.hear("client-desires-keys", keys=names[-1:], client="Client-alice")
+        assert s.cancel("bob", *names, force=True) == []
+        assert len(looks) <= 202
+
+    shared(doors, cancels)
+
+
+def test_tasks_that_wait_for_each_other_end_the_look(doors):
+    def cancels(s: Shared) -> None:
+        first, second = s.task("first", "Client-bob"), s.task("second", "Client-alice")
+        second.add_dependency(first)
+        first.add_dependency(second)
+        assert s.cancel("bob", "first", "second", force=True) == []
+        assert s.links["bob"].audit.rules == ["key.cancel"]
 
     shared(doors, cancels)
