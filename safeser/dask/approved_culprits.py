@@ -17,6 +17,7 @@ import numpy as np
 
 from safeser import pickles
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.pickles.names import shown
 
 __all__ = ["RULE", "named_culprit"]
 
@@ -118,6 +119,7 @@ def _unlisted(obj: Any, name: str, role: str, context: str) -> PolicyDenied:
     return PolicyDenied(
         f"{name} cannot be submitted: context {context!r} does not list it",
         rule=RULE,
+        where=shown(name),
         fix=f"The operator can allow it there: '{line}'. The risk: whoever submits chooses what"
         f" the cluster {'makes it of' if isinstance(obj, type) else 'calls it with'}.",
     )
@@ -131,6 +133,7 @@ def _nameless(obj: Any, name: str, role: str, context: str) -> PolicyDenied:
         f"{name}{_place(obj)} cannot be submitted: scheduler and workers have no name to import"
         f" it by, and context {context!r} lets no code through",
         rule=RULE,
+        where=shown(name),
         fix="Write it as a function or class of a module that is installed there (mylib, say); then"
         f" the operator can allow it: '{line}'.",
     )

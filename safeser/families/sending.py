@@ -182,8 +182,15 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
             return "The cause is chained to this error."
         return "Return a dictionary of plain values with text for keys, and a list of buffers."
     if isinstance(value, type) or inspect.isroutine(value):
-        where = "" if decided else ", which is read only under a policy that grants it"
-        return f"A function or class is code: ask for {grant} cloudpickle{where}."
+        risk = (
+            "by which the sender may run code where it is read"
+            if decided
+            else "which is read only under a policy that grants it"
+        )
+        return (
+            "A function or class is code: send plain values in its place, or ask for"
+            f" {grant} cloudpickle, {risk}."
+        )
     if isinstance(value, _OF_THIS_PROCESS):
         return "It stands for something in this process alone: send what is in it."
     over = error.reason not in ("", NAN_KEY) and not error.final
