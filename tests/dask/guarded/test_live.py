@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,18 @@ def test_the_log_calls_them_unauthenticated(day):
         assert each.fields["authenticated"] is False
         assert (each.text("sender"), each.text("transport")) == ("unknown", stock.scheme)
         assert each.text("address").startswith(f"{stock.scheme}://127.0.0.1:")
+
+
+@pytest.mark.parametrize("stock", ["tcp"], indirect=True)  # the example has no certificates
+def test_the_example_of_a_guarded_client(stock):
+    example = Path(__file__).parents[3] / "examples" / "guarded_client.py"
+    ended = subprocess.run(
+        [sys.executable, str(example), stock.address],
+        **{"capture_output": True, "text": True, "timeout": 100, "check": False},
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    said = ended.stdout.splitlines()
+    assert said[0] == "array: [0, 1, 2, 3]"
+    assert said[1].startswith("an error of the task: division by zero")
+    assert said[2].startswith("not here: ")
+    assert len(said) == 3

@@ -1,0 +1,38 @@
+"""The examples, as their reader runs them; that of a stock cluster is run where there is one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, folder: Path) -> list[str]:
+    ended = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        **{"cwd": folder, "capture_output": True, "text": True, "timeout": 100, "check": False},
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout.splitlines()
+
+
+def test_untrusted_values(tmp_path):
+    said = run("untrusted_values.py", tmp_path)
+    reading = "Reading(place='roof', values=[21.5, 22.0])"
+    assert said[0] == f"typed values: {reading} [[1.0, 0.0], [0.0, 1.0]]"
+    assert said[1] == "a pickle of plain data: {'a': [1, 2]}"
+    assert said[2].startswith("refused: posix:system is called")
+    assert "this must not run" not in said  # as a line of its own it would have run
+
+
+@pytest.mark.cluster
+def test_a_local_cluster(tmp_path):
+    said = run("local_cluster.py", tmp_path)
+    assert said[0].startswith("<Client: 'safeser://127.0.0.1:")
+    assert said[1:3] == ["sum: 42", "array: 10000.0"]
+    assert said[3].startswith("not here: worker could not send this value")
+    assert said[4:] == ["goes on: 3"]
