@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 from types import SimpleNamespace
@@ -56,7 +57,9 @@ def routes(module: Any) -> list[Any]:
     return [(f"/{path.lstrip('/')}", handler, {}) for path, handler, *_ in module.routes]
 
 
-def confined(node: Node, rules: Policy, *, started: bool = True) -> list[tuple[str, int]]:
+def confined(
+    node: Node, rules: Policy, *, started: bool = True, answers: bytes = b""
+) -> list[tuple[str, int]]:
     async def go() -> list[tuple[str, int]]:
         try:
             if started:
@@ -73,7 +76,7 @@ def confined(node: Node, rules: Policy, *, started: bool = True) -> list[tuple[s
             answer = await reader.read()
             writer.close()
             await writer.wait_closed()
-            assert answer.startswith(b"HTTP/1.1 ")
+            assert answer.startswith(b"HTTP/1.1 " + answers)
             return node.bound
         finally:
             if node.http_server is not None:
@@ -144,7 +147,32 @@ def test_the_proxy_is_not_there():
         def get(self) -> None:
             raise AssertionError("it was asked")
 
-    assert confined(Node(("/health", Proxy)), policy())
+    assert confined(Node(("/health", Proxy)), policy(), answers=b"404 ")
+
+
+def test_who_came_in_before_the_web_server_was_moved_is_not_answered():
+    async def go() -> bytes:
+        node = Node(*routes(health))
+        node.start_http_server()
+        try:
+            # From loopback, as from anywhere: the port was open to all.
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.bound[0][1])
+            while not node.http_server._connections:
+                await asyncio.sleep(0)
+            around.confine(node, policy())
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"GET /health HTTP/1.0\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                return await reader.read()
+            return b""
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            node.http_server.stop()
+            await node.http_server.close_all_connections()
+
+    assert asyncio.run(go()) == b""
 
 
 @pytest.mark.parametrize("url", ["http://192.0.2.1/p.py", "https://192.0.2.1/p.py"])
@@ -192,6 +220,18 @@ def test_a_folder_that_others_could_replace_is_refused(tmp_path, mode):
     assert caught.value.rule == "config.local-directory"
     above.chmod(mode | stat.S_ISVTX)  # as /tmp: only its owner renames a folder there
     around.confine(owner, policy())
+
+
+def test_a_folder_behind_a_link_lies_where_the_link_leads(tmp_path):
+    open_to_all, own = tmp_path / "open", tmp_path / "own"
+    folder = open_to_all / "below" / "worker-1"
+    folder.mkdir(parents=True)
+    own.mkdir()
+    (own / "link").symlink_to(folder.parent)
+    open_to_all.chmod(0o777)  # others may put another "below" there
+    with pytest.raises(ConfigError) as caught:
+        around.confine(SimpleNamespace(local_directory=str(own / "link" / "worker-1")), policy())
+    assert caught.value.rule == "config.local-directory"
 
 
 def test_a_link_is_no_folder(tmp_path):

@@ -110,13 +110,32 @@ def test_a_relay_without_a_known_operation_is_refused(talk, nested):
     t.refuses({"op": "broadcast", "msg": nested})
 
 
-@pytest.mark.parametrize("relay", ["broadcast", "proxy"])
-@pytest.mark.parametrize(
-    "inner", ["run", "upload_file", "plugin-add", "terminate", "broadcast", "proxy", "compute-task"]
-)
+_RELAYED = {
+    "run": {"function": b"", "wait": True},
+    "upload_file": {"filename": "x.py", "data": b"x", "load": True},
+    "plugin-add": {"plugin": b"", "name": "x"},
+    "plugin-remove": {"name": "x"},
+    "terminate": {"reason": "x"},
+    "actor_execute": {"actor": "x", "function": "x"},
+    "dump_state": {},
+}
+
+
+@pytest.mark.parametrize("relay", [{"op": "broadcast"}, {"op": "proxy", "worker": "x"}])
+@pytest.mark.parametrize("inner", _RELAYED)
 def test_a_relay_carries_only_what_its_sender_may_ask_for(talk, relay, inner):
+    # Nothing else is wrong with these: fields and shapes are those of honest requests.
     t = talk("bob")
-    t.refuses({"op": relay, "msg": {"op": inner, "msg": {"op": "identity"}}})
+    t.refuses({**relay, "msg": {"op": inner, **_RELAYED[inner]}})
+    assert t.refused_by_server == ["operation.not-granted"]
+
+
+@pytest.mark.parametrize("relay", [{"op": "broadcast"}, {"op": "proxy", "worker": "x"}])
+@pytest.mark.parametrize("inner", ["broadcast", "proxy", "compute-task"])
+def test_a_relay_carries_no_relay_and_no_element(talk, relay, inner):
+    t = talk("alice")
+    t.refuses({**relay, "msg": {"op": inner, "msg": {"op": "identity"}}})
+    assert t.refused_by_server == ["operation.unknown"]
 
 
 def test_a_relay_carries_what_its_sender_may_ask_for(talk):

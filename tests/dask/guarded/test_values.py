@@ -274,6 +274,9 @@ def test_types_are_one_name_and_nothing_else(peer):
         refused(peer, value, "stock.header")
 
 
+#: Headers of one honest element, so that nothing but what holds it is at fault.
+ONE = ({"serializer": "msgpack"},)
+
 MALFORMED = [
     {"serializer": "cuda"},
     {"serializer": "pickle"},
@@ -283,10 +286,17 @@ MALFORMED = [
     {"is-collection": True},
     {"is-collection": True, "sub-headers": (), "frame-lengths": (), "type-serialized": "array"},
     {"is-collection": True, "sub-headers": (1,), "frame-lengths": (1,), "type-serialized": "list"},
-    {"is-collection": True, "sub-headers": ({},), "frame-lengths": (2,), "type-serialized": "set"},
-    {"is-collection": True, "sub-headers": ({},), "frame-lengths": (), "type-serialized": "list"},
-    {"is-collection": True, "sub-headers": ({},), "frame-lengths": (-1,), "type-serialized": "set"},
-    {"is-collection": True, "sub-headers": ({},), "frame-lengths": (1,), "type-serialized": "dict"},
+    {"is-collection": True, "sub-headers": ONE, "frame-lengths": (2,), "type-serialized": "set"},
+    {"is-collection": True, "sub-headers": ONE, "frame-lengths": (0,), "type-serialized": "set"},
+    {"is-collection": True, "sub-headers": ONE, "frame-lengths": (), "type-serialized": "list"},
+    {"is-collection": True, "sub-headers": (), "frame-lengths": (1,), "type-serialized": "list"},
+    {
+        **{"is-collection": True, "type-serialized": "list"},
+        **{"sub-headers": 2 * ONE, "frame-lengths": (2, -1)},
+    },
+    {"is-collection": True, "sub-headers": ONE, "frame-lengths": (1,), "type-serialized": "array"},
+    {"is-collection": True, "sub-headers": ONE, "frame-lengths": (-1,), "type-serialized": "set"},
+    {"is-collection": True, "sub-headers": ONE, "frame-lengths": (1,), "type-serialized": "dict"},
     {"serializer": "msgpack", "compression": ("snappy",)},
     {"serializer": "msgpack", "compression": (None, None)},
     {"serializer": "msgpack", "compression": "lz4"},
