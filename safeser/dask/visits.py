@@ -30,6 +30,9 @@ _MAX_TOPICS = 10_000
 #: Names of packages that are remembered; an environment has some hundred.
 _MAX_PACKAGES = 1000
 
+#: As much of a key as an error repeats.
+_SHOWN = 200
+
 #: A key that is handed on arrives by another way than its task: so long may that one take.
 _LATE_SECONDS = 600.0
 
@@ -208,5 +211,5 @@ class _Known:
         while key not in self._tasks:
             waited = monotonic() - began
             if waited > most:
-                raise TimeoutError("the scheduler was told a key of which it knows no task")
+                raise TimeoutError(f"Task {str(key)[:_SHOWN]} unknown to scheduler.")  # as Dask
             await asyncio.sleep(min(max(0.01, waited / 10), 1.0))
