@@ -27,6 +27,7 @@ from safeser.dask.gathering import Gathering
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
+from safeser.dask.handed import Handed
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
 from safeser.dask.progress import count_own_futures
@@ -41,7 +42,7 @@ __all__ = ["Client"]
 _SCHEME = "safeser://"
 
 
-class Client(Display, Gathering, _DaskClient):  # type: ignore[misc]  # distributed ships no types
+class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
     ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all

@@ -130,6 +130,14 @@ def test_what_was_handed_over_is_no_conflict(seen):
     assert seen["handed_over"] == [17, []]
 
 
+def test_nobody_gets_what_was_handed_over_for_what_they_submit_unawares(seen):
+    # Dask's client looks among its futures first, so that the scheduler never hears of it.
+    value, (warning,) = seen["trap_submitted"]
+    assert value == 666
+    assert "that was not submitted by it but handed over" in warning
+    assert "that was not submitted by it but handed over" in seen["trap_mapped"][0]
+
+
 def test_a_graph_that_fails_fails_nobody_elses_futures(seen):
     assert seen["failing_graph"][0] == "no graph at all"
     assert seen["others_future"] == "finished"

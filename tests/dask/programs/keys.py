@@ -14,6 +14,8 @@ from pathlib import Path
 
 import dask.array as da
 import distributed
+from dask.tokenize import tokenize
+from dask.utils import funcname
 from distributed import Variable, wait
 from distributed.protocol import Serialize
 
@@ -108,6 +110,15 @@ def main(alice, bob):
     Variable("handed", client=bob).set(bob.submit(mul, 3, 4, key="handed"))
     handed = Variable("handed", client=alice).get(timeout=60)
     out["handed_over"] = tried(lambda: alice.submit(add, handed, 5).result(timeout=60))
+
+    # A key can be computed, and this one stands for another task, which alice already holds.
+    expected = f"{funcname(add)}-{tokenize(add, {}, 20, 22)}"
+    Variable("trap", client=bob).set(bob.submit(mul, 6, 111, key=expected))
+    trap = Variable("trap", client=alice).get(timeout=60)
+    trap.result(timeout=60)
+    out["trap_submitted"] = tried(lambda: alice.submit(add, 20, 22).result(timeout=60))
+    out["trap_mapped"] = tried(lambda: alice.map(add, [20], [22], key=[expected]))[1]
+    trap.release()
 
     out["failing_graph"] = tried(lambda: fail(alice, "theirs"))
     wait(bob.submit(add, 5, 5))  # what was sent before has arrived
