@@ -20,6 +20,9 @@ from safeser.dask.comm import SafeserComm
 from safeser.families import serialize
 from safeser.operations import Server
 
+#: The reference to the second payload, as msgpack has it.
+SECOND = b"\xd6\1\0\0\0\1"
+
 AFTER = {"op": "key-in-memory", "key": "awaited", "type": None, "workers": ()}
 
 
@@ -176,6 +179,24 @@ def test_what_is_no_batch_is_left_out_whole(talk, body):
     t = talk("alice").client_stream()
     assert t.raw_back(body) is t.SKIP
     assert t.refused_by_asker
+
+
+@pytest.mark.parametrize("index", [b"\0\0\0\0", b"\0\0\0\2", b"\xff\xff\xff\xff"])
+def test_nor_do_those_that_are_left_share_a_payload_or_name_one_that_is_not_there(talk, index):
+    t = talk("alice").client_stream()
+    batch = [event(nested(100)), event(row_of(t, "first")), event(row_of(t, "second"))]
+    body, *rest = t.forged(batch)
+    assert bytes(body).count(SECOND) == 1
+    assert t.raw_back(bytes(body).replace(SECOND, SECOND[:2] + index), *rest) is t.SKIP
+    assert len(t.refused_by_asker) == 1
+
+
+@pytest.mark.parametrize("reference", [b"\xd4\1\1", b"\xc7\0\1", b"\xd7\1" + bytes(8)])
+def test_a_reference_has_one_form(talk, reference):
+    t = talk("alice").client_stream()
+    body, *rest = t.forged([event(row_of(t, "first")), event(row_of(t, "second"))])
+    assert t.raw_back(bytes(body).replace(SECOND, reference), *rest) is not t.SKIP
+    assert t.refused_by_asker == ["payload.table"]
 
 
 def test_a_batch_without_frames_is_left_out(talk):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import pickle
 import pickletools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -264,6 +265,20 @@ def test_malformed_masked_arrays(peer, change):
     assert peer.answer(typed(np.ma.MaskedArray, MASKED, [bytes(8)])).tolist() == [0]
     with pytest.raises(PayloadError):
         peer.answer(typed(np.ma.MaskedArray, {**MASKED, **change}, [bytes(8)]))
+
+
+@pytest.mark.parametrize("width", ["<U500000000", "|S2000000000", "|V2000000000"])
+def test_a_fill_value_is_no_longer_than_what_arrived(peer, width):
+    # None of its elements is there, so that no frame bears out how long they are.
+    empty = {**ARRAY, "dtype": (0, width), "shape": (0,), "strides": (1,)}
+    number = {"data-header": empty, "nframes": 1, "fill-value": (False, 5)}
+    tracemalloc.start()
+    try:
+        with pytest.raises(PayloadError):
+            peer.answer(typed(np.ma.MaskedArray, number, [b""]))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
 
 
 def test_types_are_one_name_and_nothing_else(peer):
