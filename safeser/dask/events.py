@@ -55,8 +55,10 @@ def _printed(said: Any) -> Any:
     if not isinstance(said, dict):
         return _text(said)
     args, file = said.get("args"), said.get("file")
-    if not isinstance(args, tuple) or not (file is None or (type(file) is int and file in (1, 2))):
-        raise _malformed()
+    if not isinstance(args, tuple):
+        return {"args": _text(args)}  # of which Dask logs that it is no tuple
+    if not (file is None or (type(file) is int and file in (1, 2))):
+        return {"args": (), "file": _text(file)}  # of which it logs that it is no file
     between = {name: said.get(name) for name in ("sep", "end")}
     if not all(isinstance(text, str | None) for text in between.values()):
         raise _malformed()

@@ -63,10 +63,6 @@ def test_an_object_without_a_text_is_named():
     [
         None,
         (1.0,),
-        (1.0, {}),
-        (1.0, {"args": "text"}),
-        (1.0, {"args": (), "file": 3}),
-        (1.0, {"args": (), "file": True}),
         (1.0, {"args": (), "sep": 5}),
         (1.0, {"args": (), "end": b"x"}),
     ],
@@ -74,6 +70,24 @@ def test_an_object_without_a_text_is_named():
 def test_what_dask_cannot_print_is_refused(event):
     with pytest.raises(PayloadError):
         plain_event("print", event)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"args": STEERING},
+        {"args": [STEERING]},
+        {"args": (), "file": 3},
+        {"args": (), "file": True},
+        {"args": (STEERING,), "file": STEERING},
+    ],
+)
+def test_what_dask_calls_a_type_error_stays_one_and_plain(capfd, said):
+    with pytest.raises(TypeError, match="client received") as caught:
+        _handle_print(plain_event("print", (1.0, said)))
+    assert str(caught.value).isprintable()
+    assert capfd.readouterr().out == ""
 
 
 @pytest.fixture
