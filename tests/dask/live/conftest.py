@@ -52,13 +52,13 @@ def _told(rig: Rig, name: str, principal: str, *arguments: str) -> Iterator[dict
         each.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def victims(rig: Rig) -> Iterator[dict[str, Told]]:
     """Clients."""
     yield from _told(rig, "victim", "alice")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def recruits(rig: Rig) -> Iterator[dict[str, Told]]:
     """Workers and nannies."""
     yield from _told(rig, "recruit", "worker", str(rig.path / "recruits"))
