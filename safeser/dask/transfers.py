@@ -23,7 +23,12 @@ def share_transfers(worker: Any) -> None:
     stock = worker.handlers["get_data"]
     held: Counter[str] = Counter()
 
-    async def get_data(comm: Any, **request: Any) -> Any:
+    async def get_data(
+        comm: Any, keys: Any, who: str | None = None, serializers: Any = None
+    ) -> Any:
+        # Named one by one: Dask hands over the serializers that were asked for only to handlers
+        # with a parameter of that name.
+        request = {"keys": keys, "who": who, "serializers": serializers}
         link = getattr(comm, "link", None)
         if link is None or link.peer == link.local:
             return await stock(comm, **request)

@@ -103,10 +103,15 @@ class _Alice:
     def let_go(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """Give up what the rogue worker was asked for."""
         del command
-        for future, gathering in self._rogue:
-            gathering.cancel()
+        for future, _ in self._rogue:
             with contextlib.suppress(Exception):  # as above
                 future.cancel()
+        # A request for data that is cancelled before it is sent stays the one that Dask's client
+        # joins all later ones to, and those fail: so each may end by itself first.
+        gatherings = [gathering for _, gathering in self._rogue]
+        concurrent.futures.wait(gatherings, timeout=_VICTIM)
+        for gathering in gatherings:
+            gathering.cancel()
         self._rogue.clear()
         return {}
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed.utils import has_keyword
 from distributed.worker import Worker
 
 from safeser.dask.transfers import share_transfers
@@ -22,7 +24,7 @@ class Serving(Worker):
 
     def __del__(self) -> None: ...
 
-    async def get_data(self, comm: Any, keys: Any) -> Any:  # type: ignore[override]
+    async def get_data(self, comm: Any, keys: Any, who: Any = None, serializers: Any = None) -> Any:
         await self.came.wait()
         if keys == ("broken",):
             raise OSError("the connection ended")
@@ -76,6 +78,18 @@ def test_a_transfer_that_fails_gives_its_slot_back(run):
             with pytest.raises(OSError, match="ended"):
                 await asks(worker, "bob", "broken")
         assert await asks(worker, "bob", "k") == ("k",)
+
+    run(main())
+
+
+def test_it_takes_what_dask_hands_to_the_handler_in_its_place(run):
+    async def main():
+        worker = Serving()
+        share_transfers(worker)
+        handler = worker.handlers["get_data"]
+        assert [*signature(handler).parameters] == [*signature(worker.get_data).parameters]
+        assert [*signature(handler).parameters] == [*signature(Worker.get_data).parameters][1:]
+        assert has_keyword(handler, "serializers")
 
     run(main())
 
