@@ -32,6 +32,37 @@ settings.register_profile(
 settings.load_profile("safeser")
 
 
+#: Fixtures that stand for processes which many files share.
+_SHARED = frozenset({"cluster", "rig", "stock"})
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have two test processes begin with files that start clusters, and end with all others.
+
+    Each gets one half of the list, and at the end one takes over what the other has left: a file
+    that is divided then starts its cluster twice. What shares one cluster is in the first half.
+    """
+    shared: dict[Path, bool] = {}
+    for item in items:
+        if item.get_closest_marker("cluster") is not None:
+            fixtures = _SHARED.intersection(getattr(item, "fixturenames", ()))
+            shared[item.path] = shared.get(item.path, False) or bool(fixtures)
+    first = [item for item in items if shared.get(item.path) is True]
+    second = [item for item in items if shared.get(item.path) is False]
+    others = [item for item in items if item.path not in shared]
+    room = max(len(items) // 2 - len(first), 0)
+    items[:] = [*first, *others[:room], *second, *others[room:]]
+
+
+def unmeasured(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* for processes whose coverage is not asked for: they take half the time.
+
+    What runs in them is measured in others, or is no part of safeser.
+    """
+    return {name: value for name, value in environment.items() if not name.startswith("COVERAGE_")}
+
+
 class Witness:
     """An audit sink in memory. What it saw is in :attr:`events`, in order.
 
@@ -210,6 +241,7 @@ class Folder:
 
         self.path = path
         self.policy = policy
+        self.measured = True
         self.audit = path / "audit"
         self.keys = path / "keys"
         make_identities(self.keys, principals)
@@ -225,7 +257,7 @@ class Folder:
         }
         if principal == "worker":
             environment["DASK_SAFESER__NANNY__IDENTITY"] = str(self.keys / "nanny.key")
-        return {**environment, **more}
+        return {**(environment if self.measured else unmeasured(environment)), **more}
 
     def start(self, name: str, *command: str, environment: Mapping[str, str]) -> Any:
         """Start a process group whose output goes to the log called *name*."""
@@ -358,12 +390,17 @@ def cluster_under(
 
     @contextlib.contextmanager
     def started(
-        text: str, principals: tuple[str, ...] = PRINCIPALS, *, workers: int = 2
+        text: str,
+        principals: tuple[str, ...] = PRINCIPALS,
+        *,
+        workers: int = 2,
+        measured: bool = False,
     ) -> Iterator[Cluster]:
         path = tmp_path_factory.mktemp("own-cluster")
         policy = path / "policy.yaml"
         policy.write_text(text)
         made = Cluster(path, str(policy), principals)
+        made.measured = measured
         try:
             made.begin(workers)
             yield made

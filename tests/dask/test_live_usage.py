@@ -68,7 +68,7 @@ STARTED = {
 def used(cluster_under):
     """What comes out of all that a program does on a cluster that lets it."""
     trusted = (POLICIES / "trusted.yaml").read_text()
-    with cluster_under(trusted, PRINCIPALS) as cluster:
+    with cluster_under(trusted, PRINCIPALS, measured=True) as cluster:
         ended = cluster.run("client", PROGRAMS / "usage.py", cluster.address, timeout=200)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
         yield {**ended.answer, "stderr": ended.err}
