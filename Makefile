@@ -49,7 +49,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## bench: measure pickles, typed serialization and safeser:// beside what else there is; six minutes
+## bench: measure pickles, typed serialization and safeser:// beside what else there is; forty minutes
 bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.pickles
 	@$(BIN)/python -m benchmarks.families
