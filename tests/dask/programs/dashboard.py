@@ -12,8 +12,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 import safeser
 
 
-def looks(client: Any) -> dict[str, Any]:
-    squares = Future("squares", client)
+def looks(client: Any, squares: Future) -> dict[str, Any]:
     return {
         "workers": len(client.scheduler_info()["workers"]),
         "repr": "2 workers" in repr(client) or "processes=2" in repr(client),
@@ -41,8 +40,7 @@ class Plugin(WorkerPlugin):
     name = "own"
 
 
-def tries(client: Any) -> dict[str, Any]:
-    squares = Future("squares", client)
+def tries(client: Any, squares: Future) -> dict[str, Any]:
     return {
         "submit": lambda: client.submit(len, "x"),
         "persist": lambda: client.get({"a": (len, "x")}, "a"),
@@ -91,12 +89,19 @@ def connected() -> Any:
 
 
 with connected() as client:
-    seen = looks(client)
-    held = {name: refused(call) for name, call in tries(client).items()}
+    # One for both: a future of a key whose last one was let go of an instant ago stayed pending in
+    # a few runs, on a busy machine, for a reason that is not known yet.
+    squares = Future("squares", client)
+    seen = looks(client, squares)
+    held = {name: refused(call) for name, call in tries(client, squares).items()}
     # Elements of the stream have no answer: what they ask for must not have happened. This client
     # takes its own word for it, so another one looks.
     Variable("squares").delete()
     client.cancel([Future("squares", client)], force=True)
     client.get_metadata("owner")
 with connected() as client:
-    print(json.dumps({"looks": seen, "tries": held, "again": looks(client)}))
+    print(
+        json.dumps(
+            {"looks": seen, "tries": held, "again": looks(client, Future("squares", client))}
+        )
+    )
