@@ -89,8 +89,8 @@ def connected() -> Any:
 
 
 with connected() as client:
-    # One for both: a future of a key whose last one was let go of an instant ago stayed pending in
-    # a few runs, on a busy machine, for a reason that is not known yet.
+    # One for both: Dask tells the scheduler nothing of a future that is made by hand. What comes
+    # for the same key finishes it, here of the variable, or another future that still has it.
     squares = Future("squares", client)
     seen = looks(client, squares)
     held = {name: refused(call) for name, call in tries(client, squares).items()}
