@@ -22,9 +22,8 @@ def main(address: str) -> None:
             print("an error of the task:", error)
         try:
             client.submit(lambda: print).result()
-        except Exception as error:
-            # A stock client without deserializers would have unpickled it.
-            print("not here:", type(error).__name__, error)
+        except safeser.SafeserError as error:
+            print("not here:", error)  # it could only come as a pickle
 
 
 if __name__ == "__main__":

@@ -91,13 +91,18 @@ def test_tail_shows_the_newest_last(safeser, log, tmp_path):
     assert "field-29" in lines[1]
 
 
-def test_tail_shows_what_was_refused_alone_when_asked(safeser, log, tmp_path):
-    with AuditLog.open(
-        tmp_path / "audit",
-        key=tmp_path / "audit.key",
-        principal="scheduler",
+def _opened(folder: Path, principal: str) -> AuditLog:
+    """Begin a log in *folder*, where its key is."""
+    return AuditLog.open(
+        folder / "audit",
+        key=folder / "audit.key",
+        principal=principal,
         policy=("p", 1, "0" * 64),
-    ) as opened:
+    )
+
+
+def test_tail_shows_what_was_refused_alone_when_asked(safeser, log, tmp_path):
+    with _opened(tmp_path, "scheduler") as opened:
         opened.record({"event": "refuse", "where": "no-1", "permitted": False})
         opened.record({"event": "load", "where": "yes", "permitted": True})
         opened.count("alice", "scheduler", "ping", "permit", True)
@@ -120,12 +125,7 @@ def test_tail_of_a_changed_file_says_to_verify(safeser, log):
 
 def test_tail_prints_what_peers_wrote_as_plain_text(safeser, tmp_path):
     AuditKey.new().save(tmp_path / "audit.key")
-    with AuditLog.open(
-        tmp_path / "audit",
-        key=tmp_path / "audit.key",
-        principal="worker",
-        policy=("p", 1, "0" * 64),
-    ) as opened:
+    with _opened(tmp_path, "worker") as opened:
         opened.record({"event": "load", "operation": "\x1b[2J[red]x[/red]\n:boom:"})
     out = safeser("audit", "tail", tmp_path / "audit").out
     assert "\x1b" not in out
