@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 from distributed import Scheduler, versions
+from distributed.core import _expects_comm
 from distributed.scheduler import ClientState
+from distributed.utils import has_keyword
 
 from safeser.dask import visits
 from safeser.dask.conflicts import guard_scheduler
@@ -389,3 +391,21 @@ def test_tasks_that_wait_for_each_other_end_the_look(doors):
         assert s.links["bob"].audit.rules == ["key.cancel"]
 
     shared(doors, cancels)
+
+
+def test_handlers_that_are_replaced_are_handed_what_dasks_own_are(doors):
+    """Dask looks at a handler's parameters: one hidden behind ``**`` is never passed at all."""
+
+    async def compared() -> None:
+        stock, guarded = Visited(guarded=False).scheduler, Shared(doors).scheduler
+        assert stock.handlers.keys() == guarded.handlers.keys()
+        replaced = 0
+        for name, own in stock.handlers.items():
+            here = guarded.handlers[name]
+            replaced += getattr(own, "__func__", own) is not getattr(here, "__func__", here)
+            assert has_keyword(own, "serializers") == has_keyword(here, "serializers"), name
+            # Some of ours ask for the connection, too, to know who speaks.
+            assert _expects_comm(here) or not _expects_comm(own), name
+        assert replaced >= 4
+
+    asyncio.run(compared())
