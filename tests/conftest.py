@@ -31,6 +31,9 @@ settings.register_profile(
 )
 settings.load_profile("safeser")
 
+# Whoever starts the tests in the background has them ignore Ctrl-C, and all that they start too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 #: Fixtures that stand for processes which many files share.
 _SHARED = frozenset({"cluster", "rig", "stock"})

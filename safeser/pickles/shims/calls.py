@@ -41,6 +41,7 @@ __all__ = [
     "is_unnamed",
     "name_of",
     "named",
+    "with_their_library",
 ]
 
 
@@ -401,9 +402,35 @@ def _original(name: str) -> Any:
     return operator.attrgetter(qualname)(importlib.import_module(module))
 
 
-for _own in GUARDED.values():
+def _home(name: str) -> str:
+    """Return the module by which workers load what is called in place of *name*."""
+    for library, module in _HOMES.items():
+        if name.startswith(f"{library}."):
+            return module
+    return __name__
+
+
+#: To load one of their functions imports that library too.
+_HOMES = {
+    "dask.array": "safeser.pickles.shims.array_calls",
+    "dask.dataframe": "safeser.pickles.shims.frame_calls",
+}
+
+for _name, _own in GUARDED.items():
     _made = globals()[_own]
-    _made.__module__, _made.__name__, _made.__qualname__ = __name__, _own, _own
+    _made.__module__, _made.__name__, _made.__qualname__ = _home(_name), _own, _own
+
+
+def with_their_library(library: str) -> dict[str, Any]:
+    """Return what is called in place of functions of *library*, with all imported that it calls.
+
+    A task that only imported it when it runs, in a thread, would do so while the event loop loads
+    the next task and imports it too; one of the two finds half of it.
+    """
+    found = {own: name for name, own in GUARDED.items() if name.startswith(f"{library}.")}
+    for name in found.values():
+        importlib.import_module(name.partition(":")[0])
+    return {own: globals()[own] for own in found}
 
 
 @cache
@@ -437,7 +464,7 @@ def name_of(obj: Any) -> str | None:
 def named(name: str) -> Any:
     """Return what stands for one of :data:`UNNAMED` or :data:`GUARDED` in a graph."""
     if name in GUARDED:
-        return globals()[GUARDED[name]]
+        return getattr(importlib.import_module(_home(name)), GUARDED[name])
     if name not in UNNAMED:
         raise _refuse("the function", name)
     return _original(name)
