@@ -25,6 +25,10 @@ define install
 	pip's reason stands above, usually the network or its index" >&2; rm -f $(VENV)/*.stamp; exit 2; }
 endef
 
+# The tests start hundreds of processes. Where the environment forbids bytecode, as containers do,
+# each would compile all of safeser anew: a quarter of the time that a test with a cluster takes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench dask-suite differential fuzz soak format lock clean
 

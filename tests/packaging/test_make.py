@@ -11,8 +11,9 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 
 
-def make(*arguments, path=None):
+def make(*arguments, path=None, **more):
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    env |= more
     if path is not None:
         env["PATH"] = str(path)
     return subprocess.run(
@@ -61,6 +62,18 @@ def test_a_failed_installation_says_so_and_is_tried_again(tmp_path):
     assert "no route to index" in ended.stderr
     assert "safeser: the packages of requirements/demo.lock could not be installed" in ended.stderr
     assert not list(venv.glob("*.stamp"))
+
+
+def test_bytecode_is_kept_where_the_environment_forbids_it(tmp_path):
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    for tool in ("ruff", "mypy", "lint-imports"):
+        stub(venv / "bin", tool, f'echo "{tool}, ${{PYTHONDONTWRITEBYTECODE-unset}}, $KEPT"')
+    (venv / "dev.stamp").touch()
+    ended = make(f"VENV={venv}", "check", PYTHONDONTWRITEBYTECODE="1", KEPT="kept")
+    assert ended.returncode == 0, ended.stderr
+    for tool in ("ruff", "mypy", "lint-imports"):
+        assert f"\n{tool}, unset, kept\n" in f"\n{ended.stdout}"
 
 
 def test_ci_runs_the_documented_command():
