@@ -68,6 +68,10 @@ class Kind(enum.Enum):
     TASK = "task"
     CONTROL = "control"
 
+    # Members are themselves alone; enum's own hash is that of the name, in Python, and each
+    # decision asks for several.
+    __hash__ = object.__hash__
+
     @property
     def strength(self) -> int:
         return _STRENGTH[self]

@@ -20,6 +20,8 @@ __all__ = ["MADE_BY_ADMIT", "MADE_BY_PAYLOAD", "Admitted", "Arrived", "Received"
 MADE_BY_PAYLOAD = object()
 MADE_BY_ADMIT = object()
 
+_NONE: frozenset[int] = frozenset()
+
 
 class Unverified:
     """A message that nobody vouches for, of a connection without an envelope.
@@ -87,8 +89,8 @@ class Admitted:
         if self._proof is not MADE_BY_ADMIT:
             raise TypeError("only Link.admit makes an Admitted")
         # Identities hold as long as this value does, since it keeps the payloads.
-        known = frozenset(map(id, (*self.payloads, *self._inside.values())))
-        object.__setattr__(self, "_known", known)
+        payloads = (*self.payloads, *self._inside.values())
+        object.__setattr__(self, "_known", frozenset(map(id, payloads)) if payloads else _NONE)
 
     def has(self, payload: Received) -> bool:
         """Tell whether *payload* is one of those admitted: the very object, not an equal one."""

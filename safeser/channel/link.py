@@ -153,6 +153,9 @@ class Link(Recording):
         decision = self.policy.decide(context, "msgpack")
         if not decision.permitted:
             self._refuse_operation(context, decision)
+        if not payloads:
+            self._record_plain(context)
+            return Admitted(context, (), _PLAIN, UNUSED[2], MADE_BY_ADMIT)
         # 3. Every payload by its family; nothing of any of them is decoded before all passed.
         for payload in payloads:
             self._decide(context, payload, willing)
@@ -162,28 +165,31 @@ class Link(Recording):
             self._decide(context, payload, willing)
         every = (*payloads, *inside.values())
         # 5. What they hold, without building or importing anything.
-        _, budget, loading = self.budgets.of(verified) if payloads else UNUSED
+        _, budget, loading = self.budgets.of(verified)
         for payload in every:
             self._check(context, payload, budget)
-        grant = self.policy.grant(context) if payloads else _PLAIN
+        grant = self.policy.grant(context)
         # 6. The record, before the load.
-        if payloads:
-            self._permitted([event("admit", context, each, "permit", True) for each in every])
-        elif context.kind in (Kind.TASK, Kind.CONTROL):
+        self._permitted([event("admit", context, each, "permit", True) for each in every])
+        return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
+
+    def _record_plain(self, context: Context) -> None:
+        """Record a message without payloads, or count it where it needs no authority."""
+        if context.kind is Kind.TASK or context.kind is Kind.CONTROL:
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
             self._permitted([event("admit", context, None, "permit", True)])
         else:
             self._count(context, "permit", True)
-        return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
 
     def _check_origin(
         self, verified: Arrived, context: Context, payloads: Sequence[Received]
     ) -> None:
-        if context.sender != self.peer or context.recipient != self.local:
-            self.refuse(
-                context, "context.session", "the session proved another sender or recipient"
-            )
-        self.placed(context)
+        if not self.is_own(context):
+            if context.sender != self.peer or context.recipient != self.local:
+                self.refuse(
+                    context, "context.session", "the session proved another sender or recipient"
+                )
+            self.placed(context)
         if verified.session_id != self.session.id:
             self.refuse(context, "context.session", "another session verified the message")
         for payload in payloads:

@@ -88,6 +88,10 @@ class Recording:
             self._contexts[key] = context
         return context
 
+    def is_own(self, context: Context) -> bool:
+        """Tell whether *context* is one that :meth:`inbound` made: the very object."""
+        return self._contexts.get((True, context.kind, context.operation)) is context
+
     def placed(self, context: Context) -> Context:
         """Return *context* with how this link travels, which its caller need not know.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -63,8 +63,7 @@ class PayloadRow:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(NamedTuple):
     """A verified message, parsed and not yet decided: *body* holds references, not objects."""
 
     body: Any
@@ -164,7 +163,7 @@ def parse(frames: Sequence[Any], limits: Limits) -> Parsed:
 
 
 def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
-    if sorted(reader.references) != list(range(len(rows))):
+    if (rows or reader.references) and sorted(reader.references) != list(range(len(rows))):
         raise PayloadError(
             "the message does not use each of its payloads exactly once", rule="payload.table"
         )
@@ -359,12 +358,12 @@ def substitute(value: Any, objects: Mapping[int, Any]) -> Any:
     if isinstance(value, Reference):
         return objects[value.index]
     if isinstance(value, dict):
-        return {
-            (k if k.__class__ in LEAVES else substitute(k, objects)): (
-                v if v.__class__ in LEAVES else substitute(v, objects)
-            )
-            for k, v in value.items()
-        }
+        plain = LEAVES.issuperset(map(type, value))
+        changed = dict(value) if plain else {substitute(k, objects): v for k, v in value.items()}
+        for key, item in changed.items():
+            if item.__class__ not in LEAVES:
+                changed[key] = substitute(item, objects)
+        return changed
     if isinstance(value, tuple):
         return tuple(v if v.__class__ in LEAVES else substitute(v, objects) for v in value)
     if isinstance(value, set):

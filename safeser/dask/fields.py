@@ -14,7 +14,7 @@ from typing import Any
 
 from safeser.dask.codec import Reference
 
-__all__ = ["pickled", "references", "select", "transform"]
+__all__ = ["holds_reference", "pickled", "references", "select", "transform"]
 
 
 @lru_cache(maxsize=1024)  # paths come from the table, of which there are fewer
@@ -75,6 +75,15 @@ def references(value: Any) -> Iterator[int]:
     elif isinstance(value, tuple | list | set):
         for item in value:
             yield from references(item)
+
+
+def holds_reference(value: Any) -> bool:
+    """Tell whether a payload reference is at or below *value*."""
+    if isinstance(value, Reference):
+        return True
+    if isinstance(value, dict):
+        return any(map(holds_reference, value)) or any(map(holds_reference, value.values()))
+    return isinstance(value, tuple | list | set) and any(map(holds_reference, value))
 
 
 def transform(message: Any, path: str, change: Callable[[Any], Any]) -> Any:

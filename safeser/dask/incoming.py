@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from distributed.protocol.serialize import Serialized
 
@@ -46,8 +46,7 @@ __all__ = [
 _EXPLANATION = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A verified message, parsed and not yet decided: *body* holds references, not objects."""
 
     verified: Arrived
@@ -67,15 +66,14 @@ def read_apart(verified: Verified, limits: Limits) -> tuple[Message, list[Payloa
     return Message(verified, parsed.body, parsed.rows), errors
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """One request, reply or stream element, permitted with all that is in it, not yet built."""
 
     link: Link
     context: Context
     body: Any
     admitted: Admitted
-    parts: tuple[tuple[Received, Reference, PayloadRow], ...]
+    parts: tuple[tuple[Received, Reference, PayloadRow], ...] = ()
     wrapped: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
     later: tuple[Later, ...] = ()
@@ -104,6 +102,9 @@ def judge_operation(
         # Who may not ask for it at all hears that, and no more.
         link.permit_named(link.inbound(row.kind, row.name), where="op")
         raise
+    if not payloads and row.plain:
+        context = link.inbound(row.kind, row.name)
+        return Judged(link, context, body, link.admit(message.verified, context))
     wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
     if wrapped:
         body, message = _with_bare_pickles(wrapped, body, message)
@@ -268,7 +269,7 @@ def _with_bare_pickles(
 
     for path in wrapped:
         body = transform(body, path, listed)
-    return body, replace(message, rows=tuple(rows))
+    return body, message._replace(rows=tuple(rows))
 
 
 def _wrapping(wrapped: Sequence[str], body: Any) -> set[int]:
@@ -283,6 +284,21 @@ def build(judged: Judged, *, opens: bool) -> Any:
     :param opens: whether payloads are opened here at all; eager ones always are.
     :raises PayloadError: if one of them cannot be built, or the sender could not send it.
     """
+    message = judged.body
+    if judged.parts or judged.left_out:
+        message = _with_objects(judged, opens=opens)
+        check_built(judged.later, message)
+    if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
+        _check_approved(message)
+    for path in judged.wrapped:
+        for where, value in select(message, path):
+            _refuse_bytes(value, where)
+            check_shards(value, where=where)
+    return message
+
+
+def _with_objects(judged: Judged, *, opens: bool) -> Any:
+    """Return the message with what was loaded or is passed on in the places of its payloads."""
     objects: dict[int, Any] = dict.fromkeys(judged.left_out)
     objects |= {
         reference.index: _load(judged, payload, row)
@@ -291,19 +307,11 @@ def build(judged: Judged, *, opens: bool) -> Any:
         for payload, reference, row in judged.parts
     }
     try:
-        message = substitute(judged.body, objects) if objects else judged.body
+        return substitute(judged.body, objects)
     except TypeError:
         raise PayloadError(
             "a payload stands where only something hashable can", rule="payload.key"
         ) from None
-    check_built(judged.later, message)
-    if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
-        _check_approved(message)
-    for path in judged.wrapped:
-        for where, value in select(message, path):
-            _refuse_bytes(value, where)
-            check_shards(value, where=where)
-    return message
 
 
 def _check_approved(message: dict[str, Any]) -> None:
@@ -396,7 +404,7 @@ def _payload_fields(
     raw: list[tuple[str, bytes]] = []
     declared: set[int] = set()
     for path, encoding in row.fields.items():
-        if encoding is Encoding.RAW and not _is_reported_type(row, path):
+        if encoding is Encoding.RAW and not row.reports(path):
             raw += [found for where, value in select(body, path) for found in _bare(value, where)]
         elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
             declared.update(i for _, value in select(body, path) for i in references(value))
@@ -443,11 +451,6 @@ def _bare(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
             "a payload stands where only bare bytes can", rule="raw.payload", where=where
         )
     return pickled(value, where)
-
-
-def _is_reported_type(row: Operation, path: str) -> bool:
-    # A name on safeser://; bytes there lose the name, not the whole element.
-    return path == "type" and row.name in ("task-finished", "key-in-memory")
 
 
 def nested(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import msgpack
 
@@ -41,6 +41,18 @@ MARKERS = {
     "__Enum__": "marker.enum",
     "__Set__": "marker.set",
 }
+
+
+_MARKED = frozenset(MARKERS)
+
+
+def _refuse_marker(value: dict[Any, Any]) -> NoReturn:
+    key = next(key for key in value if key in MARKERS)
+    raise PayloadError(
+        f"{key} is an instruction to Dask's own decoder, not data",
+        rule=MARKERS[key],
+        fix="No honest peer sends it; rename the key if it is your own data.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +167,14 @@ class Reader:
 
     def _pairs(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         self._charge(1 + 2 * len(pairs))
-        value: dict[Any, Any] = {}
-        checked = False
-        for key, item in pairs:
+        for key, _ in pairs:
+            # The hashes of text are this process's own secret.
             if key.__class__ is not str:
-                if not checked:
-                    _check_hashes("a dictionary's key", [key for key, _ in pairs])
-                    checked = True
-            elif key in MARKERS:
-                raise PayloadError(
-                    f"{key} is an instruction to Dask's own decoder, not data",
-                    rule=MARKERS[key],
-                    fix="No honest peer sends it; rename the key if it is your own data.",
-                )
-            value[key] = item
+                _check_hashes("a dictionary's key", [key for key, _ in pairs])
+                break
+        value = dict(pairs)
+        if not _MARKED.isdisjoint(value):
+            _refuse_marker(value)
         if len(value) != len(pairs):
             raise PayloadError("a dictionary repeats a key", rule="payload.duplicate-key")
         return value

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from safeser.dask.fields import references
+from safeser.dask.fields import holds_reference
 from safeser.dask.reader import LEAVES
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Operation
@@ -37,11 +37,18 @@ def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> 
     :raises PayloadError: for a value of another shape.
     """
     later: list[Later] = []
+    shapes = row.shapes
     for name, value in body.items():
-        fits = row.shape_of(name)
+        fits = shapes.get(name) if name.__class__ is str else None
+        fits = fits or row.shape_of(name)
         if fits is None:
             raise _unknown(name, row.name)
-        _check(fits, value, (name,), row.name, later if payloads else None)
+        if fits is ANYTHING:
+            continue
+        if payloads and value.__class__ not in LEAVES and holds_reference(value):
+            later.append(Later((name,), fits, row.name))
+        elif not fits(value):
+            raise _misshapen(fits, (name,), row.name)
     return later
 
 
@@ -76,7 +83,7 @@ def sound(row: Operation, element: Mapping[str, Any]) -> dict[str, Any]:
     kept = {}
     for name, value in element.items():
         fits = row.shape_of(name)
-        if fits is not None and not any(True for _ in references(value)) and fits(value):
+        if fits is not None and not holds_reference(value) and fits(value):
             kept[name] = value
     return kept
 
@@ -86,7 +93,7 @@ def _check(
 ) -> None:
     if fits is ANYTHING:
         return
-    if later is not None and value.__class__ not in LEAVES and any(True for _ in references(value)):
+    if later is not None and value.__class__ not in LEAVES and holds_reference(value):
         later.append(Later(path, fits, operation))
     elif not fits(value):
         raise _misshapen(fits, path, operation)

@@ -25,12 +25,16 @@ class Server(enum.Enum):
     NANNY = "nanny"
     CLIENT = "client"
 
+    __hash__ = object.__hash__  # quicker than enum's own, see values.Kind
+
 
 class Channel(enum.Enum):
     """How an operation arrives."""
 
     RPC = "rpc"  # a request that is answered on the same connection
     STREAM = "stream"  # one element of a one-way stream of batches
+
+    __hash__ = object.__hash__  # likewise
 
 
 class Encoding(enum.Enum):
@@ -50,6 +54,12 @@ class Encoding(enum.Enum):
 
     NESTED = "nested"
     """A request of its own to a worker or a nanny, or what they replied to it."""
+
+    __hash__ = object.__hash__  # likewise
+
+
+#: What is opened, or decided by itself, even where no payload stands in its field.
+_OPENED = frozenset({Encoding.RAW, Encoding.WRAPPED, Encoding.NESTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,8 @@ class Operation:
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
     :param shapes: the same with the fields that Dask's loop takes away before the handler is
         called, whatever the handler calls so.
+    :param plain: whether a message without payloads has nothing in it that a handler would unpickle
+        or pass on to another server.
     """
 
     server: Server
@@ -91,10 +103,22 @@ class Operation:
     inline: bool = False
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
+    plain: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        opened = any(
+            encoding in _OPENED and not self.reports(path) for path, encoding in self.fields.items()
+        )
+        object.__setattr__(self, "plain", not opened)
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "reply", MappingProxyType(dict(self.reply)))
+
+    def reports(self, path: str) -> bool:
+        """Tell whether Dask's field *path* holds the pickled class of a result.
+
+        On safeser:// it is a name, and bytes in its place lose the name, not the whole element.
+        """
+        return path == "type" and self.name in ("task-finished", "key-in-memory")
 
     def shape_of(self, name: object) -> Shape | None:
         """Return the shape of its field *name*, or None if it takes no such field."""

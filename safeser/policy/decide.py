@@ -42,6 +42,9 @@ __all__ = ["Table"]
 # Principals x principals x kinds x operations x families of a cluster of tens is a few thousand.
 _CACHE_MAX = 1 << 16
 
+#: As many questions as all connections of one process ask again and again.
+_ASKED_MAX = 1 << 12
+
 _FAMILIES = frozenset(FAMILIES)
 
 
@@ -76,7 +79,9 @@ class Table:
         self._transports = _masks([rule.transports for rule in rules])
         self._hosts = _masks([rule.same_host for rule in rules])
         self._decisions: dict[Query, Decision] = {}
+        self._asked: dict[tuple[Context, str | None, bool, str | None], Decision] = {}
         self._grants: dict[tuple[Hop, bool, bool], Grant | None] = {}
+        self._granted: dict[tuple[Context, bool], Grant] = {}
 
     # --- matching ------------------------------------------------------------------------------
 
@@ -157,10 +162,18 @@ class Table:
         author: str | None = None,
     ) -> Decision:
         """Answer whether *family* may pass in *context*; for every input, without raising."""
-        query = self.query(context, family, sealing=sealing, author=author)
-        decision = self._decisions.get(query)
+        asked = (context, family, sealing, author)
+        decision = self._asked.get(asked)
         if decision is None:
-            decision = self._remember(query, self._judge(query))
+            query = self.query(context, family, sealing=sealing, author=author)
+            decision = self._decisions.get(query)
+            if decision is None:
+                decision = self._remember(query, self._judge(query))
+            # In the asker's own words, which need not be known ones: whoever invents some has only
+            # others' forgotten.
+            if len(self._asked) >= _ASKED_MAX:
+                self._asked.clear()
+            self._asked[asked] = decision
         return decision
 
     def permits_operation(self, context: Context) -> Decision:
@@ -195,6 +208,9 @@ class Table:
 
         :raises PolicyDenied: if no context matches.
         """
+        known = self._granted.get((context, sealing))
+        if known is not None:
+            return known
         key = (self.hop(context), sealing, context.operation == SUBMIT)
         try:
             grant = self._grants[key]
@@ -209,6 +225,9 @@ class Table:
             raise PolicyDenied(
                 f"{context}: {decision.reason}", rule=decision.rule, fix=decision.fix
             )
+        if len(self._granted) >= _ASKED_MAX:
+            self._granted.clear()
+        self._granted[context, sealing] = grant
         return grant
 
     def key_conflicts(self, context: Context) -> KeyConflicts:
