@@ -10,8 +10,10 @@ import hmac
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from safeser.audit.key import AuditKey
@@ -42,7 +44,19 @@ def pae(*parts: bytes) -> bytes:
 def step(key: bytes, previous: bytes, sequence: int, body: bytes) -> bytes:
     """Return the MAC of one record. The packed prefix is PAE(previous, sequence, body) exactly."""
     prefix = _STEP.pack(3, 32, previous, 8, sequence, len(body))
-    return hmac.digest(key, prefix + body, "sha256")
+    return _mac(key, prefix + body)
+
+
+def _mac(key: bytes, data: bytes) -> bytes:
+    mac = _keyed(key).copy()
+    mac.update(data)
+    return mac.finalize()
+
+
+@lru_cache(maxsize=8)
+def _keyed(key: bytes) -> HMAC:
+    # To take in the key takes as long as to hash a record.
+    return HMAC(key, SHA256())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,7 @@ def encode_head(key: bytes, file: str, count: int, mac: bytes, size: int) -> byt
     body = (
         f'{{"count":"{count:016d}","file":"{file}","mac":"{mac.hex()}","size":"{size:016d}","tag":"'
     ).encode("ascii")
-    return b'%b%b"}\n' % (body, hmac.digest(key, body, "sha256").hex().encode("ascii"))
+    return b'%b%b"}\n' % (body, _mac(key, body).hex().encode("ascii"))
 
 
 @dataclass(frozen=True, slots=True)

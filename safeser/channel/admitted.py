@@ -55,6 +55,7 @@ class Received(Payload):
     :param bare: whoever handles it unpickles it, and nobody is asked by which family.
     :param relayed: this process passes it on and never opens it.
     :param denial: which names of a pickle make it code, where that was read.
+    :param nodes: what its header describes, where that is one value alone.
     """
 
     verified: Arrived = field(repr=False, compare=False)
@@ -62,6 +63,7 @@ class Received(Payload):
     bare: bool = False
     relayed: bool = False
     denial: PolicyDenied | None = field(default=None, repr=False, compare=False)
+    nodes: tuple[serialization.Node] | None = field(default=None, repr=False, compare=False)
     _proof: object = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ of a message is decided before any of them is read (DESIGN, invariants 2, 5 and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -81,16 +82,19 @@ class Link(Recording):
         own = dict(header)
         bound = self._bound(context).written_by(author or self.peer, sender=self.peer)
         denials: list[PolicyDenied] = []
+        limits = self.policy.limits
         try:
+            nodes = serialization.alone(own, frames, limits=limits)
             family = serialization.derive(
                 own,
                 frames,
-                limits=self.policy.limits,
+                limits=limits,
                 unread=_unread(bound),
                 allow=bound.allow,
                 budget=self.budgets.of(verified)[0],
                 denials=denials,
                 declared=self.policy.families,
+                nodes=nodes,
             )
         except SafeserError as error:
             error.where = error.where or where
@@ -105,6 +109,7 @@ class Link(Recording):
             wraps=wraps,
             relayed=relayed,
             denial=denials[0] if denials else None,
+            nodes=nodes,
             _proof=MADE_BY_PAYLOAD,
         )
 
@@ -250,6 +255,7 @@ class Link(Recording):
                     grant=grant,
                     relayed=payload.relayed,
                     declared=self.policy.families,
+                    nodes=payload.nodes,
                 )
             if payload.family == "pickle":
                 serialization.judge(header, frames, grant, limits=limits, budget=budget)
@@ -327,6 +333,7 @@ class Link(Recording):
                 limits=self.policy.limits,
                 budget=admitted.budget,
                 context=admitted.context,
+                nodes=payload.nodes,
             )
         except SafeserError as error:
             self._note_failure("load", admitted.context, payload, error)
@@ -364,17 +371,9 @@ class Link(Recording):
 
         :param context: handed to registered functions that take it.
         """
-        # The order is the policy's, but the families that carry no code come first: what they can
-        # carry needs no pickle, whatever the policy would also allow. Of those, dask leaves large
-        # buffers uncopied and packs plain values as msgpack does.
-        ordered = [*(f for f in grant.families if f == "dask"), *_FLOOR]
-        # Writing for family cloudpickle tries plain pickle first by itself, and knows better: a
-        # class of __main__ must not go by name alone to a process that has another __main__.
-        skipped = {"pickle"} if "cloudpickle" in grant.families else set()
-        ordered += [f for f in grant.families if f not in ordered and f not in skipped]
         return serialization.serialize(
             obj,
-            ordered,
+            _ordered(grant.families),
             limits=self.policy.limits,
             iterate_collection=iterate_collection,
             context=context,
@@ -477,6 +476,21 @@ class Link(Recording):
             self.note_refusal(context, error)
             raise
         return self.admit(verified, context, [payload])
+
+
+@lru_cache(maxsize=256)
+def _ordered(families: tuple[str, ...]) -> tuple[str, ...]:
+    """Return in which order to try *families*.
+
+    The order is the policy's, but those that carry no code come first: what they can carry needs no
+    pickle, whatever the policy would also allow. Of those, dask leaves large buffers uncopied and
+    packs plain values as msgpack does.
+    """
+    ordered = [*(family for family in families if family == "dask"), *_FLOOR]
+    # Writing for family cloudpickle tries plain pickle first by itself, and knows better: a class
+    # of __main__ must not go by name alone to a process that has another __main__.
+    skipped = {"pickle"} if "cloudpickle" in families else set()
+    return (*ordered, *(f for f in families if f not in ordered and f not in skipped))
 
 
 def _unread(bound: Grant) -> str | None:

@@ -6,9 +6,8 @@ turns a refusal into a permission.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
@@ -107,8 +106,7 @@ class Recording:
 
     # --- permissions -----------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def recorded_together(self) -> Iterator[None]:
+    def recorded_together(self) -> _Together:
         """Write what is permitted inside this block at its end, at once; until then nothing loads.
 
         A batch of Dask's has a record for each element: to write them one by one costs more than to
@@ -116,13 +114,15 @@ class Recording:
 
         :raises AuditError: at the end, if it cannot be written: nothing of it may be loaded.
         """
+        return _Together(self)
+
+    def _begin_together(self) -> None:
         self._unwritten = []
-        try:
-            yield
-        finally:
-            events, self._unwritten = self._unwritten, None
-            if events:
-                self.audit.record_all(events)
+
+    def _end_together(self) -> None:
+        events, self._unwritten = self._unwritten, None
+        if events:
+            self.audit.record_all(events)
 
     def _permitted(self, events: list[dict[str, Any]]) -> None:
         if self._unwritten is not None:
@@ -203,6 +203,21 @@ class Recording:
             rule=rule,
             permitted=permitted,
         )
+
+
+class _Together:
+    """See :meth:`Recording.recorded_together`; a class, since it runs for each batch."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Recording) -> None:
+        self._link = link
+
+    def __enter__(self) -> None:
+        self._link._begin_together()
+
+    def __exit__(self, *_: object) -> None:
+        self._link._end_together()
 
 
 def event(

@@ -105,12 +105,14 @@ def judge_operation(
     if not payloads and row.plain:
         context = link.inbound(row.kind, row.name)
         return Judged(link, context, body, link.admit(message.verified, context))
-    wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
+    wrapped: tuple[str, ...] = ()
+    if not row.plain:
+        wrapped = tuple(p for p, encoding in row.fields.items() if encoding is Encoding.WRAPPED)
     if wrapped:
         body, message = _with_bare_pickles(wrapped, body, message)
     raw, declared = _payload_fields(row, body)
     kinds = [row.kind]
-    for path, inner, known in nested(row, body):
+    for path, inner, known in () if row.plain else nested(row, body):
         for one in known:
             # A relay must not carry what its sender may not ask for directly.
             link.permit_named(link.inbound(one.kind, one.name), where=f"{path}.op")

@@ -245,19 +245,19 @@ class _Values:
 
     def _row(self, leaf: Any) -> PayloadRow:
         author, failed = None, False
-        if isinstance(leaf, Relayed):
+        if isinstance(leaf, Serialize | ToPickle):
+            header, frames = self._link.serialize(leaf.data, self._grant, context=self._context)
+        elif isinstance(leaf, Relayed):
             header, frames = leaf.sealed_header, leaf.frames
             author, failed = leaf.author, leaf.failed
         elif isinstance(leaf, Serialized):
             header, frames = translate.from_dask_pickle(leaf.header, leaf.frames)
         elif isinstance(leaf, Pickled):
             raise PayloadError("bytes that Dask pickled are not passed on", rule="payload.pickled")
-        elif isinstance(leaf, Serialize | ToPickle):
-            header, frames = self._link.serialize(leaf.data, self._grant, context=self._context)
         else:
             grant = self._grant.narrowed(_STRAY)
             header, frames = self._link.serialize(leaf, grant, context=self._context)
-        family = families.claimed(header, declared=self._link.policy.families)
+        family = self._family(header)
         if family == "pickle" and "cloudpickle" in self._grant.families:
             family = "cloudpickle"  # the most that it can be; reading it would change nothing
         payload = Payload("", family, header, tuple(frames), author or self._link.local)
@@ -266,6 +266,13 @@ class _Values:
         check_payload(payload.frames, limits)
         check_header(header, limits)
         return PayloadRow(header, payload.frames, author, failed)
+
+    def _family(self, header: dict[str, Any]) -> str:
+        family = header["serializer"]
+        # What else may be in it, where it is one pickle, says the family alone.
+        if family == "cloudpickle" and "sub-headers" not in header:
+            return "cloudpickle"
+        return families.claimed(header, declared=self._link.policy.families)
 
     @property
     def _grant(self) -> Grant:

@@ -15,6 +15,8 @@ import struct
 from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from safeser.envelope.format import Buffer
 from safeser.keys import KeepsSecrets
@@ -44,7 +46,7 @@ class MessageKeys(KeepsSecrets):
     __slots__ = ("_gmac", "_hmac")
 
     def __init__(self, *, hmac_key: bytes, gmac_key: bytes) -> None:
-        self._hmac = hmac.new(hmac_key, digestmod="sha256")
+        self._hmac = HMAC(hmac_key, SHA256())
         self._gmac = AESGCM(gmac_key)
 
     def tag(
@@ -79,7 +81,7 @@ class MessageKeys(KeepsSecrets):
                 mac.update(b"".join(pieces))
                 pieces.clear()
         mac.update(b"".join(pieces))
-        return mac.digest()
+        return mac.finalize()
 
 
 def equal(left: bytes, right: bytes) -> bool:

@@ -16,6 +16,7 @@ from safeser.families.pandas import names as frames
 from safeser.families.pickled import as_code
 from safeser.families.plain import Unencodable
 from safeser.families.receiving import (
+    alone,
     bytes_in,
     check,
     claimed,
@@ -43,6 +44,7 @@ __all__ = [
     "RemoteError",
     "Typed",
     "Unencodable",
+    "alone",
     "as_code",
     "bytes_in",
     "check",

@@ -120,6 +120,11 @@ def encode(
     return bytes(writer.out)
 
 
+def is_plain(cls: type) -> bool:
+    """Tell whether direct instances of *cls* may be plain, as far as their class says."""
+    return cls in _PUT
+
+
 class _Writer:
     __slots__ = ("largest", "limits", "out", "refs")
 

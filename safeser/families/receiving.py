@@ -21,7 +21,7 @@ from safeser.families.tree import Node, parse, strongest
 from safeser.pickles import Budget
 from safeser.values import Allowed, Context, Grant, Limits
 
-__all__ = ["bytes_in", "check", "claimed", "covers", "derive", "deserialize", "judge"]
+__all__ = ["alone", "bytes_in", "check", "claimed", "covers", "derive", "deserialize", "judge"]
 
 _PICKLES = ("pickle", "cloudpickle")
 
@@ -62,6 +62,7 @@ def derive(
     budget: Budget | None = None,
     denials: list[PolicyDenied] | None = None,
     declared: Collection[str] = (),
+    nodes: Sequence[Node] | None = None,
 ) -> str:
     """Return the strongest family that the content needs; a pickle's claim is not believed.
 
@@ -72,12 +73,31 @@ def derive(
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :param denials: gets, of each pickle that needs more than family ``pickle``, what that is.
     :param declared: families that policy names, which this process may only ever pass on.
+    :param nodes: what :func:`alone` made of the payload.
     """
-    nodes = parse(header, frames, limits=limits, declared=declared)
+    nodes = nodes or parse(header, frames, limits=limits, declared=declared)
     budget = budget or Budget(limits)
     return strongest(
         _family(node, limits, unread, allow, budget, denials=denials) for node in nodes
     )
+
+
+def alone(
+    header: Mapping[str, Any], frames: Sequence[Any], *, limits: Limits = DEFAULTS
+) -> tuple[Node] | None:
+    """Return the one value that a payload is, or None: for whoever asks for more than one thing.
+
+    Most payloads are one value, of which to read the header again takes as long as all else.
+    """
+    serializer = header.get("serializer")
+    if type(serializer) is not str or serializer not in _ALONE or "sub-headers" in header:
+        return None
+    (node,) = parse(header, frames, limits=limits)
+    return (node,)
+
+
+#: Families whose values mean the same to whoever passes them on and to whoever opens them.
+_ALONE = frozenset({"msgpack", "error", "dask", *_PICKLES})
 
 
 def bytes_in(
@@ -113,6 +133,7 @@ def check(
     grant: Grant | None = None,
     relayed: bool = False,
     declared: Collection[str] = (),
+    nodes: Sequence[Node] | None = None,
 ) -> None:
     """Refuse what does not describe exactly one object of listed types; builds nothing.
 
@@ -124,8 +145,9 @@ def check(
     :param relayed: it is passed on unopened, so that types unknown to this process are for whoever
         opens it to look up: their frames stay what they are, bounded like all others.
     :param declared: families that policy names, which this process may only ever pass on.
+    :param nodes: what :func:`alone` made of the payload.
     """
-    nodes = parse(header, frames, limits=limits, declared=declared)
+    nodes = nodes or parse(header, frames, limits=limits, declared=declared)
 
     def look(name: str, *, where: str) -> Typed | None:
         if registry.knows(name):
@@ -147,19 +169,29 @@ def deserialize(
     limits: Limits = DEFAULTS,
     budget: Budget | None = None,
     context: Context | Mapping[str, Any] | None = None,
+    nodes: Sequence[Node] | None = None,
 ) -> Any:
     """Return the object, if *grant* lets each family in it pass and all of it checks.
 
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
     :param context: handed to registered functions that take it.
+    :param nodes: what :func:`alone` made of the payload.
     :raises PolicyDenied: for a family, anywhere inside, that *grant* does not list.
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
     own_families.look_for(grant.families)
-    nodes = parse(header, frames, limits=limits)
-    if len(nodes) == 1 and nodes[0].serializer == "dask":
-        return _alone(nodes[0], grant, limits, budget, context)
+    nodes = nodes or parse(header, frames, limits=limits)
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
+    if len(nodes) == 1:
+        (node,) = nodes
+        if node.serializer == "dask":
+            return _alone(node, grant, limits, budget, context)
+        if node.serializer in _PICKLES and unread:
+            # What it is called changes nothing, and nobody looks into it.
+            node.value = unread
+            budget = budget or Budget(limits)
+            budget.spend(refs=1, calls=0)
+            return pickled.decode(node, grant, limits, budget)
     budget = budget or Budget(limits)
     denials: list[PolicyDenied] = []
     reading = Budget(limits)  # of its own: each pickle is read again to load it
@@ -176,6 +208,10 @@ def deserialize(
 
     typed = _check(nodes, limits, budget, look)
     builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
+    if len(nodes) == 1:
+        # Nothing is left in a node that its payload may be loaded from again: what a peer sent
+        # would stand where the family was found.
+        return builder.build(nodes[0])
     for node in reversed(nodes):
         node.value = builder.build(node)
     return nodes[0].value

@@ -277,7 +277,9 @@ class _Sender:
         failure: Unencodable | None = None
         try:
             for family in families:
-                if failure is not None and failure.final and family in _BY_VALUE:
+                takes = _TAKES.get(family)
+                final = failure is not None and failure.final and family in _BY_VALUE
+                if final or (takes is not None and not takes(x)):
                     continue
                 try:
                     way = _WAYS.get(family)
@@ -444,8 +446,6 @@ class _Sender:
         return not self.pickles or self.holds_typed(x, 5)
 
     def error(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
-        if not isinstance(x, BaseException):
-            raise Unencodable(x)
         return {"serializer": "error"}, [errors.encode(errors.to_data(x), limits=self.limits)]
 
     def pickle(self, x: Any, depth: int, families: Sequence[str]) -> Sent:
@@ -467,6 +467,13 @@ class _Sender:
         items = x.values() if type(x) is dict else x
         return room > 0 and any(self.holds_typed(item, room - 1) for item in items)
 
+
+#: Whether a family that says no for most objects could take one; to be told so by an error of each
+#: takes as long as to write a small one.
+_TAKES: dict[str, Callable[[Any], bool]] = {
+    "msgpack": lambda x: type(x) in _COLLECTIONS or plain.is_plain(type(x)),
+    "error": lambda x: isinstance(x, BaseException),
+}
 
 _WAYS: dict[str, Callable[[_Sender, Any, int, Sequence[str]], Sent]] = {
     "msgpack": _Sender.msgpack,

@@ -143,9 +143,9 @@ def parse(
     :param declared: families that policy names, which this process may only ever pass on.
     """
     views = None if frames is None else _views(frames, limits)
-    if views is not None and isinstance(header, dict) and header.keys() == _LEAF:
+    if isinstance(header, dict) and header.keys() == _LEAF:
         # Most payloads are one such value, and all frames are its own.
-        leaf = Node("", "", {}, tuple(views), None, 0, [])
+        leaf = Node("", "", {}, tuple(views or ()), None, 0, [])
         if _is_leaf(leaf, header):
             return [leaf]
     if isinstance(header, dict) and _HOLDS_OTHERS.isdisjoint(header):

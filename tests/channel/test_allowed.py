@@ -166,3 +166,12 @@ def test_so_does_finding_out_what_they_are(doors, shop):
     assert caught.value.rule == "pickle.max-calls"
     # What needs no payload is not touched by that.
     assert back.admit(verified, p.context, []).payloads == ()
+
+
+def test_what_was_loaded_says_nothing_about_what_is_loaded_next(doors, shop):
+    p = Pair(doors, "ann", "bea")
+    there, back = doors.shake(p.one, p.two)
+    verified = back.verify(there.seal(None, p.context))
+    named = back.payload(verified, p.context, "part 0", PICKLE, [pickle.dumps("cloudpickle")])
+    admitted = back.admit(verified, p.context, [named])
+    assert [back.load(admitted) for _ in range(3)] == [["cloudpickle"]] * 3
