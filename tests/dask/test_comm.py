@@ -142,7 +142,7 @@ def test_a_stock_peer_gets_nowhere(net, run):
 
 
 def test_our_connector_does_not_talk_to_a_stock_port(net, run, monkeypatch):
-    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 1.0)
+    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.5)
 
     async def main():
         async def handle(comm):
@@ -153,7 +153,9 @@ def test_our_connector_does_not_talk_to_a_stock_port(net, run, monkeypatch):
         await listener.start()
         try:
             with pytest.raises((OSError, AuthenticationError)):
-                await net.asks(f"safeser://127.0.0.1:{port_of(listener)}")
+                await connect(
+                    f"safeser://127.0.0.1:{port_of(listener)}", timeout=1, **net.arguments()
+                )
         finally:
             listener.stop()
 

@@ -99,6 +99,15 @@ def test_a_child_that_is_told_to_end_ends(processes) -> None:
     child.tell({"do": "work"})  # into a closed pipe: no traceback
 
 
+@pytest.fixture
+def interruptible():
+    """Let SIGINT interrupt: a shell that runs the tests in the background has them ignore it."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_signals_wait_until_children_are_listed_and_ended(tmp_path) -> None:
     processes = Processes(tmp_path, os.environ)
 
