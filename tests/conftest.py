@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [item for item in items if item.path not in shared]
     room = max(len(items) // 2 - len(first), 0)
     items[:] = [*first, *others[:room], *second, *others[room:]]
+
+
+def pytest_collection_finish() -> None:
+    """Leave fourteen thousand tests and their modules out of every later search for garbage.
+
+    They stay to the end, and a search through all of them takes half a second.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Run tests marked ``unmeasured``, which repeat what others do, at twice the speed."""
+    if item.get_closest_marker("unmeasured") is None:
+        return (yield)
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 def unmeasured(environment: Mapping[str, str]) -> dict[str, str]:
@@ -235,7 +258,11 @@ PRINCIPALS = ("scheduler", "worker", "nanny", "alice", "bob")
 
 
 class Folder:
-    """Keys of the demo's principals, or others, logs, and processes that use them."""
+    """Keys of the demo's principals, or others, logs, and processes that use them.
+
+    :ivar measured: whether coverage is measured in the processes that are started from now on. Few
+        tests ask for it: most that safeser does in processes of its own, it does in tests as well.
+    """
 
     def __init__(
         self, path: Path, policy: str = "demo", principals: tuple[str, ...] = PRINCIPALS
@@ -244,7 +271,7 @@ class Folder:
 
         self.path = path
         self.policy = policy
-        self.measured = True
+        self.measured = False
         self.audit = path / "audit"
         self.keys = path / "keys"
         make_identities(self.keys, principals)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from safeser.audit import verify
+from tests.conftest import unmeasured
 
 COMMAND = (sys.executable, "-c", "from safeser.cli import main; main()", "up")
 DEADLINE = 60
@@ -31,7 +32,13 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
     with (
         (tmp_path / "stderr").open("w") as stderr,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+            # What comes before the end is the same for both.
+            env=os.environ if ending == signal.SIGTERM else unmeasured(os.environ),
         ) as running,
     ):
         try:
@@ -48,6 +55,7 @@ def test_a_cluster_comes_up_works_and_ends(tmp_path, ending):
             )
             asked = subprocess.run(
                 [sys.executable, "-c", program],
+                env=unmeasured(os.environ),
                 capture_output=True,
                 text=True,
                 timeout=DEADLINE,
@@ -85,6 +93,7 @@ def test_a_policy_that_no_cluster_can_work_under_is_said_and_nothing_is_left_run
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=unmeasured(os.environ),
     ) as running:
         out, err = running.communicate(timeout=DEADLINE)
     assert running.returncode == 2
@@ -98,7 +107,8 @@ def test_a_policy_that_no_cluster_can_work_under_is_said_and_nothing_is_left_run
 @pytest.mark.parametrize("early", ["keys", "audit"])
 def test_interrupts_at_any_time_end_it_quietly_and_delete_what_was_temporary(tmp_path, early):
     """As a terminal sends them: to every process of the group, more than once."""
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    measured = os.environ if early == "audit" else unmeasured(os.environ)
+    environment = {**measured, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         (*COMMAND, "--port=0", "--workers=2"),
         stdout=subprocess.PIPE,

@@ -81,5 +81,6 @@ def test_what_policy_grants_works(used, step):
 
 def test_clusters_that_a_program_starts(folder):
     """LocalCluster scaled, SpecCluster, and both with ``await``: one process after the other."""
+    folder.measured = True
     ended = folder.run("alice", PROGRAMS / "embedded.py", str(folder.path / "spec"), timeout=300)
     assert ended.answer == STARTED, ended.err[-6000:]

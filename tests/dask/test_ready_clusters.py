@@ -117,7 +117,9 @@ def test_an_analyst_fetches_and_submits_no_code(shared):
 @pytest.fixture(scope="module")
 def analyst(shared, tmp_path_factory):
     mark = tmp_path_factory.mktemp("attacks") / "mark"
+    shared.measured = True
     ended = shared.run("alice", PROGRAMS / "analyst.py", shared.address, str(mark), timeout=300)
+    shared.measured = False
     assert ended.code == 0, f"{ended.err}\n{shared.logs()}"
     return {**ended.answer, "stderr": ended.err, "marked": mark.exists()}
 

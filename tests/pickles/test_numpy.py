@@ -432,6 +432,7 @@ def test_the_recipes_are_right_but_for_what_they_forge(asm):
     assert loads(asm.pickle(fields), profile=PROFILE) == np.dtype([("a", "f8")])
 
 
+@pytest.mark.unmeasured
 def test_numpys_own_dtypes_stay_as_they_are(asm):
     before = np.dtype("f8").__reduce__()
     for recipe in HOSTILE.values():

@@ -60,6 +60,7 @@ class TestContents:
             refused(asm.pickle(asm.dict(key, b"N")), profile, "key-cost")
             refused(asm.pickle(asm.dict(asm.tuple(key), b"N")), profile, "key-cost")
 
+    @pytest.mark.unmeasured
     def test_a_large_field_is_charged_for_each_key(self, asm):
         held = asm.tuple(*[b"N"] * 9_000) + b"q\x000"
         key = asm.build(asm.new(NAMES["Key"]), asm.dict(asm.text("number"), b"h\x00"))

@@ -92,6 +92,7 @@ def agree(one, two):
     return bool(one == two)
 
 
+@pytest.mark.unmeasured
 @QUICK
 @given(values, st.integers(2, 5))
 def test_plain_data_reads_as_python_reads_it(value, protocol):
@@ -161,6 +162,7 @@ def seeds():
     )
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_mutated_pickles_never_do_anything_else(protocol):
     chance = random.Random(20261121)

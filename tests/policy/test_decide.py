@@ -206,19 +206,15 @@ QUESTIONS = tuple(questions())
 TAKEN = ("serializers", "deserializers", "operations")
 
 
-def permitted(policy: Policy) -> set[tuple[Any, ...]]:
-    return {
-        question
-        for question in QUESTIONS
-        if policy.decide(
-            question[0], question[1], sealing=question[2], author=question[3]
-        ).permitted
-    }
+def permits(policy: Policy, question: tuple[Context, Any, bool, str | None]) -> bool:
+    context, family, sealing, author = question
+    return policy.decide(context, family, sealing=sealing, author=author).permitted
 
 
 # --- the properties ---------------------------------------------------------------------------
 
 
+@pytest.mark.unmeasured
 @given(policies())
 @settings(max_examples=30, deadline=None)
 def test_decide_is_the_reference(spelled: dict[str, Any]) -> None:
@@ -229,6 +225,7 @@ def test_decide_is_the_reference(spelled: dict[str, Any]) -> None:
         assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
 
 
+@pytest.mark.unmeasured
 @given(policies())
 @settings(max_examples=15, deadline=None)
 def test_floors_grants_and_denials(spelled: dict[str, Any]) -> None:
@@ -257,12 +254,13 @@ def test_floors_grants_and_denials(spelled: dict[str, Any]) -> None:
             assert grant.submission in ("approved", "code")
 
 
+@pytest.mark.unmeasured
 @given(policies(), st.data())
 @settings(max_examples=15, deadline=None)
 def test_taking_away_from_a_context_never_permits_more(
     spelled: dict[str, Any], data: st.DataObject
 ) -> None:
-    before = permitted(loaded(spelled))
+    before = loaded(spelled)
     rule = data.draw(st.sampled_from(spelled["contexts"]))
     fields = [name for name in (*TAKEN, "authors") if name in rule]
     assume(fields)
@@ -272,9 +270,11 @@ def test_taking_away_from_a_context_never_permits_more(
         fewer = loaded(spelled)
     except ConfigError:
         assume(False)  # what is left of it has no effect
-    assert permitted(fewer) <= before
+    for question in QUESTIONS:
+        assert not permits(fewer, question) or permits(before, question), question
 
 
+@pytest.mark.unmeasured
 @given(policies(), contexts())
 @settings(max_examples=15, deadline=None)
 def test_an_appended_context_changes_only_what_nothing_matched(
@@ -290,10 +290,11 @@ def test_an_appended_context_changes_only_what_nothing_matched(
         one = before.decide(context, family, sealing=sealing, author=author)
         other = after.decide(context, family, sealing=sealing, author=author)
         assert one == other or (one.rule == "context.none" and other.context == "last")
-    # Read backwards: removing the last context never permits more.
-    assert permitted(before) <= permitted(after)
+        # Read backwards: removing the last context never permits more.
+        assert other.permitted or not one.permitted
 
 
+@pytest.mark.unmeasured
 @given(policies(), st.data())
 @settings(max_examples=15, deadline=None)
 def test_removing_a_context_changes_only_what_it_matched(
@@ -327,6 +328,7 @@ def placed(
     return Context(sender, recipient, kind, transport=transport, same_host=same_host)
 
 
+@pytest.mark.unmeasured
 @given(policies())
 @settings(max_examples=15, deadline=None)
 def test_counterparts_are_whom_some_context_joins(spelled: dict[str, Any]) -> None:
