@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-WORKERS = 2
-_PATIENCE = 120  # seconds for a loaded machine to start two workers
+_PATIENCE = 120  # seconds for a loaded machine to start its workers
 _SETTLE = 0.2  # seconds in which released futures are forgotten, before another cluster's turn
 
 
-def connect(scheme: str, address: str, tls: dict[str, str] | None) -> Any:
+def connect(scheme: str, address: str, workers: int, tls: dict[str, str] | None) -> Any:
     if scheme == "safeser":
         import safeser
 
@@ -31,7 +30,7 @@ def connect(scheme: str, address: str, tls: dict[str, str] | None) -> Any:
 
         security = Security(require_encryption=True, **tls) if tls else None
         client = Client(address, security=security)
-    client.wait_for_workers(WORKERS, timeout=_PATIENCE)
+    client.wait_for_workers(workers, timeout=_PATIENCE)
     return client
 
 
@@ -113,7 +112,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     order = json.loads(sys.stdin.readline())
-    client = connect(order["scheme"], order["address"], order["tls"])
+    client = connect(order["scheme"], order["address"], order["workers"], order["tls"])
     answers.write("[]\n")
     for line in sys.stdin:
         order = json.loads(line)

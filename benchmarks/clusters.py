@@ -20,7 +20,6 @@ from typing import Any
 
 import psutil
 
-from benchmarks.client import WORKERS
 from safeser.identities import make_identities
 
 PROJECT = Path(__file__).parents[1]
@@ -43,6 +42,7 @@ class Cluster:
 
     scheme: str
     folder: Path
+    workers: int
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
     _client: subprocess.Popen[str] | None = None
 
@@ -70,7 +70,7 @@ class Cluster:
 
     def start_workers(self) -> None:
         address = self._address()
-        for number in range(WORKERS):
+        for number in range(self.workers):
             self._start(
                 "worker",
                 f"-m dask worker {address} --host 127.0.0.1 --no-nanny --nthreads 1"
@@ -85,7 +85,14 @@ class Cluster:
             names = {"tls_ca_file": "cert.pem", "tls_client_cert": "cert.pem"}
             names["tls_client_key"] = "key.pem"
             tls = {option: str(self.folder / name) for option, name in names.items()}
-        self._ask({"scheme": self.scheme, "address": self._address(), "tls": tls})
+        self._ask(
+            {
+                "scheme": self.scheme,
+                "address": self._address(),
+                "workers": self.workers,
+                "tls": tls,
+            }
+        )
 
     def measure(self, measure: str, amount: int) -> list[float]:
         """Have the client measure; return the seconds that it took for each part."""
@@ -185,12 +192,12 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[dict[str, Cluster]]:
+def running(folder: Path, *, workers: int) -> Iterator[dict[str, Cluster]]:
     """Start one cluster for each of :data:`SCHEMES`, all of them alike, and stop them at the end.
 
     :raises StartError: if one of them does not come up.
     """
-    clusters = {scheme: Cluster(scheme, folder / scheme) for scheme in SCHEMES}
+    clusters = {scheme: Cluster(scheme, folder / scheme, workers) for scheme in SCHEMES}
     try:
         for cluster in clusters.values():
             cluster.prepare()

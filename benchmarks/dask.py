@@ -24,7 +24,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.client import WORKERS
 from benchmarks.clusters import Cluster, StartError, running
 from benchmarks.report import Quantity, Row, machine, markdown, rows, table
 from safeser.audit import verify
@@ -117,8 +116,8 @@ def notes(cluster: Cluster, *, rounds: int, load: tuple[float, float, float]) ->
         *machine(),
         f"Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {rounds} rounds after one to warm"
         f" up; load average {load[0]:.1f} before and {os.getloadavg()[0]:.1f} after",
-        f"Each cluster: scheduler, {WORKERS} workers of one thread without nannies, one client;"
-        " Dask's defaults, no compression; scatter and gather go through the scheduler",
+        f"Each cluster: scheduler, {cluster.workers} workers of one thread without nannies,"
+        " one client; Dask's defaults, no compression; scatter and gather go through the scheduler",
         "tls:// with key and certificate by distributed.Security.temporary();"
         " safeser:// with policy default, and an audit log of"
         f" {size / MEGABYTE:.1f} MB that {state}",
@@ -141,6 +140,7 @@ def main(
     shuffled: Annotated[
         float, typer.Option("--shuffle", min=0.001, help="Megabytes to shuffle.")
     ] = 1000,
+    workers: Annotated[int, typer.Option(min=1, help="Workers of each cluster.")] = 2,
     markdown_file: Annotated[
         Path | None, typer.Option("--markdown", help="Write the table for the docs to this file.")
     ] = None,
@@ -151,7 +151,10 @@ def main(
     load = os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
         try:
-            with progress.status("Starting three clusters") as status, running(Path(folder)) as up:
+            with (
+                progress.status("Starting three clusters") as status,
+                running(Path(folder), workers=workers) as up,
+            ):
                 run = Run(
                     up,
                     tasks=tasks,

@@ -42,7 +42,7 @@ def start(*arguments, **settings):
 @pytest.mark.cluster
 def test_a_tiny_run_measures_everything_on_every_transport(tmp_path):
     file = tmp_path / "table.md"
-    with start(*TINY, "--markdown", str(file)) as run:
+    with start(*TINY, "--workers", "1", "--markdown", str(file)) as run:
         out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
     text = file.read_text()
