@@ -42,7 +42,7 @@ class Cluster:
 
     scheme: str
     folder: Path
-    workers: int
+    workers: int = 2
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
     _client: subprocess.Popen[str] | None = None
 
@@ -192,7 +192,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, workers: int) -> Iterator[dict[str, Cluster]]:
+def running(folder: Path, *, workers: int = 2) -> Iterator[dict[str, Cluster]]:
     """Start one cluster for each of :data:`SCHEMES`, all of them alike, and stop them at the end.
 
     :raises StartError: if one of them does not come up.
