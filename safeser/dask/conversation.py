@@ -9,12 +9,13 @@ replaces a stream element; it never ends a stream that others share.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from safeser.channel import Arrived, Link
 from safeser.dask import outgoing, replies, translate
+from safeser.dask.fetched import Unfetched, read_values, takes_parts
 from safeser.dask.incoming import (
     Judged,
     Message,
@@ -33,7 +34,7 @@ from safeser.dask.registrations import ClientIds
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
-from safeser.operations import Channel, Operation, Server, lookup
+from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
 
@@ -267,9 +268,7 @@ class Conversation:
         try:
             if not self._asked:
                 raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
-            known = replies.known_fields(self._asked)
-            judged = judge_reply(self.link, fields, parsed, willing, opens=self._opens, known=known)
-            reply = build(judged, opens=self._opens)
+            reply = self._built_reply(fields, parsed, willing)
         except SafeserError as error:
             self._note(error)
             return self._without_values(error)
@@ -291,6 +290,30 @@ class Conversation:
             # Dask looks for a refusal here in no way that its user would understand.
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
         return reply
+
+    def _built_reply(
+        self, fields: Mapping[str, Encoding], parsed: Message, willing: Sequence[str] | None
+    ) -> Any:
+        """Decide, record and build a reply; of several values one that is refused fails alone."""
+        known = replies.known_fields(self._asked)
+        if self._asked["op"] != "get_data" or (self._opens and not takes_parts()):
+            judged = judge_reply(self.link, fields, parsed, willing, opens=self._opens, known=known)
+            return build(judged, opens=self._opens)
+        reply, failed = read_values(
+            self.link, fields, parsed, willing, opens=self._opens, known=known, note=self._note
+        )
+        if failed:
+            reply["data"] |= self._instead_of_values(failed)
+        return reply
+
+    def _instead_of_values(self, failed: Mapping[Any, SafeserError]) -> dict[Any, Any]:
+        """Return what stands for each value that failed; many may share one error."""
+        errors = {id(error): error for error in failed.values()}
+        instead: dict[int, Any] = {
+            number: Unfetched(error) if self._opens else replies.refused(error, self.link.local)
+            for number, error in errors.items()
+        }
+        return {key: instead[id(error)] for key, error in failed.items()}
 
     def _without_values(self, error: SafeserError) -> Any:
         """Return what stands in place of a refused reply, or raise *error*."""

@@ -34,6 +34,7 @@ __all__ = [
     "build",
     "judge_operation",
     "judge_reply",
+    "judge_value",
     "names_operation",
     "nested",
     "operation_of",
@@ -189,6 +190,31 @@ def judge_reply(
             for index in references(value)
         },
         wholes=_wholes(fields, body, reply=True),
+        opens=opens,
+    )
+
+
+def judge_value(
+    link: Link,
+    key: Any,
+    value: Any,
+    message: Message,
+    willing: Sequence[str] | None,
+    *,
+    opens: bool,
+) -> Judged:
+    """Decide one value of a reply to ``get_data``, whose other fields are decided without it."""
+    body = {"data": {key: value}}
+    places = paths(body)
+    return _judge(
+        link,
+        link.inbound(Kind.DATA),
+        body,
+        message,
+        places=places,
+        raw=(),
+        willing=willing,
+        declared={reference.index for _, reference in places},
         opens=opens,
     )
 

@@ -34,6 +34,7 @@ from safeser.dask.conflicts import guard_scheduler
 from safeser.dask.dependents import fail_dependents
 from safeser.dask.direct import guard_worker
 from safeser.dask.endings import say_no_more
+from safeser.dask.fetched import fetch_apart
 from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
 from safeser.dask.named import own_connections
@@ -213,6 +214,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             roles.follow_worker(comm_handler)
         if self._server is Server.WORKER:
             fail_dependents(owner)
+            fetch_apart(owner)
             guard_worker(owner, self._channel)
             share_transfers(owner)
             unblock()

@@ -53,6 +53,14 @@ with safeser.Client(sys.argv[1], deserializers=["dask", "msgpack"], timeout=30) 
     small = client.submit(lambda: bytes(1000), workers=[here])
     attempt("small", lambda: client.submit(len, small, workers=[there]).result(timeout=60))
 
+    # Both are fetched in one batch, for the first of the tasks.
+    other = client.submit(lambda: bytes(1001), workers=[here])
+    wait(other)
+    both = client.submit(lambda *data: sum(map(len, data)), big, other, workers=[there])
+    beside = client.submit(len, other, workers=[there], pure=False)
+    attempt("batch", lambda: both.result(timeout=60))
+    attempt("beside", lambda: beside.result(timeout=60))
+
     attempt("graph", lambda: client.submit(len, bytes(SIZE)).result(timeout=60))
 
     wrong = client.submit(lambda: 1 / 0)
@@ -124,6 +132,7 @@ def small(cluster_under):
         "scatter_direct",
         "dependency",
         "dependency_again",
+        "batch",
         "graph",
         "together",
     ],
@@ -146,6 +155,7 @@ def test_nothing_is_asked_for_again_and_again(small):
         ("after_scatter", [5]),
         ("stays", 3_000_000),
         ("small", 1000),
+        ("beside", 1001),
         ("one_by_one", [400_000] * 4),
         ("skipped", [1000]),
         ("skipped_inside", [1000, [None], None]),
