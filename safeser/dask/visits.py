@@ -1,16 +1,16 @@
 """What clients that only look leave on a scheduler: nothing that outlives their connection.
 
 The one rule: to ask for something makes nothing. Dask's handlers keep names that they are asked
-for, tokens of readers who never say that they have read, and requests that wait for keys which
-nobody submits; what a policy grants as looking would fill memory, or keep what others want to let
-go of, long after its sender is gone.
+for, tokens of readers who never say that they have read, requests that wait for keys which nobody
+submits, and samplers that nobody stops; what a policy grants as looking would fill memory, or keep
+what others want to let go of, long after its sender is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection
 from functools import lru_cache
 from time import monotonic
@@ -20,12 +20,24 @@ from dask.utils import parse_timedelta
 from distributed import versions
 from distributed.scheduler import Scheduler
 
+from safeser.dask.replies import error_reply
+from safeser.errors import PolicyDenied
+from safeser.values import Kind
+
 __all__ = ["forget_names_of_packages", "leave_nothing"]
 
 logger = logging.getLogger("safeser.dask")
 
 #: Topics that one client hears of at a time; Dask itself has one for each worker and client.
 _MAX_TOPICS = 10_000
+
+#: Samplers of memory that one principal has at a time; each looks at all workers, a hundred times a
+#: second if it likes.
+_MAX_SAMPLERS = 8
+
+#: The latest samples of one that are kept: fourteen hours of them as often as Dask's own client
+#: asks for, and no more than one answer may hold.
+_MAX_SAMPLES = 100_000
 
 #: Names of packages that are remembered; an environment has some hundred.
 _MAX_PACKAGES = 1000
@@ -57,6 +69,8 @@ def leave_nothing(scheduler: Any) -> None:
     if semaphores is not None:
         leases = semaphores.leases
         scheduler.handlers["semaphore_value"] = lambda name=None: len(leases.get(name, ()))
+    if "memory_sampler_start" in scheduler.handlers:
+        _Samplers(scheduler, scheduler.extensions["memory_sampler"])
     for name in ("queue_put", "variable_set"):
         if name in scheduler.handlers:
             scheduler.handlers[name] = _Known(scheduler, scheduler.handlers[name]).put
@@ -184,6 +198,60 @@ class _Variables:
     def remove_client(self, client: str, stimulus_id: str | None = None) -> None:
         self._told.pop(client, None)
         self._remove(client, stimulus_id=stimulus_id)
+
+
+class _Samplers:
+    """Who has memory sampled, how much is kept of it, and that it ends when they leave.
+
+    Dask samples until somebody stops it by a key that is told to its caller alone, and looks only
+    when the next sample is due whether that caller is still there.
+    """
+
+    def __init__(self, scheduler: Any, samplers: Any) -> None:
+        self._scheduler = scheduler
+        self._samples = samplers.samples
+        self._start = samplers.start
+        self._stop = samplers.stop
+        self._remove = scheduler.remove_client
+        self._begun: dict[str, tuple[str, str]] = {}  # by key: the client, and whose it is
+        scheduler.remove_client = self.remove_client
+        scheduler.stream_handlers["close-client"] = self.remove_client
+        scheduler.handlers["memory_sampler_start"] = self.start
+        scheduler.handlers["memory_sampler_stop"] = self.stop
+
+    def start(self, comm: Any, client: str, measure: str, interval: float) -> Any:
+        link = getattr(comm, "link", None)
+        whose = client if link is None else link.peer
+        running = [key for key, (_, owner) in self._running() if owner == whose]
+        if link is not None and len(running) >= _MAX_SAMPLERS:
+            try:
+                link.refuse(
+                    link.inbound(Kind.ADMIN, "memory_sampler_start"),
+                    "sampler.many",
+                    f"{whose} has {len(running)} memory samplers running, and may have no more",
+                    fix="Leave the with block of another one, or close the client that began it.",
+                )
+            except PolicyDenied as error:
+                return error_reply(error)
+        key: str = self._start(client, measure, interval)
+        if key in self._samples:  # it ends at once for a client that is not there
+            self._samples[key] = deque(self._samples[key], maxlen=_MAX_SAMPLES)
+            self._begun[key] = client, whose
+        return key
+
+    def _running(self) -> list[tuple[str, tuple[str, str]]]:
+        """Return those that are still running; Dask ends some by itself."""
+        self._begun = {key: by for key, by in self._begun.items() if key in self._samples}
+        return list(self._begun.items())
+
+    def stop(self, key: str) -> list[Any]:
+        return list(self._stop(key))
+
+    def remove_client(self, client: str, stimulus_id: str | None = None) -> None:
+        self._remove(client, stimulus_id=stimulus_id)
+        for key, (by, _) in self._running():
+            if by == client:
+                self._stop(key)
 
 
 class _Known:

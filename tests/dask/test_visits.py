@@ -322,6 +322,84 @@ def shared(doors: Any, what: Any) -> None:
     asyncio.run(made())
 
 
+# --- samplers of memory ---------------------------------------------------------------------------
+
+SAMPLER = {"measure": "process", "interval": 3600}
+
+
+def sample(s: Visited, client: str, **fields: Any) -> Any:
+    comm = s.scheduler.client_comms[client].comm
+    return s.scheduler.handlers["memory_sampler_start"](comm, client=client, **SAMPLER, **fields)
+
+
+def sampling(s: Visited) -> int:
+    running = [name for name in s.scheduler.periodic_callbacks if name.startswith("MemorySampler")]
+    assert len(running) == len(s.scheduler.extensions["memory_sampler"].samples)
+    return len(running)
+
+
+def test_samplers_of_one_principal_are_few_and_the_next_is_refused_by_name(doors):
+    def samples(s: Shared) -> None:
+        s.join("Client-again", s.links["bob"])
+        keys = [sample(s, client) for client in ("Client-bob", "Client-again") * 4]
+        for client in ("Client-bob", "Client-again"):
+            refused = sample(s, client)["exception"]
+            assert refused.rule == "sampler.many"
+            assert "bob has 8 memory samplers" in str(refused)
+            assert "with block" in refused.fix
+        assert s.links["bob"].audit.rules == ["sampler.many"] * 2
+        assert s.links["bob"].audit.events[0]["operation"] == "memory_sampler_start"
+        assert sampling(s) == 8
+        assert isinstance(sample(s, "Client-alice"), str)  # nobody else's count
+        [[_, size]] = s.scheduler.handlers["memory_sampler_stop"](key=keys[0])
+        assert size == 0
+        assert isinstance(sample(s, "Client-bob"), str)
+
+    shared(doors, samples)
+
+
+def test_samplers_end_with_the_client_that_began_them(guarded):
+    async def leaves(visited: Visited) -> list[int]:
+        visited.join("Client-stays")
+        for client in (VIEWER, VIEWER, "Client-stays"):
+            comm = {"comm": None} if guarded else {}
+            await visited.ask("memory_sampler_start", client=client, **comm, **SAMPLER)
+        before = sampling(visited)
+        visited.hear("close-client", client=VIEWER)
+        return [before, sampling(visited)]
+
+    # Dask looks again when the next sample is due.
+    assert on(guarded, leaves) == ([3, 1] if guarded else [3, 3])
+
+
+def test_a_client_that_is_not_there_begins_no_sampler(guarded):
+    async def begins(visited: Visited) -> int:
+        comm = {"comm": None} if guarded else {}
+        await visited.ask("memory_sampler_start", client="Client-gone", **comm, **SAMPLER)
+        return sampling(visited)
+
+    assert on(guarded, begins) == 0
+
+
+def test_of_a_long_sampler_the_latest_samples_are_kept(guarded, monkeypatch):
+    monkeypatch.setattr(visits, "_MAX_SAMPLES", 3)
+
+    async def samples(visited: Visited) -> Any:
+        comm = {"comm": None} if guarded else {}
+        key = await visited.ask("memory_sampler_start", client=VIEWER, **comm, **SAMPLER)
+        take = visited.scheduler.periodic_callbacks[f"MemorySampler-{key}"].callback
+        for _ in range(5):
+            take()
+        return await visited.ask("memory_sampler_stop", key=key)
+
+    got = on(guarded, samples)
+    assert type(got) is list
+    assert len(got) == (3 if guarded else 6)
+
+
+# --- force ----------------------------------------------------------------------------------------
+
+
 def test_force_reaches_what_nobody_else_wants(doors):
     def cancels(s: Shared) -> None:
         s.task("alices", "Client-alice")
