@@ -63,6 +63,10 @@ _TYPE_NAME = 200
 _TRACEBACK = 100_000
 
 
+#: The class of an error that cannot be read: any other name would be that of another class.
+_UNKNOWN = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An exception on its way out, as data."""
@@ -170,7 +174,7 @@ def from_pickled_error(data: bytes, message: Mapping[str, Any], traceback: str) 
     except SafeserError:
         text = message.get("exception_text")
         return ExceptionData(
-            type="builtins:Exception",
+            type=_UNKNOWN,
             message=text if isinstance(text, str) else "an error that could not be read",
             traceback=traceback,
         )
@@ -180,7 +184,7 @@ def from_pickled_error(data: bytes, message: Mapping[str, Any], traceback: str) 
 def _data(record: pickles.ExceptionRecord) -> ExceptionData:
     """Return a pickled exception's record as family ``error`` has it, its chain included."""
     return ExceptionData(
-        type=record.name or "builtins:Exception",
+        type=record.name or _UNKNOWN,
         message=_said(record),
         args=record.args if record.complete else None,
         notes=record.notes,

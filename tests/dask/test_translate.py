@@ -16,6 +16,7 @@ from safeser.dask import fields, translate
 from safeser.dask.codec import Reference
 from safeser.dask.translate import Failure, Relayed, outgoing
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.families.errors import wire
 from safeser.families.errors.wire import from_data
 from safeser.operations import Encoding, Server
 
@@ -92,6 +93,39 @@ def test_however_dask_holds_an_error_it_leaves_as_data(value, says):
 def test_an_error_that_cannot_be_read_still_says_so():
     failure = outgoing({"exception": b"junk", "traceback_text": 5})["exception"]
     assert "could not be read" in failure.data.message
+
+
+UNREADABLE = {
+    "no pickle": b"junk",
+    "empty": b"",
+    "cut": pickle.dumps(ValueError("x"))[:-1],
+    "too large": pickle.dumps(ValueError("x" * 20_000_000)),
+    "no exception": pickle.dumps(["x"]),
+}
+
+
+@pytest.mark.parametrize("form", UNREADABLE)
+def test_an_error_that_cannot_be_read_is_of_no_class_that_it_may_not_be(form):
+    told = {"exception": UNREADABLE[form], "exception_text": "MyError('x')", "traceback_text": "t"}
+    data = wire.decode(wire.encode(outgoing(told)["exception"].data))
+    error = from_data(data)
+    assert type(error) is wire.RemoteError
+    assert error.remote_type == ""
+    assert str(error) == ("<list>" if form == "no exception" else "MyError('x')")
+    assert "t" in error.__notes__[0]
+
+
+def test_an_error_whose_class_can_be_read_is_named():
+    error = from_data(outgoing({"exception": pickle.dumps(Exception("x"))})["exception"].data)
+    assert type(error) is Exception
+    unknown = pickle.dumps(_Unlisted("x"))
+    error = from_data(outgoing({"exception": unknown})["exception"].data)
+    assert type(error) is wire.RemoteError
+    assert error.remote_type.endswith(":_Unlisted")
+
+
+class _Unlisted(Exception):
+    pass
 
 
 def test_a_chain_of_errors_travels():

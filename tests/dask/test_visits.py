@@ -41,6 +41,8 @@ class Visited:
     def __init__(self, *, guarded: bool = True) -> None:
         self.scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
         self.scheduler.http_server.stop()
+        # It never opens: tests that follow look for schedulers that are open in this process.
+        Scheduler._instances.discard(self.scheduler)
         if guarded:
             leave_nothing(self.scheduler)
         self.join(VIEWER)
@@ -274,7 +276,7 @@ def test_another_object_is_left_alone():
     assert not vars(other)
 
 
-# --- whose tasks force cancels -------------------------------------------------------------------
+# --- a scheduler that several share ---------------------------------------------------------------
 
 
 POLICY = """
@@ -397,7 +399,7 @@ def test_of_a_long_sampler_the_latest_samples_are_kept(guarded, monkeypatch):
     assert len(got) == (3 if guarded else 6)
 
 
-# --- force ----------------------------------------------------------------------------------------
+# --- whose tasks force cancels --------------------------------------------------------------------
 
 
 def test_force_reaches_what_nobody_else_wants(doors):

@@ -45,7 +45,8 @@ def shown(text: str) -> str:
 class RemoteError(Exception):
     """A failure on another process, of a class that is not rebuilt here.
 
-    :ivar remote_type: the class's ``module:qualname``, as the other process wrote it.
+    :ivar remote_type: the class's ``module:qualname``, as the other process wrote it; empty where
+        not even that could be read.
     """
 
     def __init__(self, text: str = "", *, remote_type: str = "") -> None:
