@@ -309,6 +309,27 @@ def test_a_workers_state_fails_the_one_and_keeps_the_others():
     assert not state.in_flight_workers
 
 
+class Lazy:
+    """A value that has code where it is asked for its class, as proxies do."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("not to be asked")
+
+
+def test_values_are_not_asked_what_they_are():
+    data = {"a": Lazy(), "b": Unfetched(PayloadError("no"))}
+    size = (state := gathering("ab")).transfer_incoming_bytes
+    success = GatherDepSuccessEvent(worker=PEER, total_nbytes=size, data=data, stimulus_id="s")
+    worker = Asking(success)
+    fetch_apart(worker)
+    recommended, _ = state._handle_event(fetch(worker))
+    assert {task.key: said[0] for task, said in recommended.items()} == {
+        "a": "memory",
+        "b": "error",
+    }
+
+
 def test_all_else_that_a_worker_gathers_is_left_alone():
     whole = GatherDepSuccessEvent(worker=PEER, total_nbytes=1, data={"a": 1}, stimulus_id="s")
     failed = GatherDepFailureEvent.from_exception(
