@@ -96,6 +96,11 @@ def alone(
     return (node,)
 
 
+def _again(nodes: Sequence[Node] | None) -> list[Node] | None:
+    """Return nodes of the caller's own, of which nothing is left in those that a payload keeps."""
+    return None if nodes is None else [nodes[0].again()]
+
+
 #: Families whose values mean the same to whoever passes them on and to whoever opens them.
 _ALONE = frozenset({"msgpack", "error", "dask", *_PICKLES})
 
@@ -147,7 +152,7 @@ def check(
     :param declared: families that policy names, which this process may only ever pass on.
     :param nodes: what :func:`alone` made of the payload.
     """
-    nodes = nodes or parse(header, frames, limits=limits, declared=declared)
+    nodes = _again(nodes) or parse(header, frames, limits=limits, declared=declared)
 
     def look(name: str, *, where: str) -> Typed | None:
         if registry.knows(name):
@@ -180,7 +185,7 @@ def deserialize(
     :raises PayloadError: for whatever is malformed, unknown, or not exactly buildable.
     """
     own_families.look_for(grant.families)
-    nodes = nodes or parse(header, frames, limits=limits)
+    nodes = _again(nodes) or parse(header, frames, limits=limits)
     unread = "cloudpickle" if "cloudpickle" in grant.families else None
     if len(nodes) == 1:
         (node,) = nodes
@@ -208,10 +213,6 @@ def deserialize(
 
     typed = _check(nodes, limits, budget, look)
     builder = _Builder(grant, limits, budget, typed, hosted.words_of(context))
-    if len(nodes) == 1:
-        # Nothing is left in a node that its payload may be loaded from again: what a peer sent
-        # would stand where the family was found.
-        return builder.build(nodes[0])
     for node in reversed(nodes):
         node.value = builder.build(node)
     return nodes[0].value

@@ -80,6 +80,16 @@ class Node:
     value: Any = None
     refs: int = 0
 
+    def again(self) -> Node:
+        """Return the node as it was read, for one more look at it; what pickles are is kept.
+
+        What one look decodes is for nobody else: neither for another thread's nor for the next.
+        """
+        found = self.value if self.serializer in _PICKLES else None
+        return Node(
+            self.serializer, self.type, self.meta, self.frames, self.path, self.depth, value=found
+        )
+
     @property
     def where(self) -> str:
         steps: list[str] = []

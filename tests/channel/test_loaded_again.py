@@ -1,0 +1,96 @@
+"""What was made of a payload once stays with nobody who was not given it."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import msgpack
+import pytest
+
+from safeser.families import receiving
+from safeser.families.registered import dispatch
+from safeser.values import Context, Kind
+
+POLICY = """
+safeser: 1
+name: again
+revision: 1
+principals: {ann: {}, bea: {}}
+contexts:
+  - name: all
+    sender: ann
+    recipient: bea
+    serializers: [dask, msgpack]
+    deserializers: [dask, msgpack]
+    dask: {types: ["tests.channel.test_loaded_again:Tiles"]}
+"""
+
+MSGPACK = {"serializer": "msgpack"}
+DATA = Context("ann", "bea", Kind.DATA)
+
+
+@pytest.fixture
+def link(doors):
+    one, two = doors.channel("ann", POLICY), doors.channel("bea", POLICY)
+    there, back = doors.shake(one, two)
+    back.message = back.verify(there.seal(None, DATA))
+    return back
+
+
+def test_what_checking_decoded_is_not_kept_until_it_is_loaded(link):
+    frames = [msgpack.packb(bytes(1 << 20)) for _ in range(8)]
+    tracemalloc.start()
+    payloads = [link.payload(link.message, DATA, "x", MSGPACK, [frame]) for frame in frames]
+    admitted = link.admit(link.message, DATA, payloads)
+    kept, _ = tracemalloc.get_traced_memory()
+    assert kept < 1 << 20
+    sizes = [len(link.load_one(admitted, payload)) for payload in payloads]
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sizes == [1 << 20] * 8
+    assert kept < 1 << 20
+
+
+class Tiles:
+    def __init__(self, said):
+        self.said = said
+
+
+class Elsewhere:
+    """A function that somebody registered with distributed, and that takes its header apart."""
+
+    def dumps(self, cls):
+        return None
+
+    def loads(self, name):
+        return lambda header, frames: Tiles([header.pop("word", ""), header["more"].pop("one", "")])
+
+
+def test_what_a_registered_function_takes_out_of_a_header_is_there_again(link, monkeypatch):
+    monkeypatch.setattr(Tiles, "__module__", "tests.channel.test_loaded_again")
+    monkeypatch.setattr(dispatch.functions, "_foreign", Elsewhere())
+    header = {
+        "serializer": "dask",
+        "type": "tests.channel.test_loaded_again:Tiles",
+        "sub-header": {"word": "first", "more": {"one": 1}},
+    }
+    payload = link.payload(link.message, DATA, "x", header, [])
+    admitted = link.admit(link.message, DATA, [payload])
+    assert [link.load(admitted)[0].said for _ in range(2)] == [["first", 1]] * 2
+
+
+def test_what_two_threads_load_of_one_payload_are_two_objects(link, monkeypatch):
+    payload = link.payload(link.message, DATA, "x", MSGPACK, [msgpack.packb([1])])
+    admitted = link.admit(link.message, DATA, [payload])
+    others = []
+    build = receiving._Builder.build
+
+    def interrupted(builder, node):
+        # The second begins when the first has checked, and ends before it.
+        if not others:
+            others.append([])
+            others.append(link.load_one(admitted, payload))
+        return build(builder, node)
+
+    monkeypatch.setattr(receiving._Builder, "build", interrupted)
+    assert link.load_one(admitted, payload) is not others[1]
