@@ -26,6 +26,7 @@ from safeser.dask.reader import (
     Reader,
     Reference,
     check_element,
+    check_hashes,
 )
 from safeser.envelope import join, split
 from safeser.errors import ConfigError, PayloadError
@@ -354,18 +355,27 @@ def _shown(key: Any) -> str:
 
 
 def substitute(value: Any, objects: Mapping[int, Any]) -> Any:
-    """Return *value* with each reference replaced by ``objects[index]``."""
+    """Return *value* with each reference replaced by ``objects[index]``.
+
+    :raises PayloadError: if what is a key then is not hashable, or was made to meet other keys.
+    """
     if isinstance(value, Reference):
         return objects[value.index]
     if isinstance(value, dict):
-        plain = LEAVES.issuperset(map(type, value))
-        changed = dict(value) if plain else {substitute(k, objects): v for k, v in value.items()}
+        if LEAVES.issuperset(map(type, value)):
+            changed = dict(value)
+        else:
+            keys = [substitute(key, objects) for key in value]
+            check_hashes("a dictionary's key", keys)  # again: payloads are keys among them now
+            changed = dict(zip(keys, value.values(), strict=True))
         for key, item in changed.items():
             if item.__class__ not in LEAVES:
                 changed[key] = substitute(item, objects)
         return changed
     if isinstance(value, tuple):
         return tuple(v if v.__class__ in LEAVES else substitute(v, objects) for v in value)
-    if isinstance(value, set):
-        return {v if v.__class__ in LEAVES else substitute(v, objects) for v in value}
+    if isinstance(value, set) and not LEAVES.issuperset(map(type, value)):
+        members = [substitute(member, objects) for member in value]
+        check_hashes("a set's member", members, members=True)
+        return set(members)
     return value

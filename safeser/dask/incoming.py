@@ -336,9 +336,12 @@ def _with_objects(judged: Judged, *, opens: bool) -> Any:
     }
     try:
         return substitute(judged.body, objects)
-    except TypeError:
+    except SafeserError:
+        raise
+    # Two keys with one hash are compared, which is their types' own code.
+    except Exception:
         raise PayloadError(
-            "a payload stands where only something hashable can", rule="payload.key"
+            "the payloads among its keys cannot be keys", rule="payload.key"
         ) from None
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "Reader",
     "Reference",
     "check_element",
+    "check_hashes",
     "check_header",
     "check_readable",
 ]
@@ -170,7 +171,7 @@ class Reader:
         for key, _ in pairs:
             # The hashes of text are this process's own secret.
             if key.__class__ is not str:
-                _check_hashes("a dictionary's key", [key for key, _ in pairs])
+                check_hashes("a dictionary's key", [key for key, _ in pairs])
                 break
         value = dict(pairs)
         if not _MARKED.isdisjoint(value):
@@ -195,7 +196,7 @@ class Reader:
 
     def make_set(self, items: tuple[Any, ...]) -> set[Any]:
         """Return the set of *items*, if their hashes were not made to collide."""
-        _check_hashes("a set's member", items, members=True)
+        check_hashes("a set's member", items, members=True)
         return set(items)
 
     def _set_items(self, data: Any) -> Any:
@@ -209,7 +210,7 @@ class Reader:
         return items
 
 
-def _check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> None:
+def check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> None:
     """Refuse keys that are not hashable or were made to collide, before any dict has them."""
     try:
         costly = are_costly(keys, members=members)
