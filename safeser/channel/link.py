@@ -7,7 +7,7 @@ of a message is decided before any of them is read (DESIGN, invariants 2, 5 and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,7 @@ from safeser.envelope import (
     join,
     split,
 )
-from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
+from safeser.errors import AuditError, EnvelopeError, PayloadError, PolicyDenied, SafeserError
 from safeser.values import Context, Decision, Grant, Kind, Payload
 
 __all__ = ["Link"]
@@ -144,10 +144,13 @@ class Link(Recording):
         payloads: Sequence[Received] = (),
         *,
         willing: Sequence[str] | None = None,
+        apart: list[tuple[Received, SafeserError]] | None = None,
     ) -> Admitted:
         """Decide one message and all of its payloads, record it, and return what may be loaded.
 
         :param willing: families that the caller asked for; takes away from what policy permits.
+        :param apart: gets each payload that is refused, and why, where that takes no other one with
+            it; without it the first refusal is that of the message.
         :raises PolicyDenied: if the operation or any payload is refused. The refusal is recorded.
         :raises PayloadError: if a payload is not what its family allows. It is recorded too.
         :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
@@ -162,17 +165,17 @@ class Link(Recording):
             self._record_plain(context)
             return Admitted(context, (), _PLAIN, UNUSED[2], MADE_BY_ADMIT)
         # 3. Every payload by its family; nothing of any of them is decoded before all passed.
-        for payload in payloads:
-            self._decide(context, payload, willing)
+        payloads = _sound(payloads, lambda each: self._decide(context, each, willing), apart)
         # 4. Pickles that are the bytes of a payload, before those are handed to anybody.
         inside = self._unwrap(context, payloads)
         for payload in inside.values():
             self._decide(context, payload, willing)
-        every = (*payloads, *inside.values())
         # 5. What they hold, without building or importing anything.
         _, budget, loading = self.budgets.of(verified)
-        for payload in every:
+        payloads = _sound(payloads, lambda each: self._check(context, each, budget), apart)
+        for payload in inside.values():
             self._check(context, payload, budget)
+        every = (*payloads, *inside.values())
         grant = self.policy.grant(context)
         # 6. The record, before the load.
         self._permitted([event("admit", context, each, "permit", True) for each in every])
@@ -476,6 +479,29 @@ class Link(Recording):
             self.note_refusal(context, error)
             raise
         return self.admit(verified, context, [payload])
+
+
+def _sound(
+    payloads: Sequence[Received],
+    check: Callable[[Received], None],
+    apart: list[tuple[Received, SafeserError]] | None,
+) -> Sequence[Received]:
+    """Return those of *payloads* that *check* does not refuse; of the others *apart* hears."""
+    if apart is None:
+        for payload in payloads:
+            check(payload)
+        return payloads
+    kept = []
+    for payload in payloads:
+        try:
+            check(payload)
+        except AuditError:
+            raise
+        except SafeserError as error:
+            apart.append((payload, error))
+        else:
+            kept.append(payload)
+    return kept
 
 
 @lru_cache(maxsize=256)

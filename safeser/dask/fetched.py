@@ -22,8 +22,16 @@ from distributed.worker import Worker
 from distributed.worker_state_machine import GatherDepSuccessEvent, WorkerState
 
 from safeser.channel import Link
-from safeser.dask.fields import holds_reference
-from safeser.dask.incoming import Judged, Message, build, judge_reply, judge_value
+from safeser.dask.codec import substitute
+from safeser.dask.fields import holds_reference, references
+from safeser.dask.incoming import (
+    Judged,
+    Message,
+    build,
+    judge_reply,
+    judge_values,
+    load_part,
+)
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Encoding
 
@@ -61,23 +69,37 @@ def read_values(
     """
 
     rest, values = _apart(message.body)
-    judged: dict[Any, Judged] = {}
+    key_of = {index: key for key, value in values.items() for index in references(value)}
     failed = _Failed(note)
+    judged: Judged | None = None
     with link.recorded_together():
         # First: whether the sender may send values at all is one decision and one record.
         beside = message._replace(body=rest)
         others = judge_reply(link, fields, beside, willing, opens=opens, known=known)
-        for key, value in values.items():
-            try:
-                judged[key] = judge_value(link, key, value, message, willing, opens=opens)
-            except SafeserError as error:
-                failed.add(key, error)
+        if values:
+            judged = judge_values(
+                link,
+                values,
+                message,
+                willing,
+                opens=opens,
+                failed=lambda index, error: failed.add(key_of[index], error),
+            )
     reply = build(others, opens=opens)
-    for key, one in judged.items():
+    if judged is None:
+        return reply, {}
+    objects: dict[int, Any] = {}
+    for part in judged.parts:
+        index = part[1].index
+        if key_of[index] in failed.errors:
+            continue  # something else in the same value was refused
         try:
-            reply["data"] |= build(one, opens=opens)["data"]
+            objects[index] = load_part(judged, part, opens=opens)
         except SafeserError as error:
-            failed.add(key, error)
+            failed.add(key_of[index], error)
+    for key, value in values.items():
+        if key not in failed.errors:
+            reply["data"][key] = substitute(value, objects)
     return reply, failed.errors
 
 

@@ -8,9 +8,9 @@ made by the step before it, and :func:`build` opens nothing else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from distributed.protocol.serialize import Serialized
 
@@ -34,7 +34,8 @@ __all__ = [
     "build",
     "judge_operation",
     "judge_reply",
-    "judge_value",
+    "judge_values",
+    "load_part",
     "names_operation",
     "nested",
     "operation_of",
@@ -45,6 +46,10 @@ __all__ = [
 
 #: As much of a peer's explanation as an error of ours repeats.
 _EXPLANATION = 500
+
+
+#: One payload, where it stands, and its row of the payload table.
+Part: TypeAlias = tuple[Received, Reference, PayloadRow]
 
 
 class Message(NamedTuple):
@@ -74,7 +79,7 @@ class Judged(NamedTuple):
     context: Context
     body: Any
     admitted: Admitted
-    parts: tuple[tuple[Received, Reference, PayloadRow], ...] = ()
+    parts: tuple[Part, ...] = ()
     wrapped: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
     later: tuple[Later, ...] = ()
@@ -194,17 +199,20 @@ def judge_reply(
     )
 
 
-def judge_value(
+def judge_values(
     link: Link,
-    key: Any,
-    value: Any,
+    values: Mapping[Any, Any],
     message: Message,
     willing: Sequence[str] | None,
     *,
     opens: bool,
+    failed: Callable[[int, SafeserError], None],
 ) -> Judged:
-    """Decide one value of a reply to ``get_data``, whose other fields are decided without it."""
-    body = {"data": {key: value}}
+    """Decide the values of a reply to ``get_data``, whose other fields are decided without them.
+
+    :param failed: is told of each payload that is refused by itself, and why.
+    """
+    body = {"data": values}
     places = paths(body)
     return _judge(
         link,
@@ -216,6 +224,7 @@ def judge_value(
         willing=willing,
         declared={reference.index for _, reference in places},
         opens=opens,
+        failed=failed,
     )
 
 
@@ -234,6 +243,7 @@ def _judge(
     failures: frozenset[int] = frozenset(),
     later: tuple[Later, ...] = (),
     opens: bool,
+    failed: Callable[[int, SafeserError], None] | None = None,
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
@@ -246,16 +256,22 @@ def _judge(
             # What a relay kept there unopened would go to everybody who asks it for anything else:
             # one worker's metrics, say, that nobody can open, with each answer about the cluster.
             reference = replace(found, eager=True)
-        payload = link.payload(
-            verified,
-            context,
-            where,
-            row.header,
-            row.frames,
-            author=row.author,
-            wraps=reference.index in wrapping and not row.failed,
-            relayed=not (opens or reference.eager or _is_graph(context, where)),
-        )
+        try:
+            payload = link.payload(
+                verified,
+                context,
+                where,
+                row.header,
+                row.frames,
+                author=row.author,
+                wraps=reference.index in wrapping and not row.failed,
+                relayed=not (opens or reference.eager or _is_graph(context, where)),
+            )
+        except SafeserError as error:
+            if failed is None:
+                raise
+            failed(reference.index, error)
+            continue
         if reference.index in wholes:
             # The failure itself stands beside it as data, so that nothing is lost with it.
             if row.failed or not link.permits_part(context, payload, willing):
@@ -278,7 +294,14 @@ def _judge(
     # Dask's handlers give bare pickles to an unpickler without restrictions.
     bare = [link.code(verified, where, value) for where, value in raw]
     payloads = [*(payload for payload, _, _ in parts), *bare]
-    admitted = link.admit(verified, context, payloads, willing=willing)
+    apart: list[tuple[Received, SafeserError]] | None = None if failed is None else []
+    admitted = link.admit(verified, context, payloads, willing=willing, apart=apart)
+    if failed is not None and apart:
+        refused = {id(payload): error for payload, error in apart}
+        for payload, reference, _ in parts:
+            if id(payload) in refused:
+                failed(reference.index, refused[id(payload)])
+        parts = [part for part in parts if id(part[0]) not in refused]
     left = frozenset(left_out)
     return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later)
 
@@ -328,12 +351,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
 def _with_objects(judged: Judged, *, opens: bool) -> Any:
     """Return the message with what was loaded or is passed on in the places of its payloads."""
     objects: dict[int, Any] = dict.fromkeys(judged.left_out)
-    objects |= {
-        reference.index: _load(judged, payload, row)
-        if (opens or reference.eager) and not _is_graph(judged.context, payload.where)
-        else _pass_on(judged, payload, row)
-        for payload, reference, row in judged.parts
-    }
+    objects |= {part[1].index: load_part(judged, part, opens=opens) for part in judged.parts}
     try:
         return substitute(judged.body, objects)
     except SafeserError:
@@ -355,6 +373,14 @@ def _check_approved(message: dict[str, Any]) -> None:
         raise PolicyDenied(
             "an approved submission makes no actors", rule="submission.actors", where="actors"
         )
+
+
+def load_part(judged: Judged, part: Part, *, opens: bool) -> Any:
+    """Return what one payload is, or what passes it on where this side is a relay."""
+    payload, reference, row = part
+    if (opens or reference.eager) and not _is_graph(judged.context, payload.where):
+        return _load(judged, payload, row)
+    return _pass_on(judged, payload, row)
 
 
 def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
