@@ -26,7 +26,7 @@ from safeser.envelope import (
     join,
     split,
 )
-from safeser.errors import AuditError, EnvelopeError, PayloadError, PolicyDenied, SafeserError
+from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
 from safeser.values import Context, Decision, Grant, Kind, Payload
 
 __all__ = ["Link"]
@@ -495,8 +495,6 @@ def _sound(
     for payload in payloads:
         try:
             check(payload)
-        except AuditError:
-            raise
         except SafeserError as error:
             apart.append((payload, error))
         else:

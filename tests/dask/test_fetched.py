@@ -118,7 +118,7 @@ def test_where_all_are_refused_each_says_its_own_reason(talk, marker):
     one, other = (why(got[key]) for key in "ab")
     assert "data.a" in one.message
     assert "data.b" in other.message
-    assert [record["where"] for record in refused(t.near)] == ["data.a", "data.b"]
+    assert sorted(record["where"] for record in refused(t.near)) == ["data.a", "data.b"]
     assert admitted(t.near) == []
 
 
@@ -128,7 +128,7 @@ def test_a_value_of_several_payloads_fails_as_one(talk, marker):
     got = t.attack_back({"status": "OK", "data": data})["data"]
     assert not got["a"].failed
     assert got["b"].failed
-    assert admitted(t.near) == ["data.a"]
+    assert admitted(t.near) == ["data.a", "data.b[0]"]  # which is decided, and then not loaded
 
 
 @pytest.mark.parametrize("stray", ["field", "payload"])
