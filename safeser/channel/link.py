@@ -8,7 +8,6 @@ of a message is decided before any of them is read (DESIGN, invariants 2, 5 and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -16,6 +15,7 @@ import msgpack
 from safeser import families as serialization
 from safeser.channel.admitted import MADE_BY_ADMIT, MADE_BY_PAYLOAD, Admitted, Arrived, Received
 from safeser.channel.budgets import UNUSED
+from safeser.channel.lists import FLOOR, is_asked_for, ordered, unread
 from safeser.channel.records import Recording, event
 from safeser.envelope import (
     PRELUDE_SIZE,
@@ -31,9 +31,6 @@ from safeser.values import Context, Decision, Grant, Kind, Payload
 
 __all__ = ["Link"]
 
-#: Families that need no grant of their own: they cannot reach code and carry no types of a library.
-_FLOOR = ("msgpack", "error")
-
 _PICKLES = ("pickle", "cloudpickle")
 
 _PREFIX = 8  # one length of the frame-length table, bytes
@@ -45,7 +42,7 @@ _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 _NOTHING = Grant(context="", families=())
 
 #: What a message without payloads needs.
-_PLAIN = Grant(context="", families=_FLOOR)
+_PLAIN = Grant(context="", families=FLOOR)
 
 
 class Link(Recording):
@@ -89,7 +86,7 @@ class Link(Recording):
                 own,
                 frames,
                 limits=limits,
-                unread=_unread(bound),
+                unread=unread(bound),
                 allow=bound.allow,
                 budget=self.budgets.of(verified)[0],
                 denials=denials,
@@ -306,7 +303,7 @@ class Link(Recording):
 
         A caller's list takes away from what policy permits; it never adds to it.
         """
-        if deserializers is not None and not _willing(payload.family, deserializers):
+        if deserializers is not None and not is_asked_for(payload.family, deserializers):
             self.refuse(
                 context,
                 "caller.deserializers",
@@ -360,7 +357,7 @@ class Link(Recording):
         grant = self.policy.grant(context, sealing=True)
         if serializers is None:
             return grant
-        return grant.narrowed([f for f in grant.families if _willing(f, serializers)])
+        return grant.narrowed([f for f in grant.families if is_asked_for(f, serializers)])
 
     def serialize(
         self,
@@ -376,7 +373,7 @@ class Link(Recording):
         """
         return serialization.serialize(
             obj,
-            _ordered(grant.families),
+            ordered(grant.families),
             limits=self.policy.limits,
             iterate_collection=iterate_collection,
             context=context,
@@ -500,39 +497,6 @@ def _sound(
         else:
             kept.append(payload)
     return kept
-
-
-@lru_cache(maxsize=256)
-def _ordered(families: tuple[str, ...]) -> tuple[str, ...]:
-    """Return in which order to try *families*.
-
-    The order is the policy's, but those that carry no code come first: what they can carry needs no
-    pickle, whatever the policy would also allow. Of those, dask leaves large buffers uncopied and
-    packs plain values as msgpack does.
-    """
-    ordered = [*(family for family in families if family == "dask"), *_FLOOR]
-    # Writing for family cloudpickle tries plain pickle first by itself, and knows better: a class
-    # of __main__ must not go by name alone to a process that has another __main__.
-    skipped = {"pickle"} if "cloudpickle" in families else set()
-    return (*ordered, *(f for f in families if f not in ordered and f not in skipped))
-
-
-def _unread(bound: Grant) -> str | None:
-    """Return what every pickle counts as, unread, where *bound* is the most that may pass.
-
-    A machine that walks opcodes takes seconds for a few megabytes of them: whoever may send no
-    pickle at all must not have it at work.
-    """
-    if "cloudpickle" in bound.families:
-        return "cloudpickle"
-    return None if "pickle" in bound.families else "pickle"
-
-
-def _willing(family: str, families: Sequence[str]) -> bool:
-    """Tell whether a caller's list covers *family*; Dask's ``pickle`` includes cloudpickle."""
-    if family in _FLOOR or family in families:
-        return True
-    return family == "cloudpickle" and "pickle" in families
 
 
 def _library_message(

@@ -15,11 +15,11 @@ from typing import Any
 
 from safeser.channel import Arrived, Link
 from safeser.dask import outgoing, replies, translate
+from safeser.dask.building import build
 from safeser.dask.fetched import Unfetched, read_values, takes_parts
 from safeser.dask.incoming import (
     Judged,
     Message,
-    build,
     judge_operation,
     judge_reply,
     names_operation,

@@ -22,16 +22,10 @@ from distributed.worker import Worker
 from distributed.worker_state_machine import GatherDepSuccessEvent, WorkerState
 
 from safeser.channel import Link
+from safeser.dask.building import build, load_part
 from safeser.dask.codec import substitute
 from safeser.dask.fields import holds_reference, references
-from safeser.dask.incoming import (
-    Judged,
-    Message,
-    build,
-    judge_reply,
-    judge_values,
-    load_part,
-)
+from safeser.dask.incoming import Judged, Message, judge_reply, judge_values
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Encoding
 

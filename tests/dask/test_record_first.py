@@ -7,7 +7,7 @@ import pickle
 import msgpack
 import pytest
 
-from safeser.dask import incoming
+from safeser.dask import building
 from safeser.errors import AuditError
 from safeser.values import Kind
 
@@ -51,13 +51,13 @@ def test_a_graph_that_cannot_be_recorded_fails_its_futures(talk, marker):
 def test_every_payload_of_a_message_is_recorded_before_one_is_opened(talk, monkeypatch):
     t = talk("scheduler", "worker")
     order = t.far.audit
-    real = incoming._load
+    real = building._load
 
     def noted(*arguments):
         order.note("load")
         return real(*arguments)
 
-    monkeypatch.setattr(incoming, "_load", noted)
+    monkeypatch.setattr(building, "_load", noted)
     rows = {name: t.Row(PICKLE, (pickle.dumps(name),)) for name in "abc"}
     got = t.attack({"op": "update_data", "data": rows, "reply": True})
     assert got["data"] == {"a": "a", "b": "b", "c": "c"}
@@ -67,13 +67,13 @@ def test_every_payload_of_a_message_is_recorded_before_one_is_opened(talk, monke
 def test_every_element_of_a_batch_is_recorded_before_one_is_opened(talk, monkeypatch):
     t = talk("worker").worker_stream()
     order = t.near.audit
-    real = incoming._load
+    real = building._load
 
     def noted(*arguments):
         order.note("load")
         return real(*arguments)
 
-    monkeypatch.setattr(incoming, "_load", noted)
+    monkeypatch.setattr(building, "_load", noted)
     tasks = [
         {"op": "compute-task", "key": key, "run_spec": t.Row(PICKLE, (pickle.dumps(key),))}
         for key in "ab"

@@ -1,0 +1,49 @@
+"""What a list of families means: in which order they are tried, and what it covers.
+
+The one rule: a caller's list takes away from what policy grants, and never adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from safeser.values import Grant
+
+__all__ = ["FLOOR", "is_asked_for", "ordered", "unread"]
+
+#: Families that need no grant of their own: they cannot reach code and carry no types of a library.
+FLOOR = ("msgpack", "error")
+
+
+@lru_cache(maxsize=256)
+def ordered(families: tuple[str, ...]) -> tuple[str, ...]:
+    """Return in which order to try *families*.
+
+    The order is the policy's, but those that carry no code come first: what they can carry needs no
+    pickle, whatever the policy would also allow. Of those, dask leaves large buffers uncopied and
+    packs plain values as msgpack does.
+    """
+    ordered = [*(family for family in families if family == "dask"), *FLOOR]
+    # Writing for family cloudpickle tries plain pickle first by itself, and knows better: a class
+    # of __main__ must not go by name alone to a process that has another __main__.
+    skipped = {"pickle"} if "cloudpickle" in families else set()
+    return (*ordered, *(f for f in families if f not in ordered and f not in skipped))
+
+
+def unread(bound: Grant) -> str | None:
+    """Return what every pickle counts as, unread, where *bound* is the most that may pass.
+
+    A machine that walks opcodes takes seconds for a few megabytes of them: whoever may send no
+    pickle at all must not have it at work.
+    """
+    if "cloudpickle" in bound.families:
+        return "cloudpickle"
+    return None if "pickle" in bound.families else "pickle"
+
+
+def is_asked_for(family: str, families: Sequence[str]) -> bool:
+    """Tell whether a caller's list covers *family*; Dask's ``pickle`` includes cloudpickle."""
+    if family in FLOOR or family in families:
+        return True
+    return family == "cloudpickle" and "pickle" in families
