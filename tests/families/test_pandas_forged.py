@@ -1,5 +1,7 @@
 """Headers and buffers of pandas' objects that lie: refused by one rule before pandas sees them."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from families_attack import FAMILIES, GRANT, LIMITS, put
 from pandas_same import same_frame, same_index
 
 from safeser import families
-from safeser.errors import PayloadError
+from safeser.errors import PayloadError, SerializationError
 from safeser.families import plain
 from safeser.values import Limits
 
@@ -458,3 +460,23 @@ def test_limits_reach_columns():
     header, frames = families.serialize(pd.DataFrame({"a": np.zeros(100)}), FAMILIES)
     with pytest.raises(PayloadError):
         families.check(header, frames, limits=Limits(max_array=799))
+
+
+@pytest.mark.parametrize("value", [GAPS, REPEATS], ids=["marked", "coded"])
+def test_a_column_of_objects_takes_eight_bytes_for_each(value):
+    header, frames = sent(value)
+    number = max(8 * len(value) - 1, *(len(frame) for frame in frames))
+    limits = dataclasses.replace(LIMITS, max_array=number)
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(header, frames, GRANT, limits=limits)
+    assert caught.value.rule == "families.too-large"
+    assert "max_array" in str(caught.value)
+
+
+def test_a_dtype_of_which_there_are_no_arrays_is_not_sent(monkeypatch):
+    def none(_):
+        raise NotImplementedError
+
+    monkeypatch.setattr(pd.PeriodDtype, "construct_array_type", none)
+    with pytest.raises(SerializationError, match="pandas makes no array of it"):
+        families.serialize(pd.PeriodDtype("D"), ["dask", "msgpack"])

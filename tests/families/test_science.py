@@ -3,12 +3,15 @@
 import collections
 import subprocess
 import sys
+import types
 
 import pytest
 from families_attack import GRANT, through
 
 from safeser import families
 from safeser.errors import PayloadError
+from safeser.families import science
+from safeser.families.science import names
 
 PROGRAM = """
 import sys
@@ -93,3 +96,14 @@ def test_forged_versions_of_a_state_dict():
         forged = {**header, "sub-headers": children, "frame-lengths": lengths}
         with pytest.raises(PayloadError):
             families.deserialize(forged, [frames[0]] * len(children), GRANT)
+
+
+def test_tensors_are_listed_by_a_module_of_their_own(monkeypatch):
+    # Which imports PyTorch, so that only whoever has it meets the module itself.
+    listed = []
+    module = types.ModuleType("safeser.families.science.tensors")
+    module.register = lambda: listed.append("torch")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(science, "tensors", module, raising=False)
+    names._load_torch()
+    assert listed == ["torch"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import loads
+from safeser.pickles.shims import sklearn_trees
 
 pytest.importorskip("sklearn")
 from scipy import sparse
@@ -493,3 +494,15 @@ def test_one_versus_rest_counts_rows_by_what_is_inside():
     made.estimators_[0].coef_ = np.ones((2, 3))
     refused(forged(made), "one-versus-rest")
     refused(forged(multiclass.OneVsRestClassifier(svm.SVC()).fit(X, several)), "one-versus-rest")
+
+
+@pytest.mark.parametrize("build", ["tree", "metric", "search_tree"])
+def test_what_is_built_already_is_not_built_again(build):
+    with pytest.raises(PayloadError, match="built twice"):
+        getattr(sklearn_trees, build)(None, object(), {})
+
+
+def test_a_search_tree_has_thirteen_parts():
+    draft = sklearn_trees.Draft("sklearn.neighbors._kd_tree:KDTree", 1, 2, 3)
+    with pytest.raises(PayloadError, match="another state than scikit-learn's"):
+        sklearn_trees.search_tree(None, draft, (1, 2))
