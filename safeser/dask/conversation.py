@@ -17,6 +17,7 @@ from safeser.channel import Arrived, Link
 from safeser.dask import outgoing, replies, translate
 from safeser.dask.building import build
 from safeser.dask.fetched import Unfetched, read_values, takes_parts
+from safeser.dask.garbage import no_search
 from safeser.dask.incoming import (
     Judged,
     Message,
@@ -63,6 +64,10 @@ _NOT_ITS_WORD = frozenset({"context.none", "operation.not-granted"})
 #: Refusals of one message that are logged and recorded one by one; the others are counted, since a
 #: message of two megabytes can hold three hundred thousand.
 _NOTED = 100
+
+
+#: Frames of a message from which on it is worth not to look for garbage meanwhile.
+_MANY = 1000
 
 
 class Conversation:
@@ -145,6 +150,12 @@ class Conversation:
 
         :raises SafeserError: only where this side asked and the answer is refused.
         """
+        if len(verified.frames) < _MANY:
+            return self._received(verified, deserializers)
+        with no_search:
+            return self._received(verified, deserializers)
+
+    def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         willing = deserializers if self._willing is None else self._willing
         self._refusals = 0
         try:
