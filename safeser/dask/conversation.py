@@ -295,7 +295,9 @@ class Conversation:
             if failed is not None:
                 self._said = True  # the peer waits for no word after an error
                 return replies.failed_values(self._asked, failed)
-        if self._opens and replies.is_actor_call(self._asked):
+        # A worker that nobody reaches any more is Dask's to name, or to look for elsewhere.
+        lost = isinstance(refusal, OSError)
+        if self._opens and not lost and replies.is_actor_call(self._asked):
             return replies.failed_call(refusal)
         if self._stream:
             # Dask looks for a refusal here in no way that its user would understand.

@@ -136,6 +136,16 @@ def test_a_call_of_an_actor_that_the_server_refuses_fails_as_well(talk):
     assert isinstance(answer["exception"], PayloadError)
 
 
+def test_a_call_of_an_actor_whose_worker_nobody_reaches_raises_as_dask_expects(talk):
+    # Dask's actor looks for it elsewhere, and says by itself that it cannot be reached.
+    t = talk("alice")
+    t.request({"op": "proxy", "msg": {"op": "actor_execute"}, "worker": "x", "reply": True})
+    lost = {"status": "uncaught-error", "exception": OSError("timed out"), "traceback": None}
+    answer = t.reply(lost)
+    assert answer["status"] == "uncaught-error"
+    assert type(answer["exception"]) is OSError
+
+
 def test_no_relay_is_known_to_whom_a_relay_asks():
     for server in (Server.WORKER, Server.NANNY):
         for name in ("broadcast", "proxy"):
