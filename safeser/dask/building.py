@@ -6,6 +6,7 @@ it, and nothing else is opened.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from distributed.protocol.serialize import Serialized
@@ -22,7 +23,7 @@ from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
 from safeser.values import ANY_AUTHOR
 
-__all__ = ["build", "load_part"]
+__all__ = ["build", "load_part", "with_objects"]
 
 #: As much of a peer's explanation as an error of ours repeats.
 _EXPLANATION = 500
@@ -36,7 +37,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
     """
     message = judged.body
     if judged.parts or judged.left_out:
-        message = _with_objects(judged, opens=opens)
+        message = _loaded(judged, opens=opens)
         check_built(judged.later, message)
     if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
         _check_approved(message)
@@ -47,12 +48,20 @@ def build(judged: Judged, *, opens: bool) -> Any:
     return message
 
 
-def _with_objects(judged: Judged, *, opens: bool) -> Any:
+def _loaded(judged: Judged, *, opens: bool) -> Any:
     """Return the message with what was loaded or is passed on in the places of its payloads."""
     objects: dict[int, Any] = dict.fromkeys(judged.left_out)
     objects |= {part[1].index: load_part(judged, part, opens=opens) for part in judged.parts}
+    return with_objects(judged.body, objects)
+
+
+def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:
+    """Return *body* with each reference replaced by ``objects[index]``.
+
+    :raises PayloadError: if what would be a key then cannot be one.
+    """
     try:
-        return substitute(judged.body, objects)
+        return substitute(body, objects)
     except SafeserError:
         raise
     # Two keys with one hash are compared, which is their types' own code.

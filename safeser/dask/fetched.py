@@ -22,8 +22,7 @@ from distributed.worker import Worker
 from distributed.worker_state_machine import GatherDepSuccessEvent, WorkerState
 
 from safeser.channel import Link
-from safeser.dask.building import build, load_part
-from safeser.dask.codec import substitute
+from safeser.dask.building import build, load_part, with_objects
 from safeser.dask.fields import holds_reference, references
 from safeser.dask.incoming import Judged, Message, judge_reply, judge_values
 from safeser.errors import PayloadError, SafeserError
@@ -92,8 +91,12 @@ def read_values(
         except SafeserError as error:
             failed.add(key_of[index], error)
     for key, value in values.items():
-        if key not in failed.errors:
-            reply["data"][key] = substitute(value, objects)
+        if key in failed.errors:
+            continue
+        try:
+            reply["data"][key] = with_objects(value, objects)
+        except SafeserError as error:
+            failed.add(key, error)
     return reply, failed.errors
 
 

@@ -131,6 +131,26 @@ def test_a_value_of_several_payloads_fails_as_one(talk, marker):
     assert admitted(t.near) == ["data.a", "data.b[0]"]  # which is decided, and then not loaded
 
 
+class Quarrels:
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("keys", [[[1], 2], [Quarrels(), Quarrels()]], ids=["list", "quarrels"])
+def test_a_value_whose_keys_cannot_be_keys_fails_alone(talk, takes_parts, monkeypatch, keys):
+    t = asking(talk, "worker", keys="ab")
+    made = iter([1, *keys])
+    monkeypatch.setattr(fetched, "load_part", lambda *_, **__: next(made))
+    inner = dict.fromkeys([t.Eager(good(t, 2)), t.Eager(good(t, 3))], 4)
+    got = t.attack_back({"status": "OK", "data": {"a": good(t, 1), "b": inner}})["data"]
+    assert got["a"] == 1
+    assert got["b"].error.rule == "payload.key"
+    assert [each["rule"] for each in refused(t.near)] == ["payload.key"]
+
+
 @pytest.mark.parametrize("stray", ["field", "payload"])
 def test_what_is_wrong_beside_the_values_fails_all(talk, marker, stray):
     t = asking(talk, keys="ab")
