@@ -62,8 +62,10 @@ class Hostile:
     def _one(self, wire: Wire, message: dict[str, Any]) -> None:
         op = message["op"]
         if op == "register-client":
-            wire.send([{"op": "stream-start"}])
-            self._stream = wire
+            # Known before the client hears of it, which asks for an element at once, elsewhere.
+            with self._lock:
+                self._stream = wire
+                wire.send([{"op": "stream-start"}])
         elif op == self.op and self.script:
             wire.send(self.script.popleft())
         elif op == "get_metadata" and self.op == "stream":
