@@ -29,6 +29,9 @@ endef
 # each would compile all of safeser anew: a quarter of the time that a test with a cluster takes.
 unexport PYTHONDONTWRITEBYTECODE
 
+# With another checkout on the path, every process that starts in another folder would run that one.
+unexport PYTHONPATH
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench dask-suite differential fuzz soak format lock clean
 

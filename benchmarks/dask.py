@@ -41,9 +41,11 @@ class Run:
         tasks: int,
         calls: int,
         size: int,
+        transfers: int,
         shuffled: int,
     ) -> None:
         self._clusters = clusters
+        self._transfers = transfers
         self._amounts = {"tasks": tasks, "calls": calls, "transfer": size, "shuffle": shuffled}
         # One list for each quantity and transport; those of one quantity are equally long.
         self._seconds = {name: {scheme: [] for scheme in clusters} for name in self.quantities()}
@@ -78,7 +80,9 @@ class Run:
         for measure, amount in self._amounts.items():
             for scheme, cluster in clusters[first:] + clusters[:first]:
                 before, scheduling = cluster.cpu_seconds(), cluster.scheduler_seconds()
-                taken = cluster.measure(measure, amount)
+                repeats = self._transfers if measure == "transfer" else 1
+                each = [cluster.measure(measure, amount) for _ in range(repeats)]
+                taken = each[0]
                 if measure == "tasks":
                     self._note("tasks", scheme, taken[0])
                     self._note("cpu", scheme, cluster.cpu_seconds() - before)
@@ -88,8 +92,9 @@ class Run:
                 elif measure == "shuffle":
                     self._note("shuffle", scheme, taken[0])
                 else:
-                    self._note("scatter", scheme, taken[0])
-                    self._note("gather", scheme, taken[1])
+                    # A single one says more about where its memory came from than of what it took.
+                    self._note("scatter", scheme, statistics.median(one[0] for one in each))
+                    self._note("gather", scheme, statistics.median(one[1] for one in each))
 
     def _note(self, quantity: str, scheme: str, seconds: float) -> None:
         # A tiny run can end within one tick of the clock that counts processor time.
@@ -137,6 +142,9 @@ def main(
         int, typer.Option(min=1, help="Calls of which a round takes the median.")
     ] = 30,
     size: Annotated[float, typer.Option(min=0.001, help="Megabytes to scatter and gather.")] = 64,
+    transfers: Annotated[
+        int, typer.Option(min=1, help="Transfers of which a round takes the median.")
+    ] = 5,
     shuffled: Annotated[
         float, typer.Option("--shuffle", min=0.001, help="Megabytes to shuffle.")
     ] = 1000,
@@ -160,6 +168,7 @@ def main(
                     tasks=tasks,
                     calls=calls,
                     size=round(size * MEGABYTE),
+                    transfers=transfers,
                     shuffled=round(shuffled * MEGABYTE),
                 )
                 status.update("Warming up")
