@@ -64,13 +64,14 @@ def test_a_failed_installation_says_so_and_is_tried_again(tmp_path):
     assert not list(venv.glob("*.stamp"))
 
 
-def test_bytecode_is_kept_where_the_environment_forbids_it(tmp_path):
+@pytest.mark.parametrize("name", ["PYTHONDONTWRITEBYTECODE", "PYTHONPATH"])
+def test_what_would_slow_or_mislead_every_process_is_not_passed_on(tmp_path, name):
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
     for tool in ("ruff", "mypy", "lint-imports"):
-        stub(venv / "bin", tool, f'echo "{tool}, ${{PYTHONDONTWRITEBYTECODE-unset}}, $KEPT"')
+        stub(venv / "bin", tool, f'echo "{tool}, ${{{name}-unset}}, $KEPT"')
     (venv / "dev.stamp").touch()
-    ended = make(f"VENV={venv}", "check", PYTHONDONTWRITEBYTECODE="1", KEPT="kept")
+    ended = make(f"VENV={venv}", "check", KEPT="kept", **{name: "1"})
     assert ended.returncode == 0, ended.stderr
     for tool in ("ruff", "mypy", "lint-imports"):
         assert f"\n{tool}, unset, kept\n" in f"\n{ended.stdout}"
