@@ -49,6 +49,9 @@ __all__ = [
 #: How much of one key, and how many parts of it, a path to a payload names.
 _STEP, _SHOWN = 64, 4
 
+#: Steps that a longer path names, from each of its ends.
+_ENDS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class PayloadRow:
@@ -333,6 +336,9 @@ def _find(value: Any, steps: list[Any], found: list[tuple[str, Reference]]) -> N
 
 
 def _path(steps: Sequence[tuple[Any, bool]]) -> str:
+    if len(steps) > 2 * _ENDS:
+        # Each payload below a hundred long keys would name them all, and so would its record.
+        return f"{_path(steps[:_ENDS])}....{_path(steps[-_ENDS:])}"
     named = (f".{_step(step)}" if key else f"[{step}]" for step, key in steps)
     return "".join(named).removeprefix(".")
 

@@ -35,7 +35,7 @@ def _select(value: Any, steps: tuple[str, ...], where: str) -> Iterator[tuple[st
     if step == "[]":
         if isinstance(value, tuple | list):
             for position, item in enumerate(value):
-                yield from _select(item, rest, f"{where}[{position}]")
+                yield from _select(item, rest, _item_place(where, position))
     elif isinstance(value, dict):
         if step == "*":
             for key, item in value.items():
@@ -44,11 +44,22 @@ def _select(value: Any, steps: tuple[str, ...], where: str) -> Iterator[tuple[st
             yield from _select(value[step], rest, _place(where, step))
 
 
+#: As much of a path as places are told apart by, for people; what is deeper is told by that.
+_TOLD = 256
+
+
 def _place(where: str, key: Any) -> str:
+    if len(where) >= _TOLD:
+        return where
     shown = str(key)[:64]
     if not shown.isprintable():
         shown = "".join(c for c in shown if c.isprintable())
     return f"{where}.{shown}" if where else shown
+
+
+def _item_place(where: str, position: int) -> str:
+    # Each of a million items below a hundred long keys would have six kilobytes of its own.
+    return where if len(where) >= _TOLD else f"{where}[{position}]"
 
 
 def pickled(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
@@ -61,7 +72,7 @@ def pickled(value: Any, where: str) -> Iterator[tuple[str, bytes]]:
             yield from pickled(item, _place(where, key))
     elif isinstance(value, tuple | list | set):
         for position, item in enumerate(value):
-            yield from pickled(item, f"{where}[{position}]")
+            yield from pickled(item, _item_place(where, position))
 
 
 def references(value: Any) -> Iterator[int]:

@@ -244,3 +244,14 @@ class Counted(tuple):
 def test_a_place_names_as_much_of_a_key_as_is_read(key, shown):
     [(where, _)] = paths({key: Reference(0, False)})
     assert where == shown
+
+
+def test_a_place_names_the_ends_of_a_long_path():
+    value = Reference(0, False)
+    for level in range(90):
+        value = {f"{level}-" * 40: (value,)}
+    [(where, _)] = paths(value)
+    assert len(where) < 600
+    assert where.startswith("89-89-")
+    assert where.endswith("[0]")
+    assert "...." in where
