@@ -11,7 +11,7 @@ from pathlib import Path, PosixPath
 import numpy as np
 import pytest
 
-from safeser.errors import PolicyDenied
+from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.shims import calls
 
 pd = pytest.importorskip("pandas")
@@ -170,6 +170,14 @@ def test_what_stands_for_dasks_functions_travels_by_name(name):
     made = calls.named(name)
     assert pickle.loads(pickle.dumps(made)) is made
     assert made.__module__.startswith("safeser.pickles.shims.")
+
+
+def test_whoever_has_not_what_one_calls_says_what_to_install(monkeypatch):
+    # A scheduler often has no pandas, and is sent graphs of frames.
+    monkeypatch.setattr(calls, "_home", lambda _: "nowhere.calls")
+    with pytest.raises(PayloadError, match="needs nowhere, which is not installed here") as caught:
+        calls.named("dask.dataframe.methods:fillna_check")
+    assert caught.value.rule == "pickle.unresolved"
 
 
 LOADED = """

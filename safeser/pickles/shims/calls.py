@@ -31,6 +31,7 @@ from safeser.pickles.shims.methods import (
     WINDOW_METHODS,
 )
 from safeser.pickles.shims.numpy_random import KINDS
+from safeser.pickles.shims.rooms import not_installed
 
 __all__ = [
     "DATA_ATTRIBUTES",
@@ -462,9 +463,16 @@ def name_of(obj: Any) -> str | None:
 
 
 def named(name: str) -> Any:
-    """Return what stands for one of :data:`UNNAMED` or :data:`GUARDED` in a graph."""
-    if name in GUARDED:
-        return getattr(importlib.import_module(_home(name)), GUARDED[name])
-    if name not in UNNAMED:
-        raise _refuse("the function", name)
-    return _original(name)
+    """Return what stands for one of :data:`UNNAMED` or :data:`GUARDED` in a graph.
+
+    :raises PayloadError: if its library is not installed here.
+    """
+    try:
+        if name in GUARDED:
+            return getattr(importlib.import_module(_home(name)), GUARDED[name])
+        if name in UNNAMED:
+            return _original(name)
+    except ImportError as error:
+        missing = error.name or name
+        raise not_installed(missing.partition(".")[0]) from None
+    raise _refuse("the function", name)

@@ -13,7 +13,7 @@ from typing import Any
 
 from safeser.errors import PayloadError
 
-__all__ = ["shim"]
+__all__ = ["not_installed", "shim"]
 
 _ROOMS = {
     "arrow": "safeser.pickles.shims.arrow",
@@ -55,9 +55,14 @@ def shim(name: str) -> Callable[..., Any]:
         library = room if missing.startswith("safeser") else missing.partition(".")[0]
         if room == "sklearn" and find_spec(room) is None:
             library = room  # whose own requirements come with it, SciPy among them
-        raise PayloadError(
-            f"what this pickle holds needs {library}, which is not installed here",
-            rule="pickle.unresolved",
-            fix=_INSTALL.get(library, f"Install {library} here, in the version of the sender."),
-        ) from None
+        raise not_installed(library) from None
     return registry[function]
+
+
+def not_installed(library: str) -> PayloadError:
+    """Return the refusal of a pickle that needs *library*, which cannot be imported here."""
+    return PayloadError(
+        f"what this pickle holds needs {library}, which is not installed here",
+        rule="pickle.unresolved",
+        fix=_INSTALL.get(library, f"Install {library} here, in the version of the sender."),
+    )
