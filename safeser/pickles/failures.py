@@ -6,7 +6,7 @@ rebuilding runs ``exec`` on unpickled frames and calls a function of the peer's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from safeser.pickles.machine import read
@@ -42,6 +42,12 @@ _MAX_BITS = 1024
 # What reading may take: chained errors with hundreds of frames each, some 75 elements to a frame,
 # and text enough to fill a record. Far less than what a message of data may take.
 _LIMITS = Limits(max_bytes=4 << 20, max_refs=100_000, max_calls=10_000)
+
+# What one record may say and take, beside as much for each byte of its pickle: honest ones repeat
+# the names of files and functions, and little else. One text can stand everywhere in a record that
+# has room for four million, and a tuple of a hundred times itself, four levels deep, is 400 bytes.
+_ROOM = 20_000
+_ROOM_PER_BYTE = 4
 
 _WITH_ATTRS = "tblib.pickling_support:unpickle_exception_with_attrs"
 _PLAIN = "tblib.pickling_support:unpickle_exception"
@@ -101,14 +107,16 @@ def exception_record(data: bytes, *, limits: Limits | None = None) -> ExceptionR
     :param limits: default: what errors take, not what data may.
     """
     root = read(data, buffers=None, limits=limits or _LIMITS).root
+    telling = _Telling(len(data))
     if isinstance(root, Call):
-        return _chain(root)
-    return ExceptionRecord(args=(_plain(root, 0),), complete=False)
+        return telling.chain(root)
+    return ExceptionRecord(args=(telling.plain(root, 0),), complete=False)
 
 
 def traceback_record(data: bytes, *, limits: Limits | None = None) -> tuple[FrameRecord, ...]:
     """Return the lines of the pickled traceback *data*, outermost first; none if it is not one."""
-    return _frames(read(data, buffers=None, limits=limits or _LIMITS).root)
+    root = read(data, buffers=None, limits=limits or _LIMITS).root
+    return _Telling(len(data)).frames(root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,72 +135,146 @@ class _Link:
     """One exception, and which of the exceptions it names are told as part of it."""
 
     index: int
-    parts: _Parts
+    record: ExceptionRecord
     cause: int | None
     context: int | None
 
 
-def _chain(root: Call) -> ExceptionRecord:
-    """Return the record of *root* with its causes and contexts, each told once.
+class _Telling:
+    """One run over one pickle, whose work and words are bounded by how long it is.
 
-    Exceptions may share causes, and one is usually the cause and the context of another; told as
-    often as they are named, sixteen of them would fill the memory of whoever prints them.
+    A pickle names its parts as often as it likes: what is told is charged each time.
     """
-    seen = {root.index}
-    links: list[_Link] = []
-    pending = [root]
-    while pending:
-        call = pending.pop()
-        parts = _parts(call)
-        told: list[int | None] = []
-        for named in (parts.cause, parts.context):
-            fresh = isinstance(named, Call) and named.index not in seen and len(seen) < _MAX_CHAIN
-            told.append(named.index if fresh else None)
-            if fresh:
-                seen.add(named.index)
-                pending.append(named)
-        links.append(_Link(call.index, parts, *told))
-    made: dict[int | None, ExceptionRecord] = {}
-    for link in reversed(links):
-        made[link.index] = _record(link, made)
-    return made[root.index]
+
+    def __init__(self, size: int) -> None:
+        self._room = _ROOM + _ROOM_PER_BYTE * size
+
+    def _takes(self, cost: int) -> bool:
+        self._room -= cost
+        return self._room >= 0
+
+    def chain(self, root: Call) -> ExceptionRecord:
+        """Return the record of *root* with its causes and contexts, each told once.
+
+        Exceptions may share causes, and one is usually the cause and the context of another; told
+        as often as they are named, sixteen of them would fill the memory of whoever prints them.
+        """
+        seen = {root.index}
+        links: list[_Link] = []
+        pending = [root]
+        while pending:
+            call = pending.pop()
+            parts = self._parts(call)
+            told: list[int | None] = []
+            for named in (parts.cause, parts.context):
+                fresh = (
+                    isinstance(named, Call) and named.index not in seen and len(seen) < _MAX_CHAIN
+                )
+                told.append(named.index if fresh else None)
+                if fresh:
+                    seen.add(named.index)
+                    pending.append(named)
+            links.append(_Link(call.index, self._alone(parts, *told), *told))
+        made: dict[int | None, ExceptionRecord] = {}
+        for link in reversed(links):
+            cause, context = made.get(link.cause), made.get(link.context)
+            made[link.index] = replace(link.record, cause=cause, context=context)
+        return made[root.index]
+
+    def _alone(self, parts: _Parts, cause: int | None, context: int | None) -> ExceptionRecord:
+        items = parts.args.items if isinstance(parts.args, TupleOf | ListOf) else []
+        lost = (parts.cause is not None and cause is None) or (
+            parts.context not in (None, parts.cause) and context is None
+        )
+        args = tuple(self.plain(item, 0) for item in items[:_MAX_ARGS])
+        whole = not lost and bool(parts.name) and len(items) <= _MAX_ARGS and self._room >= 0
+        return ExceptionRecord(
+            name=parts.name,
+            args=args,
+            notes=self._notes(parts.notes),
+            suppress_context=parts.suppress is True,
+            frames=self.frames(parts.traceback),
+            complete=whole,
+        )
+
+    def _parts(self, call: Call) -> _Parts:
+        args = [*call.args.items[:_MAX_MADE_OF], *([None] * _MAX_MADE_OF)]
+        maker = _maker(call)
+        if maker == _WITH_ATTRS:
+            attributes = self._fields(args[1])
+            given = attributes.get("args", args[7])
+            return _Parts(class_name(args[0]), given, args[2], args[4], args[5], args[6], args[3])
+        if maker == _PLAIN:
+            return _Parts(class_name(args[0]), args[1], args[2], args[4], args[5], args[6], args[3])
+        # BaseException.__reduce__: the class itself, its arguments, and perhaps __dict__ as state.
+        state = {} if call.state is ABSENT else self._fields(call.state)
+        return _Parts(_name(call), call.args, notes=state.get("__notes__"))
+
+    def _fields(self, node: Any) -> dict[str, Any]:
+        if not isinstance(node, DictOf) or not self._takes(len(node.items)):
+            return {}
+        return _named(node)
+
+    def plain(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str | bytes):
+            return value[:_MAX_TEXT] if self._takes(1 + min(len(value), _MAX_TEXT)) else _TOO_MUCH
+        if value is None or isinstance(value, int | float):
+            large = isinstance(value, int) and value.bit_length() > _MAX_BITS
+            return "<a large integer>" if large else value
+        if not self._takes(1):
+            return _TOO_MUCH
+        if isinstance(value, TupleOf) and depth < _MAX_NEST and len(value.items) <= _MAX_ARGS:
+            if not self._takes(len(value.items)):
+                return _TOO_MUCH
+            return tuple(self.plain(item, depth + 1) for item in value.items)
+        return f"<{_described(value)}>"
+
+    def _notes(self, node: Any) -> tuple[str, ...]:
+        if not isinstance(node, ListOf):
+            return ()
+        kept = [note[:_MAX_TEXT] for note in node.items[:_MAX_NOTES] if isinstance(note, str)]
+        return tuple(note for note in kept if self._takes(len(note)))
+
+    def frames(self, node: Any) -> tuple[FrameRecord, ...]:
+        """Read tblib's traceback: (frame, line, rest); rest is an object with such fields."""
+        frames: list[FrameRecord] = []
+        # Its rest may be the very same again.
+        while isinstance(node, Call) and len(frames) < _MAX_FRAMES and self._takes(1):
+            if isinstance(node.callee, GlobalRef) and node.callee.name == _TRACEBACK:
+                frame, line, node = [*node.args.items[:3], None, None, None][:3]
+            else:
+                fields = self._fields(_dict_state(node))
+                frame, line, node = (fields.get(f"tb_{part}") for part in _OF_TRACEBACK)
+            code = self._fields(_dict_state(self._fields(_dict_state(frame)).get("f_code")))
+            filename, function = code.get("co_filename"), code.get("co_name")
+            if type(filename) is str and type(function) is str and type(line) is int:
+                shown_as = _line(filename), _line(function)
+                if self._takes(len(shown_as[0]) + len(shown_as[1])):
+                    frames.append(FrameRecord(*shown_as, line))
+        return tuple(frames)
 
 
-def _record(link: _Link, made: dict[int | None, ExceptionRecord]) -> ExceptionRecord:
-    parts = link.parts
-    items = parts.args.items if isinstance(parts.args, TupleOf | ListOf) else []
-    lost = (parts.cause is not None and link.cause is None) or (
-        parts.context not in (None, parts.cause) and link.context is None
-    )
-    return ExceptionRecord(
-        name=parts.name,
-        args=tuple(_plain(item, 0) for item in items[:_MAX_ARGS]),
-        notes=_notes(parts.notes),
-        cause=made.get(link.cause),
-        context=made.get(link.context),
-        suppress_context=parts.suppress is True,
-        frames=_frames(parts.traceback),
-        complete=not lost and bool(parts.name) and len(items) <= _MAX_ARGS,
-    )
+#: Arguments by which any way to make an exception is told from another.
+_MAX_MADE_OF = 8
 
+_OF_TRACEBACK = ("frame", "lineno", "next")
 
-def _parts(call: Call) -> _Parts:
-    args = [*call.args.items, *([None] * 8)]
-    maker = call.callee.name if isinstance(call.callee, GlobalRef) else ""
-    if maker == _WITH_ATTRS:
-        attributes = _fields(args[1])
-        given = attributes.get("args", args[7])
-        return _Parts(class_name(args[0]), given, args[2], args[4], args[5], args[6], args[3])
-    if maker == _PLAIN:
-        return _Parts(class_name(args[0]), args[1], args[2], args[4], args[5], args[6], args[3])
-    # BaseException.__reduce__: the class itself, its arguments, and perhaps __dict__ as state.
-    state = {} if call.state is ABSENT else _fields(call.state)
-    named = isinstance(call.callee, GlobalRef) and maker not in _NOT_EXCEPTIONS
-    name = class_name(call.callee)
-    return _Parts(name if named or not maker else "", call.args, notes=state.get("__notes__"))
-
+_TOO_MUCH = "<too much to be told>"
 
 _NOT_EXCEPTIONS = frozenset({_TRACEBACK, "builtins:type", "builtins:getattr"})
+
+
+def _maker(call: Call) -> str:
+    return call.callee.name if isinstance(call.callee, GlobalRef) else ""
+
+
+def _name(call: Call) -> str:
+    """Return the name of the exception's class that *call* makes, or ``""``."""
+    maker = _maker(call)
+    if maker in (_WITH_ATTRS, _PLAIN):
+        return class_name(call.args.items[0]) if call.args.items else ""
+    named = isinstance(call.callee, GlobalRef) and maker not in _NOT_EXCEPTIONS
+    return class_name(call.callee) if named or not maker else ""
 
 
 def class_name(node: Any) -> str:
@@ -203,62 +285,33 @@ def class_name(node: Any) -> str:
     if isinstance(node, Call) and isinstance(node.callee, GlobalRef):
         args = node.args.items
         if node.callee.qualname == "_make_skeleton_class" and len(args) > 3:
-            fields = _fields(args[3])
+            fields = _named(args[3])
             name, module = fields.get("__qualname__", args[1]), fields.get("__module__")
             if isinstance(name, str):
                 return shown(f"{module if isinstance(module, str) else '__main__'}:{name}")
     return ""
 
 
-def _fields(node: Any) -> dict[str, Any]:
-    if not isinstance(node, DictOf):
+def _named(node: Any) -> dict[str, Any]:
+    # Longer ones are no object's attributes.
+    if not isinstance(node, DictOf) or len(node.items) > _MAX_NAMED:
         return {}
     items = node.items
     return {items[at]: items[at + 1] for at in range(0, len(items), 2) if type(items[at]) is str}
 
 
-def _plain(value: Any, depth: int) -> Any:
-    if isinstance(value, str | bytes):
-        return value[:_MAX_TEXT]
-    if value is None or isinstance(value, int | float):
-        large = isinstance(value, int) and value.bit_length() > _MAX_BITS
-        return "<a large integer>" if large else value
-    if isinstance(value, TupleOf) and depth < _MAX_NEST and len(value.items) <= _MAX_ARGS:
-        return tuple(_plain(item, depth + 1) for item in value.items)
-    return f"<{_described(value)}>"
+_MAX_NAMED = 2000
 
 
 def _described(value: Any) -> str:
     if isinstance(value, GlobalRef):
         return shown(value.name)
     if isinstance(value, Call):
-        return f"{_parts(value).name or 'some'} object"
+        return f"{_name(value) or 'some'} object"
     return _KINDS.get(type(value), "some object")
 
 
 _KINDS = {ListOf: "list", DictOf: "dict", SetOf: "set", FrozenSetOf: "frozenset", TupleOf: "tuple"}
-
-
-def _notes(node: Any) -> tuple[str, ...]:
-    if not isinstance(node, ListOf):
-        return ()
-    return tuple(n[:_MAX_TEXT] for n in node.items[:_MAX_NOTES] if isinstance(n, str))
-
-
-def _frames(node: Any) -> tuple[FrameRecord, ...]:
-    """Read tblib's traceback: (frame, line, rest), where rest is an object with such fields."""
-    frames: list[FrameRecord] = []
-    while isinstance(node, Call) and len(frames) < _MAX_FRAMES:
-        if isinstance(node.callee, GlobalRef) and node.callee.name == _TRACEBACK:
-            frame, line, node = [*node.args.items, None, None, None][:3]
-        else:
-            fields = _fields(_dict_state(node))
-            frame, line, node = (fields.get(f"tb_{part}") for part in ("frame", "lineno", "next"))
-        code = _fields(_dict_state(_fields(_dict_state(frame)).get("f_code")))
-        filename, function = code.get("co_filename"), code.get("co_name")
-        if type(filename) is str and type(function) is str and type(line) is int:
-            frames.append(FrameRecord(_line(filename), _line(function), line))
-    return tuple(frames)
 
 
 def _dict_state(node: Any) -> Any:
@@ -266,4 +319,5 @@ def _dict_state(node: Any) -> Any:
 
 
 def _line(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text[:512])
+    text = text[:512]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

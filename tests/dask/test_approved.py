@@ -295,6 +295,33 @@ def test_only_what_is_written_out_is_opened(bob, name):
     assert bob.refused_by_server
 
 
+def _nested(levels, leaf="a"):
+    for _ in range(levels):
+        leaf = (leaf, leaf)
+    return leaf
+
+
+@pytest.mark.parametrize("kind", ["reference", "alias", "target", "data"])
+def test_a_key_of_itself_costs_nobody_more_than_its_bytes(bob, kind):
+    # Two hundred bytes took seconds, and each level twice as long.
+    key = _nested(20)
+    made = {
+        "reference": Cheat(TaskRef, key),
+        "alias": Cheat(Alias, key, "y"),
+        "target": Cheat(Alias, "x", key),
+        "data": Cheat(DataNode, key, 1),
+    }[kind]
+    assert sent(bob, pickle.dumps(graph({"x": made}))) is bob.SKIP
+    assert bob.refused_by_server == ["pickle.key-cost"]
+
+
+def test_keys_of_several_parts_are_keys(bob):
+    key = ("x", 0, ("y", ("z", *range(20))))
+    name = "name-\u00e9"
+    tasks = {key: Task(key, len, TaskRef((name, 1))), "z": Task("z", len, TaskRef(key))}
+    assert sent(bob, pickle.dumps(graph(tasks)), keys=["z"]) is not bob.SKIP
+
+
 def test_an_alias_and_data_are_tasks_too(bob):
     tasks = {"x": Alias("x", "y"), "y": DataNode("y", [1, np.arange(3)])}
     assert sent(bob, pickle.dumps(graph(tasks))) is not bob.SKIP

@@ -146,11 +146,78 @@ def test_everything_is_bounded(asm):
     assert depth == 15
     assert not at.complete
     inner = ValueError("x" * 100_000, *range(500))
-    inner.__notes__ = ["n" * 20_000] * 200
+    inner.__notes__ = [f"{index:03}" + "n" * 20_000 for index in range(150)]
     record = exception_record(pickle.dumps(inner))
     assert (len(record.args), len(record.args[0])) == (100, 10_000)
     assert (len(record.notes), len(record.notes[0])) == (100, 10_000)
     assert not record.complete
+
+
+def _shared(length, levels):
+    value = ("x",) * length
+    for _ in range(levels - 1):
+        value = (value,) * length
+    return value
+
+
+def _counted(value):
+    return 1 + sum(map(_counted, value)) if isinstance(value, tuple) else 1
+
+
+def test_a_part_that_is_named_again_and_again_is_not_told_each_time():
+    data = pickle.dumps(ValueError(*[_shared(100, 4)] * 100))
+    assert len(data) < 2000
+    record = exception_record(data)
+    assert not record.complete
+    assert _counted(record.args) < 40_000
+    [told] = exception_record(pickle.dumps(_shared(100, 4))).args
+    assert _counted(told) < 40_000
+    # One of them is an argument like any other.
+    few = exception_record(pickle.dumps(ValueError(_shared(5, 3))))
+    assert (few.args, few.complete) == ((_shared(5, 3),), True)
+
+
+@pytest.mark.parametrize("part", ["args", "notes"])
+def test_one_long_text_is_not_told_a_thousand_times(part):
+    text = "t" * 20_000
+    error = None
+    for _ in range(16):
+        outer = ValueError(*([text] * 100 if part == "args" else ()))
+        outer.__notes__ = [text] * 100 if part == "notes" else []
+        outer.__cause__ = error
+        error = outer
+    tblib.install(error)
+    data = pickle.dumps(error)
+    record = exception_record(data)
+    said = 0
+    while record is not None:
+        said += sum(map(len, (*record.args, *record.notes)))
+        record = record.cause
+    assert said < 5 * len(data) + 60_000
+
+
+class Line:
+    """Pickles as a line of a traceback, which goes on with itself."""
+
+    def __init__(self, **code):
+        self.tb_frame, self.tb_lineno, self.tb_next = Blank(), 1, self
+        self.tb_frame.f_code = Blank()
+        vars(self.tb_frame.f_code).update(code)
+
+
+class Blank:
+    pass
+
+
+@pytest.mark.parametrize("others", [0, 990, 1100])
+def test_a_traceback_that_goes_on_with_itself_is_cut(others):
+    names = {"co_filename": "f" * 500, "co_name": "n" * 500}
+    code = {f"a{index}": None for index in range(others)} | names
+    data = pickle.dumps(Line(**code))
+    lines = traceback_record(data)
+    said = sum(len(line.filename) + len(line.function) for line in lines)
+    assert said < 5 * len(data) + 20_000
+    assert bool(lines) is (others < 1000)
 
 
 def test_deep_recursion_is_read_and_cut():

@@ -45,9 +45,27 @@ _CURRIED = frozenset(("__doc__", "__name__", "__module__", "__qualname__", "_has
 # -- keys and tasks -------------------------------------------------------------------------------
 
 
-def _key(value: Any, depth: int = 0) -> Any:
+def _key(site: Site, value: Any) -> Any:
+    if type(value) is tuple and not _is_flat(value):
+        # A tuple of twice itself, thirty levels deep, is 200 bytes, and each level doubles the work
+        # of whoever looks at it or hashes it.
+        site.check_hashable(value)
+    return _checked_key(site, value, 0)
+
+
+def _is_flat(key: tuple[Any, ...]) -> bool:
+    return len(key) <= _SMALL_KEY and tuple not in map(type, key)
+
+
+#: Parts of a key that is looked at without being charged for: a name and numbers, as nearly all.
+_SMALL_KEY = 16
+
+
+def _checked_key(site: Site, value: Any, depth: int) -> Any:
     if type(value) is tuple and depth < MAX_NESTING:
-        return tuple(_key(part, depth + 1) for part in value)
+        return tuple(_checked_key(site, part, depth + 1) for part in value)
+    if type(value) is str and not value.isascii():
+        site.charge_text(value)  # one text can stand in many places
     # What no message can hold breaks the streams on which the scheduler sends it; what is not equal
     # to itself is another key wherever it arrives.
     if (
@@ -70,16 +88,17 @@ def _is_text(value: str) -> bool:
 _INTEGERS = (np.int64, np.int32, np.uint64)
 
 
-def _reference(_: Site, __: str, key: Any) -> Any:
-    return resolved("dask._task_spec:TaskRef")(_key(key))
+def _reference(site: Site, _: str, key: Any) -> Any:
+    return resolved("dask._task_spec:TaskRef")(_key(site, key))
 
 
-def _alias(_: Site, __: str, key: Any, target: Any = None) -> Any:
-    return resolved("dask._task_spec:Alias")(_key(key), None if target is None else _key(target))
+def _alias(site: Site, _: str, key: Any, target: Any = None) -> Any:
+    named = None if target is None else _key(site, target)
+    return resolved("dask._task_spec:Alias")(_key(site, key), named)
 
 
 def _data(site: Site, _: str, key: Any, value: Any) -> Any:
-    return resolved("dask._task_spec:DataNode")(_key(key), value_of(site, value))
+    return resolved("dask._task_spec:DataNode")(_key(site, key), value_of(site, value))
 
 
 def _begin(_: Site, name: str) -> Draft:
@@ -119,12 +138,14 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
     container = isinstance(made, resolved("dask._task_spec:NestedContainer"))
     fields = {
         "_data_producer": plain(given["_data_producer"], bool),
-        "_dependencies": frozenset(_key(key) for key in plain(given["_dependencies"], frozenset)),
+        "_dependencies": frozenset(
+            _key(site, key) for key in plain(given["_dependencies"], frozenset)
+        ),
         # Left to be worked out: what is said to be a coroutine runs in its worker's event loop.
         **dict.fromkeys(_WORKED_OUT),
         "args": tuple(value_of(site, part) for part in plain(given["args"], tuple)),
         "func": made.to_container if container else function_of(site, given["func"]),
-        "key": None if given["key"] is None else _key(given["key"]),
+        "key": None if given["key"] is None else _key(site, given["key"]),
         "kwargs": {
             plain(k, str): value_of(site, v) for k, v in plain(given["kwargs"], dict).items()
         },
@@ -178,7 +199,7 @@ def _layer(site: Site, draft: Any, state: Any) -> Any:
     made, fields = _filled(site, draft, state, *names)
     # Tuples that begin with a function are tasks too; the function was checked like all others.
     for key in plain(fields["mapping"], dict):
-        _key(key)
+        _key(site, key)
     _check_annotations(fields)
     return made
 
