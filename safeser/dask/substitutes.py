@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ __all__ = [
     "known_type",
     "refused_task",
     "remote_type",
+    "shown_type",
 ]
 
 #: Without these the scheduler does not know which task a report is of.
@@ -55,15 +57,24 @@ def known_type(name: str) -> type | None:
     return found if isinstance(found, type) and typename(found) == name else None
 
 
+@lru_cache(maxsize=256)
+def shown_type(name: str) -> type:
+    """Return what :func:`remote_type` makes, the same for many results.
+
+    A class for each result would take more time and memory than the result.
+    """
+    return remote_type(name)
+
+
 class NamedType:
-    """Pickles, in this process and for it alone, as what :func:`remote_type` makes.
+    """Pickles, in this process and for it alone, as what :func:`shown_type` returns.
 
     :param known: as what :func:`known_type` finds, instead.
     """
 
     def __init__(self, name: str, *, known: bool = False) -> None:
         self._name = name
-        self._found_by = known_type if known else remote_type
+        self._found_by = known_type if known else shown_type
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (self._found_by, (self._name,))

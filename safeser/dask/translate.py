@@ -13,7 +13,7 @@ import builtins
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from dask.typing import no_default
@@ -426,9 +426,15 @@ def _type_pickle(name: Any, takes_code: Callable[[], bool], note: Note) -> bytes
             note(_raw("the type of a result", "type"))
         return None
     if takes_code() and substitutes.known_type(name) is not None:
-        return pickles.dumps(substitutes.NamedType(name, known=True))
-    shown = "".join(char for char in name[:_TYPE_NAME] if char.isprintable())
-    return pickles.dumps(substitutes.NamedType(shown))
+        return _named_type(name, known=True)
+    return _named_type(name[:_TYPE_NAME], known=False)
+
+
+@lru_cache(maxsize=256)
+def _named_type(name: str, *, known: bool) -> bytes:
+    if not known:
+        name = "".join(char for char in name if char.isprintable())
+    return pickles.dumps(substitutes.NamedType(name, known=known))
 
 
 def _plain_event(element: Mapping[str, Any]) -> Any:
