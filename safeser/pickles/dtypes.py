@@ -6,6 +6,7 @@ number, time, text or record of such is no dtype here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,9 @@ __all__ = ["DtypeRecord", "dtype_record"]
 #: A record of a thousand fields takes some 60 KiB.
 _LIMITS = Limits(max_bytes=1 << 18, max_refs=100_000, max_calls=5000)
 _MAX_NESTING = 8
+#: Fields of a dtype with those of its fields, beside one for each byte of its pickle: one record can
+#: stand for each field of another, so that a thousand bytes took half a minute to tell.
+_MAX_FIELDS = 1000
 _ORDERS = ("<", ">", "|", "=")
 _UNIT_AT = 8
 
@@ -41,10 +45,10 @@ def dtype_record(data: bytes) -> DtypeRecord | str | None:
         root = read(data, buffers=0, limits=_LIMITS).root
     except PayloadError:
         return None
-    return _dtype(root, _MAX_NESTING)
+    return _dtype(root, _MAX_NESTING, iter(range(_MAX_FIELDS + len(data))))
 
 
-def _dtype(node: Any, room: int) -> DtypeRecord | str | None:
+def _dtype(node: Any, room: int, told: Iterator[int]) -> DtypeRecord | str | None:
     if not isinstance(node, Call) or not isinstance(node.callee, GlobalRef) or room == 0:
         return None
     args = node.args.items
@@ -54,7 +58,7 @@ def _dtype(node: Any, room: int) -> DtypeRecord | str | None:
     if len(state) < _UNIT_AT or state[1] not in _ORDERS or state[2] is not None:
         return None
     if isinstance(state[3], TupleOf) and args[0][:1] == "V":
-        return _record(state, room)
+        return _record(state, room, told)
     if state[3] is not None or state[4] is not None:
         return None
     unit = _unit(state[_UNIT_AT:])
@@ -72,18 +76,22 @@ def _unit(rest: list[Any]) -> str | None:
     return None
 
 
-def _record(state: list[Any], room: int) -> DtypeRecord | None:
+def _record(state: list[Any], room: int, told: Iterator[int]) -> DtypeRecord | None:
     names, by_name, size, flags = state[3].items, state[4], state[5], state[7]
     if not isinstance(by_name, DictOf) or type(size) is not int or len(state) > _UNIT_AT:
         return None
     pairs = by_name.items
+    if len(pairs) != 2 * len(names):
+        return None
     held = {pairs[at]: pairs[at + 1] for at in range(0, len(pairs), 2) if type(pairs[at]) is str}
     fields = []
     for name in names:
         entry = held.get(name) if type(name) is str else None
         if not isinstance(entry, TupleOf) or len(entry.items) != 2 or len(held) != len(names):
             return None
-        inner, offset = _dtype(entry.items[0], room - 1), entry.items[1]
+        if next(told, None) is None:
+            return None
+        inner, offset = _dtype(entry.items[0], room - 1, told), entry.items[1]
         if inner is None or type(offset) is not int:
             return None
         fields.append((name, inner, offset))

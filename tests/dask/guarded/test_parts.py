@@ -128,6 +128,21 @@ def test_dtypes_are_read(dtype):
             assert (record.size, record.align) == (dtype.itemsize, dtype.isalignedstruct)
 
 
+def _records(fields, levels, inner="S1"):
+    names = [f"f{index}" for index in range(fields)]
+    for _ in range(levels):
+        described = {"names": names, "formats": [inner] * fields, "offsets": [0] * fields}
+        inner = np.dtype({**described, "itemsize": 1})
+    return pickle.dumps(inner)
+
+
+def test_a_record_that_is_each_field_of_another_is_told_a_few_times_only():
+    assert isinstance(dtype_record(_records(10, 3)), DtypeRecord)
+    assert isinstance(dtype_record(_records(1000, 1)), DtypeRecord)
+    assert dtype_record(_records(10, 4)) is None  # seven levels of these took five minutes
+    assert dtype_record(_records(0, 1)) == DtypeRecord((), 1, False)
+
+
 def call(*args, state=None):
     return pickle.dumps(_Call(args, state), 4)
 
