@@ -63,7 +63,7 @@ class Stock:
     def __init__(self, frames: Sequence[memoryview], limits: Limits) -> None:
         self._frames = frames
         self._limits = limits
-        self._used: set[int] = set()
+        self._used = bytearray(len(frames))
         self._failed = self._last = 0
         self._translator = Translator(limits)
         self.rows: list[PayloadRow] = []
@@ -134,6 +134,8 @@ class Stock:
         """
         if offset >= len(self._frames):
             raise _malformed("its header is missing")
+        # Also where nothing comes of it: three bytes would have it read again and again.
+        self._take(offset, offset + 1)
         packed = self._frames[offset]
         if packed.nbytes > _MAX_HEADER:
             raise _malformed("its header is too large")
@@ -143,13 +145,16 @@ class Stock:
         count = header.get("num-sub-frames") if isinstance(header, dict) else None
         if type(count) is not int or not 0 <= count < len(self._frames) - offset:
             raise _malformed("it claims frames that are missing")
-        taken = range(offset, offset + 1 + count)
-        if not self._used.isdisjoint(taken):
-            raise _malformed("its frames belong to another value")
-        self._used.update(taken)
+        self._take(offset + 1, offset + 1 + count)
         assert isinstance(header, dict)
         del header["num-sub-frames"]
         return header, list(self._frames[offset + 1 : offset + 1 + count])
+
+    def _take(self, start: int, stop: int) -> None:
+        """Take the frames of one value, each of which belongs to no other."""
+        if self._used.find(1, start, stop) >= 0:
+            raise _malformed("its frames belong to another value")
+        self._used[start:stop] = b"\x01" * (stop - start)
 
 
 def _malformed(problem: str) -> PayloadError:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from distributed.protocol.serialize import Serialized
 
-from safeser.dask.guarded import headers, packing
+from safeser.dask.guarded import headers, packing, reader
 from safeser.dask.guarded.comm import GuardedComm
 from safeser.errors import PayloadError
 from safeser.values import Limits
@@ -154,3 +154,33 @@ def test_a_long_key_is_not_written_out_for_each_payload_below_it(peer, key):
     places = {event["where"] for event in peer.audit.events if event["where"]}
     assert places
     assert max(map(len, places)) < 100
+
+
+# -- what is named many times ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        msgpack.packb({"num-sub-frames": 0, "serializer": bytes(10_000)}),
+        msgpack.packb({"num-sub-frames": 3}),
+        msgpack.packb({"num-sub-frames": 9}),
+    ],
+    ids=["none", "long", "others", "missing"],
+)
+def test_a_header_is_read_once_however_often_it_is_named(peer, header, monkeypatch):
+    read = []
+
+    class Counting(reader._Structure):
+        def read(self, data):
+            read.append(bytes(data))
+            return super().read(data)
+
+    monkeypatch.setattr(reader, "_Structure", Counting)
+    last = msgpack.packb({"num-sub-frames": 0})
+    body = ({"__Serialized__": 4}, *({"__Serialized__": 1} for _ in range(50)))
+    peer.conversation.note_sent({"op": "get_metadata"})
+    with pytest.raises(PayloadError):
+        peer.hear_frames([msgpack.packb(body), header, b"", b"", last])
+    assert read.count(header) == 1
