@@ -20,8 +20,8 @@ __all__ = ["DtypeRecord", "dtype_record"]
 #: A record of a thousand fields takes some 60 KiB.
 _LIMITS = Limits(max_bytes=1 << 18, max_refs=100_000, max_calls=5000)
 _MAX_NESTING = 8
-#: Fields of a dtype with those of its fields, beside one for each byte of its pickle: one record can
-#: stand for each field of another, so that a thousand bytes took half a minute to tell.
+#: Fields of a dtype with those of its fields, beside one for each byte of its pickle: one record
+#: can stand for each field of another, so that a thousand bytes took half a minute to tell.
 _MAX_FIELDS = 1000
 _ORDERS = ("<", ">", "|", "=")
 _UNIT_AT = 8
@@ -78,10 +78,9 @@ def _unit(rest: list[Any]) -> str | None:
 
 def _record(state: list[Any], room: int, told: Iterator[int]) -> DtypeRecord | None:
     names, by_name, size, flags = state[3].items, state[4], state[5], state[7]
-    if not isinstance(by_name, DictOf) or type(size) is not int or len(state) > _UNIT_AT:
-        return None
-    pairs = by_name.items
-    if len(pairs) != 2 * len(names):
+    pairs = by_name.items if isinstance(by_name, DictOf) else None
+    numbers = type(size) is int and type(flags) is int
+    if pairs is None or not numbers or len(state) > _UNIT_AT or len(pairs) != 2 * len(names):
         return None
     held = {pairs[at]: pairs[at + 1] for at in range(0, len(pairs), 2) if type(pairs[at]) is str}
     fields = []
@@ -89,12 +88,10 @@ def _record(state: list[Any], room: int, told: Iterator[int]) -> DtypeRecord | N
         entry = held.get(name) if type(name) is str else None
         if not isinstance(entry, TupleOf) or len(entry.items) != 2 or len(held) != len(names):
             return None
-        if next(told, None) is None:
-            return None
-        inner, offset = _dtype(entry.items[0], room - 1, told), entry.items[1]
+        spent = next(told, None) is None
+        inner = None if spent else _dtype(entry.items[0], room - 1, told)
+        offset = entry.items[1]
         if inner is None or type(offset) is not int:
             return None
         fields.append((name, inner, offset))
-    if type(flags) is not int:
-        return None
     return DtypeRecord(tuple(fields), size, bool(flags & _ALIGNED))
