@@ -46,7 +46,7 @@ _LIMITS = Limits(max_bytes=4 << 20, max_refs=100_000, max_calls=10_000)
 # What one record may say and take, beside as much for each byte of its pickle: honest ones repeat
 # the names of files and functions, and little else. One text can stand everywhere in a record that
 # has room for four million, and a tuple of a hundred times itself, four levels deep, is 400 bytes.
-_ROOM = 20_000
+_ROOM = 1000
 _ROOM_PER_BYTE = 4
 
 _WITH_ATTRS = "tblib.pickling_support:unpickle_exception_with_attrs"

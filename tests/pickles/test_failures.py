@@ -169,9 +169,10 @@ def test_a_part_that_is_named_again_and_again_is_not_told_each_time():
     assert len(data) < 2000
     record = exception_record(data)
     assert not record.complete
-    assert _counted(record.args) < 40_000
+    # A message has room for ten thousand errors.
+    assert _counted(record.args) < 5 * len(data) + 1100
     [told] = exception_record(pickle.dumps(_shared(100, 4))).args
-    assert _counted(told) < 40_000
+    assert _counted(told) < 5 * len(data) + 1100
     # One of them is an argument like any other.
     few = exception_record(pickle.dumps(ValueError(_shared(5, 3))))
     assert (few.args, few.complete) == ((_shared(5, 3),), True)
