@@ -28,7 +28,8 @@ __all__ = ["forget_names_of_packages", "leave_nothing"]
 
 logger = logging.getLogger("safeser.dask")
 
-#: Topics that one client hears of at a time; Dask itself has one for each worker and client.
+#: Topics that one client hears of at a time, and that one principal begins; Dask itself has one for
+#: each worker and client.
 _MAX_TOPICS = 10_000
 
 #: Samplers of memory that one principal has at a time; each looks at all workers, a hundred times a
@@ -97,6 +98,8 @@ class _Topics:
     def __init__(self, scheduler: Any) -> None:
         self._broker = scheduler._broker
         self._heard: defaultdict[str, set[str]] = defaultdict(set)
+        self._begun: Counter[str] = Counter()  # topics, by whose event was the first
+        self._log = scheduler.handlers["log_event"]
         self._remove = scheduler.remove_client
         self._events = scheduler.get_events
         scheduler.remove_client = self.remove_client
@@ -104,6 +107,27 @@ class _Topics:
         scheduler.stream_handlers["subscribe-topic"] = self.subscribe
         scheduler.stream_handlers["unsubscribe-topic"] = self.unsubscribe
         scheduler.handlers["events"] = self.events
+        scheduler.handlers["log_event"] = self.log_event
+
+    def log_event(self, comm: Any, topic: Any, msg: Any) -> Any:
+        """Log as Dask does, which keeps each topic for good: a name of its own takes a kilobyte."""
+        link = getattr(comm, "link", None)
+        known = self._broker._topics
+        new = {each for each in ([topic] if isinstance(topic, str) else topic) if each not in known}
+        if link is not None and new:
+            if self._begun[link.peer] + len(new) > _MAX_TOPICS:
+                try:
+                    link.refuse(
+                        link.inbound(Kind.DATA, "log_event"),
+                        "events.many-topics",
+                        f"{link.peer} has begun {self._begun[link.peer]} topics of events, and may"
+                        f" begin no more than {_MAX_TOPICS}",
+                        fix="Log under topics that are there, and put what differs into the event.",
+                    )
+                except PolicyDenied as error:
+                    return error_reply(error)
+            self._begun[link.peer] += len(new)
+        return self._log(topic=topic, msg=msg)
 
     def events(self, topic: str | None = None) -> Any:
         if topic is not None and topic not in self._broker._topics:

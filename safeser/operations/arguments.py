@@ -36,7 +36,7 @@ connection_stream extra:table?
 close
 dump_state exclude:word*
 register-client client:word versions:versions
-scatter data:key->any|any* workers:worker*? client:word broadcast:flag|size timeout:number|word?
+scatter data:key->any|any* workers:workers? client:word broadcast:flag|size timeout:number|word?
 register-worker address:address status:word server_id:word nthreads:size name:word|number
     resolve_address:flag now:number resources:word->amount host_info:nothing memory_limit:count?
     metrics:metrics pid:count services:table local_directory:text versions:versions nanny:address?
@@ -47,34 +47,34 @@ gather keys:key*
 retry keys:key* client:word?
 feed function:any setup:any teardown:any interval:interval|word
 terminate timeout:amount|word? reason:text
-broadcast msg:table workers:worker*? hosts:word*? nanny:flag on_error:word
+broadcast msg:table workers:workers? hosts:workers? nanny:flag on_error:word
 proxy msg:table worker:worker
-ncores workers:worker*?
-ncores_running workers:worker*?
-has_what workers:worker*?
+ncores workers:workers?
+ncores_running workers:workers?
+has_what workers:workers?
 who_has keys:key*?
-processing workers:worker*?
+processing workers:workers?
 call_stack keys:key*?
-profile workers:worker*? scheduler:flag server:flag merge_workers:flag start:number? stop:number?
+profile workers:workers? scheduler:flag server:flag merge_workers:flag start:number? stop:number?
     key:key?
 performance_report start:number last_count:integer code:text mode:word?
 get_logs start:integer n:integer? timestamps:flag
 logs start:integer n:integer? timestamps:flag
-worker_logs n:integer? workers:worker*? nanny:flag
-log_event topic:word|word* msg:any
+worker_logs n:integer? workers:workers? nanny:flag
+log_event topic:topics msg:any
 events topic:word?
 nbytes keys:key*? summary:flag
 versions packages:packages?
 add_keys worker:worker keys:key* stimulus_id:text?
-rebalance keys:key*? workers:worker*? stimulus_id:text?
-replicate keys:key* n:count? workers:worker*? branching_factor:size delete:flag stimulus_id:text?
+rebalance keys:key*? workers:workers? stimulus_id:text?
+replicate keys:key* n:count? workers:workers? branching_factor:size delete:flag stimulus_id:text?
 run_function function:any args:any kwargs:any wait:flag
 restart client:word? timeout:amount wait_for_workers:flag stimulus_id:text
-restart_workers workers:worker*? client:word? timeout:amount wait_for_workers:flag on_error:word
+restart_workers workers:workers? client:word? timeout:amount wait_for_workers:flag on_error:word
     stimulus_id:text
 update_data who_has:key->address* nbytes:key->amount client:word?
 set_resources worker:worker resources:word->amount?
-retire_workers workers:worker*? names:key*? close_workers:flag remove:flag stimulus_id:text?
+retire_workers workers:workers? names:key*? close_workers:flag remove:flag stimulus_id:text?
     memory_ratio:amount? n:count? key:any minimum:count? target:count? attribute:word
 get_metadata keys:path default:any
 set_metadata keys:path value:any
@@ -145,7 +145,7 @@ add-keys worker:address keys:key* stimulus_id:text?
 long-running key:key worker:address run_id:integer compute_duration:amount? stimulus_id:text
 reschedule key:key worker:address? stimulus_id:text
 keep-alive worker:address
-log-event worker:address topic:word|word* msg:any
+log-event worker:address topic:topics msg:any
 worker-status-change status:word worker:address stimulus_id:text
 request-refresh-who-has keys:key* worker:address stimulus_id:text
 update-graph client:word expr_ser:any keys:key* span_metadata:any

@@ -42,6 +42,10 @@ _PACKAGE = 200
 _PACKAGES = 100
 _MOST_PACKAGES = 5000
 
+#: Topics of one event, and workers of one broadcast; who means all of them names none.
+_TOPICS = 100
+_WORKERS = 10_000
+
 #: What separates folders, drives and streams anywhere that Python runs, or ends a name in C.
 _NOT_IN_NAMES = frozenset("/\\:\0")
 
@@ -121,6 +125,25 @@ def _address(value: Any) -> bool:
 def _worker(value: Any) -> bool:
     """A worker's address, or the name that it was given, which may be a number."""
     return _address(value) if isinstance(value, str) else _key(value)
+
+
+def _each_once(value: Any, fits: Shape, most: int) -> bool:
+    """Tell whether *value* is a sequence of what *fits*, each named once.
+
+    For each of them Dask's scheduler sends the whole message again, to each client that listens or
+    over a connection of its own: a megabyte for a thousand times one name is a gigabyte.
+    """
+    if not isinstance(value, _MANY) or len(value) > most or not all(map(fits, value)):
+        return False
+    return len(set(value)) == len(value)
+
+
+def _topics(value: Any) -> bool:
+    return _word(value) or _each_once(value, _word, _TOPICS)
+
+
+def _workers(value: Any) -> bool:
+    return _each_once(value, _worker, _WORKERS)
 
 
 def _file(value: Any) -> bool:
@@ -238,6 +261,7 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
     {
         "any": _anything,
         "text": _text,
+        "topics": _topics,
         "word": _word,
         "flag": _flag,
         "integer": _integer,
@@ -250,6 +274,7 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
         "key": _key,
         "address": _address,
         "worker": _worker,
+        "workers": _workers,
         "file": _file,
         "bytes": _bytes,
         "table": _table,
@@ -266,6 +291,7 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
 #: What to write instead, where a shape is narrower than the type that Dask documents.
 _MEANT: Mapping[Shape, str] = MappingProxyType(
     {
+        _topics: f"Name a topic, or up to {_TOPICS} different ones.",
         _file: "Name a file without any folder: it is written to the folder of its server.",
         _address: f"Name an address that begins with {_SCHEME}.",
     }

@@ -131,6 +131,31 @@ def test_what_there_is_is_seen(guarded):
     on(guarded, asks)
 
 
+def test_one_principal_begins_few_topics(doors, monkeypatch):
+    monkeypatch.setattr(visits, "_MAX_TOPICS", 3)
+
+    def logs(s: Shared) -> None:
+        def log(who: str, *topics: str) -> Any:
+            comm = SimpleNamespace(link=s.links[who])
+            topic: Any = topics[0] if len(topics) == 1 else topics
+            return s.scheduler.handlers["log_event"](comm, topic=topic, msg=1)
+
+        assert log("bob", "a") is None
+        assert log("bob", "a", "b", "c") is None
+        refused = log("bob", "a", "d")["exception"]
+        assert (refused.rule, "d" in s.scheduler._broker._topics) == ("events.many-topics", False)
+        assert "begun 3 topics" in str(refused)
+        assert [said for _, said in s.scheduler.get_events("a")] == [1, 1]
+        assert log("bob", "b") is None
+        assert log("alice", "d") is None  # nobody else's count
+        assert log("bob", "d") is None  # which is there now
+        assert s.links["bob"].audit.rules == ["events.many-topics"]
+        assert s.links["bob"].audit.events[0]["operation"] == "log_event"
+        s.scheduler.handlers["log_event"](None, topic=["own", "e"], msg=1)
+
+    shared(doors, logs)
+
+
 def test_topics_are_forgotten_with_who_heard_of_them(guarded):
     async def leaves(visited: Visited) -> list[bool]:
         topics = visited.scheduler._broker._topics

@@ -42,6 +42,8 @@ FITS = [
     ("nothing", [None]),
     ("path", [["x"], ("x", 1, ("y", 2)), ["x"] * 50]),
     ("packages?", [None, (), ["dask"], ["x"] * 100, ["x" * 200]]),
+    ("topics", ["warn", ["warn"], ("a", "b"), [str(index) for index in range(100)], ()]),
+    ("workers?", [None, ["safeser://127.0.0.1:1", "alice", 3], set(map(str, range(10_000)))]),
     ("any", [object(), None]),
 ]
 
@@ -82,6 +84,9 @@ MISFITS = [
     ("nothing", [{}, {"addresses": 5}, 0, ""]),
     # Each step is one more dictionary in the last, which is copied, packed and freed by recursion.
     ("path", [[], ["x"] * 51, "xyz", None, {"x": 1}, [None]]),
+    # Each name is one more copy of the message, for each who hears of it.
+    ("topics", [["warn", "warn"], [str(index) for index in range(101)], [1], None, {"warn": 1}]),
+    ("workers", [["x", "x"], [1, 1.0], set(map(str, range(10_001))), ["tcp://a:1"], "x", None]),
     # Each name is looked for in all folders, and was remembered for good.
     ("packages", [["x"] * 101, ["x" * 201], "dask", [5], ["a\nb"], {"dask": 1}]),
 ]
