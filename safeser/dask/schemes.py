@@ -17,12 +17,13 @@ from typing import Any, NoReturn
 
 from distributed.comm import registry
 
+from safeser.channel import AuditSink
 from safeser.channel.records import event
 from safeser.dask.settings import open_channels
 from safeser.errors import AuditError, ConfigError
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = ["guard_schemes", "seal_other_schemes"]
+__all__ = ["guard_schemes", "note_left", "record_for", "seal_other_schemes"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -42,7 +43,7 @@ class _Sealed(registry.Backend):  # type: ignore[misc]  # distributed ships no t
             rule="scheme.sealed",
             fix="Use a safeser:// address, or another process for the other cluster.",
         )
-        _record(error, self._scheme)
+        note_left(error, self._scheme)
         raise error
 
     def get_connector(self) -> Any:
@@ -63,14 +64,22 @@ class _Sealed(registry.Backend):  # type: ignore[misc]  # distributed ships no t
         self._refuse()
 
 
-def _record(error: ConfigError, scheme: str) -> None:
-    """Record that this process was to leave safeser://: perhaps a message named where to go."""
-    for channel in open_channels():
-        context = Context(channel.identity.principal, UNKNOWN, Kind.ADMIN)
+#: Who this process is to clusters without safeser, and where that is recorded.
+_guarded: dict[tuple[str, int], tuple[str, AuditSink]] = {}
+
+
+def record_for(principal: str, audit: AuditSink) -> None:
+    """Have *audit* hear where else this process was to go; guarded clients have no channel."""
+    _guarded[principal, id(audit)] = principal, audit
+
+
+def note_left(error: ConfigError, scheme: str) -> None:
+    """Record that this process was to leave its scheme: perhaps a message named where to go."""
+    channels = [(each.identity.principal, each.audit) for each in open_channels()]
+    for principal, audit in (*channels, *_guarded.values()):
+        context = Context(principal, UNKNOWN, Kind.ADMIN)
         try:
-            channel.audit.record(
-                event("refuse", context, None, error.rule, False, where=f"{scheme}://")
-            )
+            audit.record(event("refuse", context, None, error.rule, False, where=f"{scheme}://"))
         except AuditError as failure:
             # It is refused already.
             logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line

@@ -41,6 +41,7 @@ from safeser.dask.named import own_connections
 from safeser.dask.registrations import ClientIds
 from safeser.dask.retirement import end_retirements
 from safeser.dask.roles import Roles, scheduler_of, served_by
+from safeser.dask.schemes import note_left
 from safeser.dask.transfers import share_transfers
 from safeser.dask.visits import forget_names_of_packages, leave_nothing
 from safeser.envelope import Handshake
@@ -104,9 +105,11 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         **connection_args: Any,
     ) -> SafeserComm:
         if "guarded" in connection_args:
-            raise ConfigError(
+            error = ConfigError(
                 "something in a cluster without safeser leads to safeser://", rule="scheme.guarded"
             )
+            note_left(error, "safeser")
+            raise error
         self._check_encryption(address, connection_args)
         try:
             channel = self._roles.connecting(safeser or {})

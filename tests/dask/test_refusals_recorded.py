@@ -11,6 +11,7 @@ import pytest
 from safeser.dask import schemes
 from safeser.dask.codec import named_in
 from safeser.dask.conversation import SKIP
+from safeser.dask.guarded.comm import GuardedBackend
 from safeser.errors import ConfigError
 
 REQUESTS = [
@@ -106,3 +107,21 @@ def test_a_process_that_is_told_to_leave_its_scheme_records_it(doors, monkeypatc
         schemes._Sealed("tcp").get_connector()
     said = [(each["rule"], each["sender"], each["where"]) for each in channel.audit.events]
     assert said == ([] if broken else [("scheme.sealed", "worker", "tcp://")])
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_guarded_client_that_is_told_to_leave_its_scheme_records_it(doors, monkeypatch, broken):
+    audit = doors.channel("worker", "demo").audit
+    if broken:
+        audit.broken = {"refuse"}
+    monkeypatch.setattr(schemes, "open_channels", lambda: ())
+    monkeypatch.setattr(schemes, "_guarded", {})
+    for _ in range(2):  # of two clients that share a log, once
+        schemes.record_for("client", audit)
+    with pytest.raises(ConfigError, match="closed"):
+        schemes._Sealed("inproc").get_connector()
+    with pytest.raises(ConfigError, match="never listens"):
+        GuardedBackend("tcp").get_listener("127.0.0.1:0", None, True)
+    said = [(each["rule"], each["sender"], each["where"]) for each in audit.events]
+    left = [("scheme.sealed", "client", "inproc://"), ("scheme.guarded", "client", "tcp://")]
+    assert said == ([] if broken else left)

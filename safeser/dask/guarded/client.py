@@ -17,7 +17,7 @@ from safeser.dask import require_distributed
 from safeser.dask.guarded.comm import GUARDED, GuardedBackend
 from safeser.dask.guarded.settings import GuardedSecurity, guarded_security
 from safeser.dask.logged import escape_logs
-from safeser.dask.schemes import guard_schemes
+from safeser.dask.schemes import guard_schemes, record_for
 from safeser.errors import ConfigError
 
 __all__ = ["guard", "guarded_scheme"]
@@ -42,6 +42,7 @@ def guard(
     escape_logs()
     made = guarded_security(scheme, security, deserializers)
     _refuse_unguarded()
+    record_for(made.guard.principal, made.guard.audit)
     guard_schemes({name: GuardedBackend(name) for name in GUARDED})
     return made
 

@@ -32,6 +32,7 @@ from safeser.dask.comm import SafeserComm
 from safeser.dask.guarded.conversation import GuardedConversation
 from safeser.dask.guarded.wire import GREETING, read_message
 from safeser.dask.hosts import is_same_host
+from safeser.dask.schemes import note_left
 from safeser.dask.sockets import HANDSHAKE_SECONDS
 from safeser.errors import ConfigError, PayloadError
 from safeser.policy import Policy
@@ -155,20 +156,24 @@ class GuardedTLSComm(GuardedComm):
     max_shard_size = TLS.max_shard_size
 
 
-def _refuse(message: str, *, fix: str) -> NoReturn:
-    raise ConfigError(message, rule="scheme.guarded", fix=fix)
+def _refuse(scheme: str, message: str, *, fix: str) -> NoReturn:
+    error = ConfigError(message, rule="scheme.guarded", fix=fix)
+    note_left(error, scheme)
+    raise error
 
 
 def _checked(scheme: str, address: str, guarded: object) -> Guard:
     """Return the word of the guarded client that asks for *address*, or refuse."""
     if not isinstance(guarded, Guard):
         _refuse(
+            scheme,
             f"{scheme}:// is for guarded clients only: this process has opened one",
             fix="Use safeser.Client, or another process for a client, worker or scheduler without"
             " safeser.",
         )
     if guarded.scheme != scheme:
         _refuse(
+            scheme,
             f"this client's cluster is on {guarded.scheme}://, and something in it leads to"
             f" {scheme}://",
             fix="A cluster that a guarded client talks to has one scheme.",
@@ -208,6 +213,7 @@ class GuardedBackend(BaseTCPBackend):  # type: ignore[misc]  # as above
         self, loc: Any, handle_comm: Any, deserialize: Any, **connection_args: Any
     ) -> Any:
         _refuse(
+            self._scheme,
             f"{self._scheme}:// never listens in a process that has a guarded client",
             fix="Start schedulers and workers in processes of their own.",
         )

@@ -81,7 +81,14 @@ def test_the_log_calls_them_unauthenticated(day):
     assert verify(log / "audit", key=key).ok
     events = [each for each in read(log / "audit") if each.type == "event"]
     assert {each.text("event") for each in events} >= {"admit", "refuse"}
+    left = [each for each in events if each.text("rule").startswith("scheme.")]
+    assert {each.text("where") for each in left} >= {"safeser://", "tcp://", "tls://", "inproc://"}
+    assert {(each.text("sender"), each.text("recipient")) for each in left} == {
+        ("client", "unknown")
+    }
     for each in events:
+        if each in left:
+            continue
         assert each.fields["authenticated"] is False
         assert (each.text("sender"), each.text("transport")) == ("unknown", stock.scheme)
         assert each.text("address").startswith(f"{stock.scheme}://127.0.0.1:")
