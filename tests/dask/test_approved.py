@@ -24,6 +24,7 @@ import toolz
 from dask._expr import HLGExpr, LLGExpr
 from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef
 from dask.base import collections_to_expr
+from dask.dataframe.dask_expr._reductions import IsMonotonicIncreasing
 from dask.utils import apply, methodcaller
 from distributed.protocol import serialize as dask_serialize
 from distributed.protocol.serialize import Serialized, deserialize
@@ -160,6 +161,8 @@ EVIL = {
     "pandas-eval": pd.eval,
     "to_pickle": pd.DataFrame.to_pickle,
     "frame-eval": pd.DataFrame.eval,
+    "monotonic": functools.partial(IsMonotonicIncreasing.chunk, prop="eval"),
+    "monotonic-end": functools.partial(IsMonotonicIncreasing.aggregate, prop="eval"),
     "query": pd.DataFrame.query,
     "agg": pd.DataFrame.agg,
     "rename": PosixPath.rename,

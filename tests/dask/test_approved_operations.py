@@ -33,6 +33,7 @@ WORKS = (
     "df.describe()",
     "df.k.value_counts()",
     "df.a.idxmin()",
+    "df.a.is_monotonic_increasing",
     "df.map_partitions(lib.identity)",
     "dd.from_map(lib.make_frame, [1, 2, 3])",
 )

@@ -123,6 +123,9 @@ FURTHER = {
     "filling-all": lambda: calls.filled(PosixPath(MARK), "ffill"),
     "group-filling": lambda: calls.group_filled(FRAME.groupby("c"), what="__reduce__"),
     "extreme": lambda: calls.idxmax_chunk(FRAME, fn="to_pickle"),
+    # The method itself would be in the result, for another task to call.
+    "monotonic": lambda: calls.monotonic_chunk(FRAME.a, prop="to_pickle"),
+    "monotonic-end": lambda: calls.monotonic_aggregate([FRAME], prop="to_pickle"),
     "extreme-end": lambda: calls.idxmin_aggregate([FRAME], fn="to_pickle"),
     "group-text": lambda: calls.slice_applied(FRAME, ["c"], None, "__reduce__", ()),
     "group-named": lambda: calls.slice_applied(FRAME, ["c"], key=None, func="pipe", args=()),

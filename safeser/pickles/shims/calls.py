@@ -336,6 +336,11 @@ def _check_extreme(*_: Any, **kwargs: Any) -> None:
         _listed("the method", kwargs["fn"], frozenset(("idxmax", "idxmin")))
 
 
+def _check_unnamed(*_: Any, **kwargs: Any) -> None:
+    for name in kwargs:
+        raise _refuse("the option", name)
+
+
 def _check_filled(frame: Any, method: str, *_: Any, **__: Any) -> None:
     _listed("the method", method, frozenset(("ffill", "bfill")))
     _of(frame, *_FRAMES)
@@ -354,6 +359,9 @@ idxmax_chunk = _call(f"{_EXPR}._reductions:IdxMax.chunk", _check_extreme)
 idxmax_aggregate = _call(f"{_EXPR}._reductions:IdxMax.aggregate", _check_extreme)
 idxmin_chunk = _call(f"{_EXPR}._reductions:IdxMin.chunk", _check_extreme)
 idxmin_aggregate = _call(f"{_EXPR}._reductions:IdxMin.aggregate", _check_extreme)
+#: Take the property by its name, which Dask itself never gives.
+monotonic_chunk = _call(f"{_EXPR}._reductions:IsMonotonicIncreasing.chunk", _check_unnamed)
+monotonic_aggregate = _call(f"{_EXPR}._reductions:IsMonotonicIncreasing.aggregate", _check_unnamed)
 filled = _call("dask.dataframe.methods:fillna_check", _check_filled)
 group_filled = _call(f"{_EXPR}._groupby:_fillna", _check_filling)
 
@@ -385,6 +393,8 @@ GUARDED: Mapping[str, str] = {
     f"{_EXPR}._reductions:IdxMax.chunk": "idxmax_chunk",
     f"{_EXPR}._reductions:IdxMin.aggregate": "idxmin_aggregate",
     f"{_EXPR}._reductions:IdxMin.chunk": "idxmin_chunk",
+    f"{_EXPR}._reductions:IsMonotonicIncreasing.aggregate": "monotonic_aggregate",
+    f"{_EXPR}._reductions:IsMonotonicIncreasing.chunk": "monotonic_chunk",
     f"{_EXPR}._rolling:_rolling_agg": "rolled",
     f"{_EXPR}._shuffle:SimpleShuffle._shuffle_group": "split_up",
     "dask.array.random:_apply_random": "drawn",
