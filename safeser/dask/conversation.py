@@ -284,7 +284,9 @@ class Conversation:
             self._note(error)
             return self._without_values(error)
         reply = translate.incoming_reply(fields, reply, note=self._note)
-        if not isinstance(reply, dict) or reply.get("status") != "uncaught-error":
+        if self._opens and replies.is_actor_call(self._asked):
+            return self._called(reply)
+        if not _is_uncaught(reply):
             return reply
         refusal = reply.get("exception")
         tell = self._registration_refused if self._asked["op"] in _REGISTRATIONS else None
@@ -295,14 +297,27 @@ class Conversation:
             if failed is not None:
                 self._said = True  # the peer waits for no word after an error
                 return replies.failed_values(self._asked, failed)
-        # A worker that nobody reaches any more is Dask's to name, or to look for elsewhere.
-        lost = isinstance(refusal, OSError)
-        if self._opens and not lost and replies.is_actor_call(self._asked):
-            return replies.failed_call(refusal)
         if self._stream:
             # Dask looks for a refusal here in no way that its user would understand.
             raise refusal if isinstance(refusal, Exception) else PolicyDenied("refused by the peer")
         return reply
+
+    def _called(self, reply: Any) -> Any:
+        """Return what an actor answered in a form that Dask's actor reads; see ``failed_call``."""
+        if _is_uncaught(reply):
+            refusal = reply.get("exception")
+            if isinstance(refusal, OSError):
+                # A worker that nobody reaches any more is Dask's to name, or to look for elsewhere.
+                return reply
+            reply = replies.failed_call(refusal)
+        if replies.answers_call(reply):
+            return reply
+        error = PayloadError(
+            "an actor's answer says neither what came of the call nor why it failed",
+            rule="reply.call",
+        )
+        self._note(error)
+        return replies.failed_call(error)
 
     def _built_reply(
         self, fields: Mapping[str, Encoding], parsed: Message, willing: Sequence[str] | None
@@ -517,3 +532,9 @@ class Conversation:
         rows = replies.rows_of(name)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
+
+
+def _is_uncaught(reply: Any) -> bool:
+    """Tell whether *reply* says that its server failed; a payload in that field says nothing."""
+    status = reply.get("status") if isinstance(reply, dict) else None
+    return type(status) is str and status == "uncaught-error"

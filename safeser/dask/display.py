@@ -7,11 +7,14 @@ short and escaped, and whatever is wrong with them costs the reader that part al
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from dask.utils import format_bytes
 from distributed.utils import format_dashboard_link
+from distributed.versions import error_message
 from jinja2 import TemplateError
 
 from safeser.dask.guarded.comm import GUARDED
@@ -22,6 +25,7 @@ from safeser.values import Grant, Kind
 __all__ = ["Display"]
 
 _SHOWN_MAX = 200  # an address; more is no help to a reader
+_PACKAGES_MAX = 200  # of which one process tells the versions
 _HASH_SHOWN = 12  # as `safeser policy show` and the log begin it
 
 #: What Dask's own drawing raises about a scheduler that says of itself what it should not.
@@ -93,6 +97,18 @@ class Display:
         location: str = scheduler.address.partition("://")[2]
         drawn: str = format_dashboard_link(location.rpartition(":")[0], port)
         return drawn
+
+    async def _get_versions(
+        self, check: bool = False, packages: Sequence[str] | None = None
+    ) -> Any:
+        """Ask for everybody's versions; what is wrong with them is told as text and no more."""
+        found = await super()._get_versions(packages=packages)  # type: ignore[misc]  # of Dask's
+        if check:
+            workers = {_text(name): _packages(said) for name, said in found["workers"].items()}
+            said = error_message(_packages(found["scheduler"]), workers, _packages(found["client"]))
+            if said["warning"]:
+                warnings.warn(said["warning"], stacklevel=1)
+        return found
 
     # --- what safeser adds -----------------------------------------------------------------------
 
@@ -176,6 +192,13 @@ def _is_number(value: Any) -> bool:
 
 def _number(value: Any) -> str:
     return str(value) if _is_number(value) else "?"
+
+
+def _packages(said: Any) -> dict[str, dict[str, str]]:
+    """Return what a process says of its packages; Dask draws a table as wide as the longest."""
+    packages = _mapping(_mapping(said).get("packages"))
+    kept = islice(packages.items(), _PACKAGES_MAX)
+    return {"packages": {_text(k): "None" if v is None else _text(v) for k, v in kept}}
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from safeser.families.errors import wire as errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 
 __all__ = [
+    "answers_call",
     "error_reply",
     "failed_call",
     "failed_values",
@@ -125,6 +126,15 @@ def failed_call(error: object) -> dict[str, Any]:
     waits for ever (distributed 2026.8.0, ``actor.py``, ``wait_then_set_result``).
     """
     return {"status": "error", "exception": error}
+
+
+def answers_call(reply: Any) -> bool:
+    """Tell whether *reply* is an actor's answer in the form that Dask's actor reads."""
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is not str:
+        return False
+    failed = status == "error" and isinstance(reply.get("exception"), Exception)
+    return failed or (status == "OK" and "result" in reply)
 
 
 def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:

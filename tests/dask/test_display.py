@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
+import warnings
 from types import SimpleNamespace
 
 import distributed
@@ -304,3 +306,48 @@ def test_stock_clients_of_this_process_are_drawn_so_too():
     assert safeser.dask.client.Display in Client.__mro__
     assert not issubclass(distributed.Client, safeser.dask.client.Display)
     assert get_template("client.html.j2").environment.autoescape("client.html.j2")
+
+
+class Versions:
+    """A scheduler that says of versions what it likes."""
+
+    def __init__(self, **said):
+        self._said = {"scheduler": {}, "workers": {}, **said}
+
+    async def versions(self, packages):
+        return self._said["scheduler"]
+
+    async def broadcast(self, msg, on_error):
+        return self._said["workers"]
+
+
+def warned_of(doors, **said):
+    client = without(doors, HONEST)
+    client.scheduler = Versions(**said)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = asyncio.run(client._get_versions(check=True))
+        asyncio.run(client._get_versions())
+    assert found["workers"] == said["workers"]
+    return [str(each.message) for each in caught]
+
+
+@pytest.mark.parametrize(
+    "evil", [{"python": EVIL}, {EVIL: "1"}, {"x": ["y"]}, {5: "x", None: "y"}, EVIL, [1], None]
+)
+def test_versions_that_differ_are_text(doors, evil):
+    for said in ({"host": {}, "packages": evil}, evil):
+        [text] = warned_of(doors, scheduler=said, workers={EVIL: said, "w": {}})
+        assert "Mismatched versions" in text
+        assert "\x1b" not in text
+
+
+def test_a_table_of_versions_is_no_wider_than_a_screen_or_two(doors):
+    many = {f"package-{number}": "1" for number in range(10_000)} | {"python": "3" * 100_000}
+    [text] = warned_of(doors, scheduler={"packages": many}, workers={"w": {"packages": many}})
+    assert len(text) < 500_000
+
+
+def test_versions_that_agree_are_not_warned_of(doors):
+    own = distributed.versions.get_versions()
+    assert warned_of(doors, scheduler=own, workers={"w": own}) == []
