@@ -46,6 +46,11 @@ _MAX_PACKAGES = 1000
 #: As much of a key as an error repeats.
 _SHOWN = 200
 
+#: How long the keys of a dataset are kept for a reader who was just told of them, and the name of
+#: the client that wants them meanwhile.
+_TOLD_SECONDS = 3.0
+_TOLD = "told-of-datasets"
+
 #: A key that is handed on arrives by another way than its task: so long may that one take.
 _LATE_SECONDS = 600.0
 
@@ -66,6 +71,9 @@ def leave_nothing(scheduler: Any) -> None:
     variables = scheduler.extensions.get("variables")
     if variables is not None:
         _Variables(scheduler, variables)
+    published = scheduler.extensions.get("publish")
+    if published is not None:
+        _Datasets(scheduler, published)
     semaphores = scheduler.extensions.get("semaphores")
     if semaphores is not None:
         leases = semaphores.leases
@@ -222,6 +230,43 @@ class _Variables:
     def remove_client(self, client: str, stimulus_id: str | None = None) -> None:
         self._told.pop(client, None)
         self._remove(client, stimulus_id=stimulus_id)
+
+
+class _Datasets:
+    """Readers of datasets have a moment in which to say that they want what they were told of.
+
+    Dask's client asks for the dataset first, and says then that it wants its keys. Where somebody
+    else replaced the dataset in between, and let go of it, a future would be left that never ends.
+    """
+
+    def __init__(self, scheduler: Any, published: Any) -> None:
+        self._scheduler = scheduler
+        self._get = published.get
+        self._until: dict[Any, float] = {}
+        scheduler.handlers["publish_get"] = self.get
+
+    def get(self, names: Collection[Any]) -> Any:
+        found = self._get(names=names)
+        told = [key for each in found if each is not None for key in each["keys"]]
+        if told:
+            self._scheduler.client_desires_keys(told, _TOLD)
+            if not self._until:
+                self._look_later()
+            self._until |= dict.fromkeys(told, monotonic() + _TOLD_SECONDS)
+        return found
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(_TOLD_SECONDS, lambda: self.let_go(monotonic()))
+
+    def let_go(self, now: float) -> None:
+        """Stop wanting what nobody was told of for so long."""
+        over = [key for key, until in self._until.items() if until <= now]
+        for key in over:
+            del self._until[key]
+        self._scheduler.client_releases_keys(over, _TOLD)
+        if self._until:
+            self._look_later()
 
 
 class _Samplers:

@@ -257,6 +257,52 @@ def test_a_reader_who_leaves_lets_go():
     on(True, reads)
 
 
+def test_who_is_told_of_a_dataset_has_time_to_want_its_keys(guarded, monkeypatch):
+    looks = []
+    monkeypatch.setattr(visits, "monotonic", lambda: 100.0)
+
+    async def reads(visited: Visited) -> bool:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "call_later", lambda seconds, look: looks.append((seconds, look)))
+        tasks, published = visited.scheduler.tasks, visited.scheduler.extensions["publish"]
+        visited.task("k", "published-d")
+        visited.task("j", "published-e")
+        published.datasets |= {"d": {"data": b"", "keys": ("k",)}}
+        published.datasets |= {"e": {"data": b"", "keys": ("j",)}}
+        for _ in range(2):
+            [told, nothing] = await visited.ask("publish_get", names=("d", "none"))
+            assert told == published.datasets["d"]
+            assert nothing is None
+        # Somebody else replaces it before the reader has said anything.
+        visited.hear("client-releases-keys", keys=["k"], client="published-d")
+        kept = "k" in tasks
+        if guarded:
+            [(seconds, look)] = looks
+            monkeypatch.setattr(visits, "monotonic", lambda: 100.0 + seconds)
+            await visited.ask("publish_get", names=("e",))
+            look()
+            assert "k" not in tasks
+            [_, (_, look)] = looks  # for what somebody was told of meanwhile
+            monkeypatch.setattr(visits, "monotonic", lambda: 100.0 + 2 * seconds)
+            visited.hear("client-releases-keys", keys=["j"], client="published-e")
+            assert "j" in tasks
+            look()
+            assert "j" not in tasks
+            assert len(looks) == 2
+        return kept
+
+    assert on(guarded, reads) is guarded
+
+
+def test_a_dataset_without_keys_is_not_waited_for():
+    async def reads(visited: Visited) -> None:
+        visited.scheduler.extensions["publish"].datasets["d"] = {"data": b"", "keys": ()}
+        await visited.ask("publish_get", names=("d", "none"))
+        assert visits._TOLD not in visited.scheduler.clients
+
+    on(True, reads)
+
+
 def test_a_variable_may_hold_a_value_that_looks_like_a_future():
     async def reads(visited: Visited) -> None:
         await visited.ask("variable_set", name="v", data={"token": 1})
