@@ -6,22 +6,62 @@ else changes: without ``"skip"`` the first refusal is raised, and one of authent
 
 Dask decides what to skip by the states of futures. A value that exists and may not come here has
 done nothing wrong by that measure, and the answer that it is part of fails as a whole.
+
+Dask's client also asks in one request for all that anybody in its process waits for at the moment.
+A refusal is for those alone who asked for what is refused: the others ask again, by themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from distributed.utils_comm import pack_data, unpack_remotedata
 
-from safeser.errors import PayloadError, PolicyDenied
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
 
 __all__ = ["Gathering"]
+
+#: What a gather keeps for itself that asks alone; else Dask's client has one of each, for all.
+_ALONE: ContextVar[dict[str, Any] | None] = ContextVar("safeser-gather-alone", default=None)
+
+#: The keys that one request asked for, where it is made.
+_ASKED: ContextVar[frozenset[Any]] = ContextVar("safeser-gather-asked", default=frozenset())
+
+#: For what keys together a request failed: all who waited for one of them get the same error.
+_TOGETHER: WeakKeyDictionary[SafeserError, frozenset[Any]] = WeakKeyDictionary()
+
+
+def _shared(name: str) -> Any:
+    """Return an attribute that all gathers of a client share, but for those that ask alone."""
+
+    def kept(client: Any) -> dict[str, Any]:
+        alone = _ALONE.get()
+        return vars(client) if alone is None else alone
+
+    def put(client: Any, value: Any) -> None:
+        held = kept(client)
+        if value is None and isinstance(held.get(name), set):
+            _ASKED.set(frozenset(held[name]))  # these keys are being sent off
+        held[name] = value
+
+    return property(lambda client: kept(client).get(name), put)
 
 
 class Gathering:
     """What :class:`safeser.Client` has before Dask's client."""
+
+    _gather_keys = _shared("_gather_keys")
+    _gather_future = _shared("_gather_future")
+
+    async def _gather_remote(self, direct: Any, local_worker: Any) -> Any:
+        try:
+            return await super()._gather_remote(direct, local_worker)  # type: ignore[misc]  # of Dask's
+        except (PolicyDenied, PayloadError) as error:
+            _TOGETHER[error] = _ASKED.get()
+            raise
 
     async def _gather(
         self, futures: Any, errors: str = "raise", direct: Any = None, local_worker: Any = None
@@ -29,11 +69,18 @@ class Gathering:
         gather = super()._gather  # type: ignore[misc]  # of Dask's client, which comes behind
         try:
             return await gather(futures, errors, direct, local_worker)
-        except (PolicyDenied, PayloadError):
-            if errors != "skip":
+        except (PolicyDenied, PayloadError) as error:
+            unpacked, wanted = unpack_remotedata(futures, byte_keys=True)
+            others = _TOGETHER.get(error, frozenset()) - {future.key for future in wanted}
+            if errors != "skip" and not others:
                 raise
-        unpacked, wanted = unpack_remotedata(futures, byte_keys=True)
-        values = await self._values(tuple(wanted), direct, local_worker)
+        token = _ALONE.set({})
+        try:
+            if errors != "skip":
+                return await gather(futures, errors, direct, local_worker)
+            values = await self._values(tuple(wanted), direct, local_worker)
+        finally:
+            _ALONE.reset(token)
         missing = {future.key: None for future in wanted if future.key not in values}
         if isinstance(unpacked, list):
             unpacked = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import distributed
 import pytest
 from distributed import Future
 from distributed.utils_comm import pack_data, unpack_remotedata
@@ -113,3 +114,79 @@ def test_what_comes_is_asked_for_once():
     client = Client({})
     assert gathered(client, [Known("a")]) == ["value of a"]
     assert client.asked == [["a"]]
+
+
+# -- several gathers at a time, by Dask's own client -----------------------------------------------
+
+
+class Scheduler:
+    """One that refuses whatever is asked together with a key that is bad."""
+
+    def __init__(self, bad):
+        self.bad, self.asked = bad, []
+
+    async def gather(self, keys):
+        self.asked.append(set(keys))
+        await asyncio.sleep(0)
+        if not self.bad.isdisjoint(keys):
+            raise PolicyDenied("not for you", rule="family.not-listed")
+        return {"status": "OK", "data": {key: f"value of {key}" for key in keys}}
+
+
+class Done:
+    """The state of a future that is finished."""
+
+    status = "finished"
+
+    async def wait(self): ...
+
+
+class Whole(Gathering, distributed.Client):
+    """Dask's client, which never connected."""
+
+    def __init__(self, bad):
+        self.scheduler = Scheduler(bad)
+        self.futures = {}
+        self.direct_to_workers = False
+        self._gather_semaphore = asyncio.Semaphore(5)
+        self._gather_keys = self._gather_future = None
+
+    __del__ = __repr__ = object.__repr__
+
+    def future(self, key):
+        future = Known(key)
+        future._client = self
+        self.futures[key] = future._state = Done()
+        return future
+
+
+def together(bad, *wanted, errors="raise"):
+    async def main():
+        client = Whole(bad)
+        waiting = [client._gather([client.future(key) for key in keys], errors) for keys in wanted]
+        got = await asyncio.gather(*waiting, return_exceptions=True)
+        return got, client.scheduler.asked
+
+    return asyncio.run(main())
+
+
+def test_a_refusal_is_for_those_who_asked_for_what_is_refused():
+    got, asked = together({"bad"}, ["good", "fine"], ["bad"], ["other"])
+    assert asked[0] == {"good", "fine", "bad", "other"}  # as Dask does
+    assert got[0] == ["value of good", "value of fine"]
+    assert isinstance(got[1], PolicyDenied)
+    assert got[2] == ["value of other"]
+
+
+def test_what_is_skipped_is_what_was_refused():
+    got, _ = together({"bad"}, ["good"], ["bad", "fine"], ["other"], errors="skip")
+    assert got == [["value of good"], ["value of fine"], ["value of other"]]
+
+
+def test_who_asked_alone_asks_once():
+    got, asked = together({"bad"}, ["good", "bad"])
+    assert isinstance(got[0], PolicyDenied)
+    assert asked == [{"good", "bad"}]
+    got, asked = together(set(), ["good"], ["fine"])
+    assert got == [["value of good"], ["value of fine"]]
+    assert asked == [{"good", "fine"}]
