@@ -6,6 +6,7 @@ more than make a plain value or a reference.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -45,6 +46,9 @@ MARKERS = {
 
 
 _MARKED = frozenset(MARKERS)
+
+#: How the timestamps of msgpack begin, and other bytes may: no hook is asked about that extension.
+_TIMES = re.compile(rb"[\xd6\xd7]\xff|\xc7.\xff|\xc8..\xff|\xc9.{4}\xff", re.DOTALL)
 
 
 def _refuse_marker(value: dict[Any, Any]) -> NoReturn:
@@ -137,7 +141,7 @@ class Reader:
         return value
 
     def _unpack(self, data: Any) -> Any:
-        return msgpack.unpackb(
+        value = msgpack.unpackb(
             data,
             use_list=False,
             raw=False,
@@ -149,6 +153,9 @@ class Reader:
             list_hook=self._list,
             ext_hook=self._ext,
         )
+        if _TIMES.search(data) is not None:
+            _refuse_times(value)
+        return value
 
     def _charge(self, count: int) -> None:
         self.left -= count
@@ -208,6 +215,14 @@ class Reader:
         items = self._unpack(data)
         self._in_set = False
         return items
+
+
+def _refuse_times(value: Any) -> None:
+    level = [value]
+    while level:
+        if any(isinstance(each, msgpack.Timestamp) for each in level):
+            raise PayloadError("msgpack extension -1 is not known here", rule="payload.ext")
+        level = [item for container in level for item in _children(container)]
 
 
 def check_hashes(what: str, keys: Sequence[Any], *, members: bool = False) -> None:

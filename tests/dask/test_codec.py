@@ -220,6 +220,28 @@ def test_mutated_messages_give_a_message_or_a_refusal(data):
         parse([bytes(frame) for frame in frames], LIMITS)
 
 
+STAMPS = [msgpack.Timestamp(1, 0), msgpack.Timestamp(1, 1), msgpack.Timestamp(-1, 1)]
+# The same with their length spelt in one, two and four bytes.
+SPELT = [b"\xc7\x04\xff", b"\xc8\x00\x04\xff", b"\xc9\x00\x00\x00\x04\xff"]
+
+
+@pytest.mark.parametrize("stamp", [*map(packed, STAMPS), *(head + b"\x00" * 4 for head in SPELT)])
+@pytest.mark.parametrize(
+    "around", [b"%b", b"\x91%b", b"\x91\x91%b", b"\x81\xa1k%b", b"\x81%b\xa1v"]
+)
+def test_a_timestamp_is_an_extension_like_any_other(stamp, around):
+    inside = around % stamp
+    for made in (inside, packed([msgpack.ExtType(3, b"\x91" + stamp)])):
+        with pytest.raises(PayloadError) as caught:
+            parse([made], LIMITS)
+        assert caught.value.rule == "payload.ext"
+
+
+def test_bytes_that_look_like_a_timestamp_are_bytes():
+    body = {b"\xd6\xff": [b"\xd7\xff\xc7\x04\xff", "x"]}
+    assert parse([packed(body)], LIMITS).body == {b"\xd6\xff": (b"\xd7\xff\xc7\x04\xff", "x")}
+
+
 class Counted(tuple):
     """A key that says how much of it was written out."""
 
