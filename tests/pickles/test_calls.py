@@ -18,6 +18,8 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("dask.dataframe")
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "t": pd.date_range("2000", periods=3), "c": list("xyz")})
+BLOCK = np.ones((2, 2))
+ROWS = [np.array([1]), np.array([2, 3])]
 
 
 class Posing(str):
@@ -53,6 +55,21 @@ class Posing(str):
         (lambda: calls.rolled(FRAME.a, 2, {}, "apply", (sum, True), {}).tolist()[1:], [3, 5]),
         (lambda: calls.slice_applied(FRAME, "c", "a", "sum", (False,)).tolist(), [1, 2, 3]),
         (lambda: calls.Method("replace")(FRAME.c, "x", "numba").tolist(), ["numba", "y", "z"]),
+        # Every element is written, of lists and of what is read once.
+        (lambda: calls.concatenated([[BLOCK, BLOCK], [BLOCK, BLOCK]]).shape, (4, 4)),
+        (lambda: calls.concatenated(map(iter, [[BLOCK], [BLOCK]])).shape, (4, 2)),
+        (lambda: calls.concatenated([]).shape, (0,)),
+        (lambda: calls.concatenated([[], []]).shape, (0,)),
+        (lambda: calls.finalized([[BLOCK]]).tolist(), [[1, 1], [1, 1]]),
+        (lambda: calls.finalized([[BLOCK, BLOCK]]).shape, (2, 4)),
+        (lambda: calls.concatenated_axes([BLOCK, BLOCK], [1]).shape, (2, 4)),
+        (lambda: calls.concatenated_shaped([BLOCK] * 4, (2, 2)).shape, (4, 4)),
+        (lambda: calls.merged([[0], [2, 1]], ROWS).tolist(), [1, 3, 2]),
+        (lambda: calls.merged(iter([np.array([0])]), iter([ROWS[0]])).tolist(), [1]),
+        (lambda: calls.Ufunc(np.add)(1, 2, where=True), 3),
+        (lambda: calls.transformed_back(np.array([2.0, 0.0]), 2).tolist(), [1, 1]),
+        (lambda: calls.clipped(np.arange(3), 1, None, where=True).tolist(), [1, 1, 2]),
+        (lambda: calls.Method("clip")(np.arange(3), 1, 1).tolist(), [1, 1, 1]),
     ],
 )
 def test_what_is_listed_computes(call, result):
@@ -143,6 +160,24 @@ FURTHER = {
         FRAME.a, None, None, None, "1D", {}, "apply", None, ("to_pickle",), {}
     ),
     "named": lambda: calls.named("os:system"),
+    # What is left out is memory that others have used.
+    "ragged": lambda: calls.concatenated([[BLOCK, BLOCK], [BLOCK]]),
+    "ragged-in-tuples": lambda: calls.concatenated(((BLOCK, BLOCK), (BLOCK,))),
+    "ragged-in-iterators": lambda: calls.concatenated(map(iter, [[BLOCK, BLOCK], [BLOCK]])),
+    "shallow": lambda: calls.concatenated([[BLOCK, BLOCK], BLOCK]),
+    "deep": lambda: calls.concatenated([[BLOCK], [[BLOCK]]]),
+    "none-and-some": lambda: calls.concatenated([[], [BLOCK]]),
+    "ragged-end": lambda: calls.finalized([[BLOCK, BLOCK], [BLOCK]]),
+    "ragged-axes": lambda: calls.concatenated_axes([[BLOCK, BLOCK], [BLOCK]], [0, 1]),
+    "ragged-shape": lambda: calls.concatenated_shaped([(BLOCK, BLOCK), (BLOCK,)], (2,)),
+    "places-twice": lambda: calls.merged([[0, 0]], [ROWS[1]]),
+    "places-of-none": lambda: calls.merged([[0], [1, 2]], ROWS[:1]),
+    "places-from-the-end": lambda: calls.merged([[-1], [0, 1]], ROWS),
+    "where": lambda: calls.Ufunc(np.add)(BLOCK, BLOCK, where=False),
+    "where-mask": lambda: calls.Ufunc(np.sqrt)(BLOCK, where=BLOCK > 1),
+    "where-clip": lambda: calls.clipped(BLOCK, 0, 1, where=False),
+    "no-values": lambda: calls.transformed_back(np.ones((0, 2)), 9, axis=0),
+    "where-method": lambda: calls.Method("clip")(BLOCK, 0, 1, where=False),
 }
 
 
@@ -168,6 +203,15 @@ def test_methods_travel_by_name():
     assert hash(made) == hash("sum")
 
 
+def test_functions_of_elements_travel_by_name():
+    made = pickle.loads(pickle.dumps(calls.Ufunc(np.add)))
+    assert made == calls.Ufunc(np.add)
+    assert made != calls.Ufunc(np.sqrt)
+    assert made.func is made
+    assert (made.__name__, made.__dask_tokenize__()) == ("add", ("safeser-ufunc", "add"))
+    assert hash(made) == hash(np.add)
+
+
 @pytest.mark.parametrize("name", calls.GUARDED)
 def test_what_stands_for_dasks_functions_travels_by_name(name):
     made = calls.named(name)
@@ -183,6 +227,14 @@ def test_whoever_has_not_what_one_calls_says_what_to_install(monkeypatch):
     assert caught.value.rule == "pickle.unresolved"
 
 
+@pytest.mark.parametrize("name", calls.REPLACED)
+def test_what_replaces_a_listed_function_travels_by_name(name):
+    made = calls.replaced(calls._original(name))
+    assert made is not calls._original(name)
+    assert pickle.loads(pickle.dumps(made)) is made
+    assert made.__module__.startswith("safeser.pickles.shims.")
+
+
 LOADED = """
 import pickle, sys
 for name, made in pickle.loads(sys.stdin.buffer.read()).items():
@@ -195,6 +247,8 @@ for name, made in pickle.loads(sys.stdin.buffer.read()).items():
 def test_whoever_loads_one_has_imported_what_it_calls():
     # A task in a thread would import it while the event loop, for the next task, imports it too.
     written = {name: pickle.dumps(calls.named(name)) for name in sorted(calls.GUARDED)}
+    for name in set(calls.REPLACED) - {"numpy:clip", "numpy.fft:irfft"}:
+        written[name] = pickle.dumps(calls.replaced(calls._original(name)))
     ended = subprocess.run(
         [sys.executable, "-c", LOADED],
         input=pickle.dumps(written),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import io
 import operator
 import pickle
@@ -273,6 +274,38 @@ class TestFunctions:
         refused(pickle.dumps(Task("k", holder, __array_interface__=address)))
         refused(pickle.dumps(Task("k", dask.utils.apply, holder, [], {"__array_struct__": 1})))
         refused(pickle.dumps(Task("k", functools.partial(dask.utils.apply, holder))))
+
+    @pytest.mark.parametrize("place", ["func", "partial", "curry", "compose", "apply", "argument"])
+    @pytest.mark.parametrize("function", [np.sqrt, np.clip])
+    def test_bypass_memory_that_where_leaves_unwritten(self, function, place):
+        more = (0, 1) if function is np.clip else ()
+        bag, where = importlib.import_module("dask.bag.core"), {"where": False}
+        made = {
+            "func": Task("k", function, DATA, *more, **where),
+            "partial": Task("k", functools.partial(function, **where), DATA, *more),
+            "curry": Task("k", toolz.curry(function, **where), DATA, *more),
+            "compose": Task("k", toolz.compose(np.sum, function), DATA, *more, **where),
+            "apply": Task("k", dask.utils.apply, function, [DATA, *more], where),
+            "argument": Task(
+                "k", bag.map_chunk, function, [[m] for m in (DATA, *more)], None, where
+            ),
+        }[place]
+        with pytest.raises(PolicyDenied, match="the option where"):
+            list(rebuilt(made)())
+
+    def test_bypass_memory_that_blocks_leave_unwritten(self):
+        core, block = importlib.import_module("dask.array.core"), np.ones(2)
+        ragged = [[block, block], [block]]
+        for made in (
+            Task("k", core.concatenate3, ragged),
+            Task("k", core.finalize, ragged),
+            Task("k", core.concatenate_axes, ragged, [0, 1]),
+            Task("k", core.concatenate_shaped, [(block, block), (block,)], (2,)),
+            Task("k", core._vindex_merge, [[0, 0]], [block]),
+            Task("k", dask.utils.apply, core.concatenate3, [ragged]),
+        ):
+            with pytest.raises(PolicyDenied, match="leave a part"):
+                rebuilt(made)()
 
     def test_bypass_a_function_that_looks_any_method_up_by_its_name(self):
         rolling = pytest.importorskip("dask.dataframe.dask_expr._rolling")

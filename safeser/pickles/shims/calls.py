@@ -21,6 +21,7 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 from safeser.pickles.names import shown
+from safeser.pickles.shims.filling import in_full, places_in_full
 from safeser.pickles.shims.methods import (
     ACCESSORS,
     DATA_ATTRIBUTES,
@@ -37,11 +38,14 @@ __all__ = [
     "DATA_ATTRIBUTES",
     "GUARDED",
     "METHODS",
+    "REPLACED",
     "UNNAMED",
     "Method",
+    "Ufunc",
     "is_unnamed",
     "name_of",
     "named",
+    "replaced",
     "with_their_library",
 ]
 
@@ -149,6 +153,7 @@ class Method:
         if isinstance(value, np.ndarray | np.generic):
             if name in ("map", "apply"):
                 raise _refuse("the method", name)
+            _everywhere(kwargs)
         elif type(value).__module__.split(".")[0] == "pandas":
             if name == "apply":
                 _function(args[0] if args else kwargs.get("func"), frozenset())
@@ -169,6 +174,92 @@ class Method:
 
     def __hash__(self) -> int:
         return hash(self.method)
+
+
+# -- that leave no element out --------------------------------------------------------------------
+
+
+def _everywhere(kwargs: Mapping[str, Any]) -> None:
+    """Refuse to compute some elements: the others are memory that others have used."""
+    if kwargs.get("where", True) is not True:
+        raise _refuse("the option", "where")
+
+
+class Ufunc:
+    """Calls one of NumPy's functions of elements, for all of them.
+
+    Stands in place of the function itself, which leaves out whatever ``where`` says.
+    """
+
+    __slots__ = ("ufunc",)
+    func = property(lambda self: self)  # tells Dask how to name the task
+
+    def __init__(self, ufunc: np.ufunc) -> None:
+        self.ufunc = ufunc
+
+    @property
+    def __name__(self) -> str:
+        return str(self.ufunc.__name__)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        _everywhere(kwargs)
+        return self.ufunc(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ufunc, (self.ufunc,)
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return "safeser-ufunc", self.__name__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ufunc) and other.ufunc is self.ufunc
+
+    def __hash__(self) -> int:
+        return hash(self.ufunc)
+
+
+def clipped(*args: Any, **kwargs: Any) -> Any:
+    """Limit an array's elements, all of them; for ``numpy.clip``."""
+    _everywhere(kwargs)
+    return np.clip(*args, **kwargs)
+
+
+def transformed_back(values: Any, *args: Any, **kwargs: Any) -> Any:
+    """Compute a real Fourier transform's inverse; for ``irfft``.
+
+    Of no values, NumPy takes the first one from memory that others have used.
+    """
+    if np.size(values) == 0:
+        raise _refuse("an inverse transform of", values)
+    return np.fft.irfft(values, *args, **kwargs)
+
+
+def concatenated(arrays: Any, /) -> Any:
+    """Join blocks; for ``concatenate3``, which makes room for as many as the first lists hold."""
+    return _original("dask.array.core:concatenate3")(in_full(arrays))
+
+
+def concatenated_axes(arrays: Any, axes: Any) -> Any:
+    """Join blocks along *axes*; for ``concatenate_axes``."""
+    return _original("dask.array.core:concatenate_axes")(in_full(arrays), axes)
+
+
+def concatenated_shaped(arrays: Any, shape: Any) -> Any:
+    """Join a list of blocks as *shape* has it; for ``concatenate_shaped``."""
+    return _original("dask.array.core:concatenate_shaped")(in_full(arrays), shape)
+
+
+def finalized(results: Any, /) -> Any:
+    """Join the blocks of a whole array; for ``finalize``."""
+    return _original("dask.array.core:finalize")(in_full(results))
+
+
+def merged(locations: Any, values: Any, /) -> Any:
+    """Put parts of an array at the places that each names; for ``_vindex_merge``."""
+    return _original("dask.array.core:_vindex_merge")(*places_in_full(locations, values))
+
+
+# -- more by name ---------------------------------------------------------------------------------
 
 
 def attribute(value: Any, name: str, /) -> Any:
@@ -406,6 +497,31 @@ GUARDED: Mapping[str, str] = {
 }
 
 
+#: The same of functions that are on the lists: they are replaced where a graph is loaded.
+REPLACED: Mapping[str, str] = {
+    "dask.array.core:_vindex_merge": "merged",
+    "dask.array.core:concatenate3": "concatenated",
+    "dask.array.core:concatenate_axes": "concatenated_axes",
+    "dask.array.core:concatenate_shaped": "concatenated_shaped",
+    "dask.array.core:finalize": "finalized",
+    "numpy.fft:irfft": "transformed_back",
+    "numpy:clip": "clipped",
+}
+_STANDING = {**GUARDED, **REPLACED}
+
+
+def replaced(function: Any) -> Any:
+    """Return what is called in place of *function*, which is a listed one."""
+    if type(function) is np.ufunc:
+        return Ufunc(function)
+    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    return _standing(name) if name in REPLACED else function
+
+
+def _standing(name: str) -> Any:
+    return getattr(importlib.import_module(_home(name)), _STANDING[name])
+
+
 @cache
 def _original(name: str) -> Any:
     """Return what a guarded function calls in the end; only names of this file come here."""
@@ -427,7 +543,7 @@ _HOMES = {
     "dask.dataframe": "safeser.pickles.shims.frame_calls",
 }
 
-for _name, _own in GUARDED.items():
+for _name, _own in _STANDING.items():
     _made = globals()[_own]
     _made.__module__, _made.__name__, _made.__qualname__ = _home(_name), _own, _own
 
@@ -438,7 +554,7 @@ def with_their_library(library: str) -> dict[str, Any]:
     A task that only imported it when it runs, in a thread, would do so while the event loop loads
     the next task and imports it too; one of the two finds half of it.
     """
-    found = {own: name for name, own in GUARDED.items() if name.startswith(f"{library}.")}
+    found = {own: name for name, own in _STANDING.items() if name.startswith(f"{library}.")}
     for name in found.values():
         importlib.import_module(name.partition(":")[0])
     return {own: globals()[own] for own in found}
@@ -479,7 +595,7 @@ def named(name: str) -> Any:
     """
     try:
         if name in GUARDED:
-            return getattr(importlib.import_module(_home(name)), GUARDED[name])
+            return _standing(name)
         if name in UNNAMED:
             return _original(name)
     except ImportError as error:

@@ -18,7 +18,7 @@ import numpy as np
 
 from safeser.pickles.names import shown
 from safeser.pickles.profiles import DATA_PROFILES, Profile
-from safeser.pickles.shims.calls import DATA_ATTRIBUTES, Method, is_unnamed
+from safeser.pickles.shims.calls import DATA_ATTRIBUTES, Method, is_unnamed, replaced
 from safeser.pickles.shims.site import Site, bad
 
 __all__ = ["MAX_NESTING", "function_of", "own", "profile_of", "resolved", "value_of"]
@@ -105,9 +105,11 @@ def function_of(site: Site, value: Any, depth: int = 0) -> Any:
         _check_attributes(value)
     elif kind is resolved("dask.utils:methodcaller"):
         return Method(value.method)
+    elif kind in _CODE:
+        return replaced(value)
     # Functions themselves can only be here because their names are listed.
     elif (
-        kind not in (*_CODE, _toolz.curry, _toolz.Compose)
+        kind not in (_toolz.curry, _toolz.Compose)
         and _name(kind) not in _GETTERS
         and not is_unnamed(value)
     ):
