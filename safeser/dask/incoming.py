@@ -40,6 +40,13 @@ __all__ = [
 ]
 
 
+#: What a worker does for its scheduler alone: which values it has, by which keys, and whose shards.
+#: Relayed, it would arrive as the scheduler's: whoever may scatter could put a value of their own
+#: under the key of somebody's task, which the worker then takes for its result.
+_NEVER_RELAYED = frozenset(
+    {"update_data", "gather", "free_keys", "shuffle_receive", "shuffle_inputs_done"}
+)
+
 #: One payload, where it stands, and its row of the payload table.
 Part: TypeAlias = tuple[Received, Reference, PayloadRow]
 
@@ -399,6 +406,13 @@ def nested(
         known = [one for one in rows if one is not None]
         if not known:
             raise unknown_operation(name)
+        if name in _NEVER_RELAYED:
+            raise PolicyDenied(
+                f"no relay carries {name}: workers would take it for their scheduler's own word",
+                rule="operation.relayed",
+                where=f"{path}.op",
+                fix="Scatter data, and gather it, by the scheduler's own operations.",
+            )
         yield path, inner, known
 
 

@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from safeser.dask.conversation import Conversation
-from safeser.errors import PayloadError
+from safeser.errors import PayloadError, PolicyDenied
 
 TRUSTED_WITHOUT_CODE = (Path(__file__).parent / "trusted_without_code.yaml").read_text()
 
@@ -136,6 +136,27 @@ def test_a_relay_carries_no_relay_and_no_element(talk, relay, inner):
     t = talk("alice")
     t.refuses({**relay, "msg": {"op": inner, "msg": {"op": "identity"}}})
     assert t.refused_by_server == ["operation.unknown"]
+
+
+@pytest.mark.parametrize("relay", [{"op": "broadcast"}, {"op": "proxy", "worker": "x"}])
+@pytest.mark.parametrize("who", ["alice", "bob"])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"op": "update_data", "data": {"k": 1}},
+        {"op": "gather", "who_has": {"k": ["safeser://127.0.0.1:1"]}},
+        {"op": "free_keys", "keys": ["k"], "stimulus_id": "x"},
+        {"op": "shuffle_receive", "shuffle_id": "x", "run_id": 1, "data": b""},
+        {"op": "shuffle_inputs_done", "shuffle_id": "x", "run_id": 1},
+    ],
+    ids=lambda inner: inner["op"],
+)
+def test_no_relay_brings_values_to_workers_in_the_schedulers_name(talk, who, relay, inner):
+    t = talk(who)
+    with pytest.raises(PolicyDenied, match="no relay carries"):
+        t.asker.send({**relay, "msg": inner, "reply": True})
+    t.refuses({**relay, "msg": inner})
+    assert t.refused_by_server == ["operation.relayed"]
 
 
 def test_a_relay_carries_what_its_sender_may_ask_for(talk):
