@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from safeser.audit import read
-from safeser.audit.record import MAX_LINE
+from safeser.audit.query import render
+from safeser.audit.record import MAX_LINE, parse
 from safeser.audit.report import moment
 from safeser.errors import AuditError
 
@@ -66,3 +68,10 @@ def test_what_is_no_file_is_refused(tmp_path: Path):
 
 def test_a_time_that_no_calendar_has():
     assert moment(1 << 70) is None
+
+
+def test_lists_in_lists_are_shown_as_deep_as_the_log_writes_them():
+    body = b'{"a":%b,"seq":1,"time":1,"type":"event"}' % (b"[" * 900 + b"1" + b"]" * 900)
+    record = parse(b'{"mac":"%b","record":%b}' % (b"0" * 64, body))
+    assert "a=[[[" in render(record)
+    assert "a=[[-,2]]" in render(replace(record, fields={"a": [[None, 2]]}))
