@@ -250,6 +250,9 @@ class Guard:
         ]
         refused = self._decide(submission, conflicts, operation="update-graph", kind=Kind.TASK)
         if refused:
+            # Ids are their clients', who make a new one each time that they connect.
+            for gone in self._refused.keys() - self._scheduler.clients.keys():
+                del self._refused[gone]
             marked = self._refused.setdefault(client, WeakSet())
             marked.update(conflict.task for conflict in refused)
             raise _Refused(

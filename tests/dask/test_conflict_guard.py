@@ -529,3 +529,14 @@ def test_frames_tell_no_address_where_tasks_are_approved(monkeypatch, submission
     policy = SimpleNamespace(contexts=[SimpleNamespace(submission=submission)])
     guard_worker(Held(), SimpleNamespace(policy=policy))
     assert bool(asked) is (submission == "approved")
+
+
+def test_what_was_refused_is_forgotten_with_the_client_that_it_was_refused_to(setup):
+    setup.submit("alice", add("k", 1, 2))
+    for turn in range(5):
+        setup.names["carol"] = f"Client-carol-{turn}"
+        setup.fake.clients[f"Client-carol-{turn}"] = setup.fake.clients["Client-carol"]
+        setup.fake.client_comms[f"Client-carol-{turn}"] = setup.fake.client_comms["Client-carol"]
+        assert operations(setup.submit("carol", add("k", 1, 3))) == ["task-erred"]
+        del setup.fake.clients[f"Client-carol-{turn}"]
+    assert setup.guard._refused.keys() == {"Client-carol-4"}
