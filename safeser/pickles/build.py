@@ -36,7 +36,7 @@ from safeser.pickles.nodes import (
     SetOf,
     TupleOf,
 )
-from safeser.pickles.own import OwnClass
+from safeser.pickles.own import OwnClass, charge_copies
 from safeser.pickles.profiles import Entry, Profile
 from safeser.pickles.shims import Draft, Site, are_plain_keys, bad, shim
 from safeser.values import Limits
@@ -260,6 +260,7 @@ class Builder(Site):
     def make_own(
         self, own: OwnClass, call: Call, arguments: list[Any], kwargs: Mapping[str, Any]
     ) -> Any:
+        charge_copies(self, (*arguments, *kwargs.values()))
         made, alone = own.make(arguments, kwargs, new=call.new, old=call.old, base=call.base)
         if call.state is not ABSENT:
             if not alone:
@@ -279,6 +280,7 @@ class Builder(Site):
             own = self.unfinished.pop(id(made), None)
             if own is None:
                 raise bad("build-target", f"{entry.name} takes no state")
+            charge_copies(self, state if type(state) is tuple else (state,))
             self.guarded(entry, own.build, made, state)
             return
         finished = self.guarded(entry, shim(entry.state), self, made, state)

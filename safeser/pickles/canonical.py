@@ -26,7 +26,7 @@ from safeser.pickles.nodes import (
     Program,
     SetOf,
 )
-from safeser.pickles.own import OwnClass
+from safeser.pickles.own import OwnClass, charge_copies
 from safeser.pickles.shims import Site, are_plain_keys, bad
 from safeser.pickles.stock import load_canonical
 from safeser.values import Limits
@@ -242,6 +242,7 @@ def making_own(own: OwnClass, call: Call) -> Callable[..., Any]:
     def guarded(site: Site, *arguments: Any) -> Any:
         kwargs = arguments[-1] if keywords else {}
         given = arguments[:-1] if keywords else arguments
+        charge_copies(site, (*given, *kwargs.values()))
         made, alone = make(given, kwargs)
         if built:
             if not alone:
@@ -258,6 +259,7 @@ def finishing_own(own: OwnClass) -> Callable[..., Any]:
     def guarded(site: Site, made: Any, state: Any) -> Any:
         if site.unfinished.pop(id(made), None) is not own:
             raise bad("build-target", f"{own.entry.name} takes no state")
+        charge_copies(site, state if type(state) is tuple else (state,))
         own.build(made, state)
         return made
 

@@ -25,6 +25,8 @@ _MAX_NESTING = 8
 _MAX_FIELDS = 1000
 _ORDERS = ("<", ">", "|", "=")
 _UNIT_AT = 8
+#: Of how many units a step is, a C int in NumPy.
+_UNIT_BITS = 32
 
 #: NumPy's flag of a record whose fields lie as a C compiler would lay them.
 _ALIGNED = 0x80
@@ -71,7 +73,8 @@ def _unit(rest: list[Any]) -> str | None:
         return ""
     match rest[0].items if isinstance(rest[0], TupleOf) else []:
         case [None | DictOf(items=[]), TupleOf(items=[bytes() as unit, int() as step, 1, 1])]:
-            if unit.isalpha():
+            # What is longer Python itself does not write out.
+            if unit.isalpha() and step.bit_length() < _UNIT_BITS:
                 return f"[{'' if step == 1 else step}{unit.decode('ascii')}]"
     return None
 

@@ -227,7 +227,7 @@ class _Telling:
             if not self._takes(len(value.items)):
                 return _TOO_MUCH
             return tuple(self.plain(item, depth + 1) for item in value.items)
-        return f"<{_described(value)}>"
+        return f"<{_described(value)}>" if self._takes(_cost(value)) else _TOO_MUCH
 
     def _notes(self, node: Any) -> tuple[str, ...]:
         if not isinstance(node, ListOf):
@@ -301,6 +301,20 @@ def _named(node: Any) -> dict[str, Any]:
 
 
 _MAX_NAMED = 2000
+
+
+def _cost(value: Any) -> int:
+    """Return what describing *value* takes: a name to spell, or attributes to find one among."""
+    if not isinstance(value, GlobalRef | Call):
+        return 0
+    pending = [value.callee, *value.args.items[:1]] if isinstance(value, Call) else [value]
+    cost = 0
+    for named in pending:
+        if isinstance(named, Call):
+            cost += sum(len(part.items) for part in named.args.items[3:4] if type(part) is DictOf)
+        elif isinstance(named, GlobalRef):
+            cost += len(named.name)
+    return cost
 
 
 def _described(value: Any) -> str:

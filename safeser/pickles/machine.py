@@ -50,6 +50,10 @@ __all__ = ["HANDLERS", "Machine", "read"]
 
 # A persistent id is a name, or a few parts of one.
 _MAX_PID = 16
+# One tuple of arguments may be handed to any number of calls, each of which judging and building
+# walk: of 14 KB, half of them names and half calls, it took a gigabyte. A call that repeats them
+# takes five bytes, so what honest objects share is far below this.
+_ARGUMENTS_PER_BYTE = 8
 
 
 def read(
@@ -101,6 +105,8 @@ class Machine(Stack):
         self.granted = budget.refs
         self.calls = budget.calls
         self.max_calls = budget.calls
+        #: Arguments that calls took, each as often as it was handed over.
+        self.arguments = 0
         self.turns = repeat(None, budget.opcodes)
         self.persistent = persistent
         self.buffers = buffers
@@ -185,6 +191,9 @@ class Machine(Stack):
         self.calls -= 1
         if self.calls < 0:
             self.over("max-calls", "the pickle makes more objects by calls than allowed")
+        self.arguments += len(args.items) + (0 if kwargs is None else len(kwargs.items))
+        if self.arguments > _ARGUMENTS_PER_BYTE * (self.pos - self.start):
+            self.refuse("arguments", "calls share more arguments than so few bytes may stand for")
         self.push(Call(callee, args, new=new, old=old, base=base, kwargs=kwargs))
 
     def do_reduce(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
@@ -31,6 +32,8 @@ _FIELDS = frozenset({"subclass", "shape", "order", "dtype", "allow_mmap"})
 _ALIGNMENT = "numpy_array_alignment_bytes"
 _ALIGNED = 16
 _MAX_DIMS = 64
+#: Of one dtype, nested ones included; and of those of all arrays together, beside one for each byte
+#: of the file: any number of arrays can be of one dtype.
 _MAX_FIELDS = 10_000
 _INT63 = 1 << 63
 _CODE = re.compile(
@@ -109,6 +112,8 @@ class _Alone(Machine):
         super().__init__(*args, **kwargs)
         self.arrays: list[RawArray] = []
         self.inner: list[Passage] = []
+        #: Gives something for each field of a dtype that may still be looked at.
+        self.fields = iter(range(_MAX_FIELDS + len(self.data)))
 
     def run(self) -> Program:
         loop(self, self.handlers)
@@ -130,7 +135,9 @@ class _WithArrays(_Alone):
             self.refuse("frame", "an array's bytes begin inside a frame")
         self.frame_end = 0
         shape, dtype, aligned = self.described(wrapper)
-        size, objects, shown = _element(dtype) or self.bad_array("has an unknown dtype")
+        size, objects, shown = _element(dtype, self.fields) or self.bad_array(
+            "has an unknown dtype"
+        )
         if objects:
             self.read_objects(shape, shown)
             return
@@ -208,7 +215,7 @@ def _build(machine: Machine) -> None:
 _WithArrays.handlers = tuple(_build if each is Machine.do_build else each for each in _ALONE)
 
 
-def _element(dtype: Any) -> tuple[int, bool, str] | None:
+def _element(dtype: Any, room: Iterator[int]) -> tuple[int, bool, str] | None:
     """Return an element's size, whether it is an object, and the dtype's text; None if unknown."""
     found = _simple(dtype)
     if found is None:
@@ -217,7 +224,7 @@ def _element(dtype: Any) -> tuple[int, bool, str] | None:
     state = dtype.state.items
     if state[2] is not None or (state[4] is not None and not text.startswith("V")):
         return None
-    parts = _fields(dtype)
+    parts = _fields(dtype, room)
     if parts is None:
         return None
     objects = objects or any(part[1] for part in parts)
@@ -247,14 +254,15 @@ def _simple(dtype: Any) -> tuple[int, bool, str] | None:
     return (8, True, "O") if match["object"] else (int(args[0][1:]), False, args[0])
 
 
-def _fields(dtype: Call) -> list[tuple[int, bool, str]] | None:
+def _fields(dtype: Call, room: Iterator[int]) -> list[tuple[int, bool, str]] | None:
     """Return what the fields of *dtype* are, nested ones included; None if one is unknown."""
     found: list[tuple[int, bool, str]] = []
     pending: list[Any] = [dtype]
     while pending:
         part = pending.pop()
         base = _simple(part)
-        if base is None or len(found) + len(pending) > _MAX_FIELDS:
+        spent = next(room, None) is None
+        if base is None or spent or len(found) + len(pending) > _MAX_FIELDS:
             return None
         found.append(base)
         subarray, fields = part.state.items[2], part.state.items[4]

@@ -79,10 +79,10 @@ def _checked_key(site: Site, value: Any, depth: int) -> Any:
 
 def _is_text(value: str) -> bool:
     try:
-        value.encode()
+        # All ASCII is, which strings know of themselves: encoding would copy a long one each time.
+        return value.isascii() or bool(value.encode())
     except UnicodeEncodeError:
         return False
-    return True
 
 
 _INTEGERS = (np.int64, np.int32, np.uint64)

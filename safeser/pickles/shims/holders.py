@@ -24,6 +24,8 @@ __all__ = ["SHIMS"]
 
 _MAPPINGS = (dict, OrderedDict, Counter, defaultdict, UserDict, ChainMap)
 _NONE = type(None)
+# A field is looked at in Python, and one dict of them may be the state of any number of objects.
+_FIELD_COST = 3
 
 
 def _begin(_: Site, name: str) -> Draft:
@@ -98,7 +100,7 @@ def _namespace(_: Site, name: str) -> Any:
 
 
 def _namespace_state(site: Site, made: Any, state: Any) -> Any:
-    site.charge(len(plain(state, dict)))
+    site.charge(_FIELD_COST * len(plain(state, dict)))
     _check_names(state)
     for field in state:
         # repr() of an argparse.Namespace calls its _get_args and _get_kwargs.
@@ -144,9 +146,10 @@ _RECORD_NEEDS = {"args", "exc_info", "exc_text", "levelname", "levelno", "msg", 
 _ARGUMENTS = (str, bytes, int, float, bool, _NONE)
 
 
-def _record(_: Site, draft: Any, state: Any) -> logging.LogRecord:
+def _record(site: Site, draft: Any, state: Any) -> logging.LogRecord:
     if type(draft) is not Draft or not plain(state, dict).keys() >= _RECORD_NEEDS:
         raise bad("state", "a log record does not have the fields of its class")
+    site.charge(_FIELD_COST * len(state))
     _check_names(state)
     for field, value in state.items():
         kinds = _RECORD.get(field)

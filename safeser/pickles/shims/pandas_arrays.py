@@ -98,6 +98,8 @@ def unique(site: Site, index: Any) -> Any:
     elif isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
         once = _apart(index.to_numpy())
     else:
+        # One by one, and text is not charged for being a key.
+        site.charge(len(index))
         once = len(site.frozen(index)) == len(index)
     if not once:
         raise bad("values", "a label that must be there once is there twice")

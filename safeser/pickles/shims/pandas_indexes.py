@@ -22,6 +22,8 @@ __all__ = ["SHIMS", "column", "held", "label"]
 _KINDS = "biufcmMO"
 _UNITS = ("s", "ms", "us", "ns")
 _MAX_LEVELS = 1000
+#: Bytes of a number of a range.
+_NUMBER = 8
 
 
 def label(site: Site, value: Any) -> Any:
@@ -100,7 +102,8 @@ def _intervals(site: Site, given: dict[str, Any]) -> Any:
             raise bad("arguments", "the bounds of intervals are of two types")
         if left.dtype != right.dtype:
             raise bad("arguments", "the bounds of intervals are of two types")
-        site.charge_bytes(left.nbytes + right.nbytes)
+        # A range of any length is a few bytes until it is written out, as it is here.
+        site.charge_bytes(sum(max(side.nbytes, _NUMBER * len(side)) for side in (left, right)))
         made = pd.arrays.IntervalArray.from_arrays(left, right, closed, copy=True)
     return pd.IntervalIndex(made, closed=closed, name=name)
 

@@ -58,11 +58,12 @@ def _struct_time(_: Site, __: str, parts: Any, more: Any = None) -> time.struct_
     return make(parts, extra)  # type: ignore[no-any-return]  # typeshed does not know the dict
 
 
-def _numbers(_: Site, name: str, parts: Any, more: Any = None) -> Any:
+def _numbers(site: Site, name: str, parts: Any, more: Any = None) -> Any:
     kind: Any = {"os:stat_result": os.stat_result, "os:terminal_size": os.terminal_size}[name]
-    for part in plain(parts, tuple):
-        _within(part, 2 * _INT63)
     extra = {} if more is None else plain(more, dict)
+    site.charge(len(plain(parts, tuple)) + len(extra))
+    for part in parts:
+        _within(part, 2 * _INT63)
     for part, value in extra.items():
         # In nanoseconds, a signed 64-bit number of seconds stays below this.
         number = 0 if value is None else plain(value, int, float)
@@ -104,15 +105,16 @@ _MAX_PRECISION = 10_000
 _SIGNALS = frozenset(decimal.Context().flags)
 
 
-def _signals(value: Any) -> list[Any]:
-    if any(signal not in _SIGNALS for signal in plain(value, list)):
+def _signals(site: Site, value: Any) -> list[Any]:
+    site.charge(len(plain(value, list)))
+    if any(signal not in _SIGNALS for signal in value):
         raise bad("arguments", "a decimal context has a signal that is none")
     return value  # type: ignore[no-any-return]  # plain() proved it a list
 
 
 def _context(  # noqa: PLR0917 - the arguments are those of the pickle
-    _: Site,
-    __: str,
+    site: Site,
+    _: str,
     precision: Any,
     rounding: Any,
     lowest: Any,
@@ -131,8 +133,8 @@ def _context(  # noqa: PLR0917 - the arguments are those of the pickle
         highest,
         capitals,
         clamp,
-        _signals(flags),
-        _signals(traps),
+        _signals(site, flags),
+        _signals(site, traps),
     )
 
 

@@ -24,6 +24,7 @@ spatial: Any = importlib.import_module("scipy.spatial")
 
 _INT63 = 1 << 63
 _MAX_DIMS = 64
+_ROW_COST = 12
 
 
 # -- what every format needs -------------------------------------------------------------------
@@ -217,7 +218,8 @@ def _lists(site: Site, draft: Any, state: Any) -> Any:
             raise bad("scipy", "the parts of a sparse matrix are not of one size")
     copies = np.empty(len(rows), object), np.empty(len(rows), object)
     for at, (columns, values) in enumerate(zip(rows, data, strict=True)):
-        site.charge(2 + len(plain(columns, list)))
+        # Two lists, each of which takes as much as some dozen elements.
+        site.charge(_ROW_COST + len(plain(columns, list)))
         last = -1
         for column in columns:
             if not last < plain(column, int) < shape[1]:
