@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import pickle
 import subprocess
 import sys
 from pathlib import Path, PosixPath
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,8 @@ pytest.importorskip("dask.dataframe")
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "t": pd.date_range("2000", periods=3), "c": list("xyz")})
 BLOCK = np.ones((2, 2))
+FIELDS = np.dtype([("a", "i1"), ("b", "i1"), ("c", "i1")])
+GAPS: dict[str, Any] = {"names": ["a"], "formats": ["i1"], "itemsize": 4000}
 ROWS = [np.array([1]), np.array([2, 3])]
 
 
@@ -67,6 +71,11 @@ class Posing(str):
         (lambda: calls.merged([[0], [2, 1]], ROWS).tolist(), [1, 3, 2]),
         (lambda: calls.merged(iter([np.array([0])]), iter([ROWS[0]])).tolist(), [1]),
         (lambda: calls.Ufunc(np.add)(1, 2, where=True), 3),
+        (lambda: calls.Whole(np.zeros)(1, FIELDS).tolist(), [(0, 0, 0)]),
+        (lambda: calls.Whole(np.zeros)(1, [("a", "i1", 2), ("b", FIELDS)]).shape, (1,)),
+        (lambda: len(calls.Whole(np.split)(np.zeros(2), 2)), 2),
+        (lambda: calls.item(np.zeros(1, FIELDS), ["c", "b", "a"]).tolist(), [(0,) * 3]),
+        (lambda: calls.ramped(np.zeros(1), 2, 2, 0, 1).tolist(), [1, 2]),
         (lambda: calls.transformed_back(np.array([2.0, 0.0]), 2).tolist(), [1, 1]),
         (lambda: calls.clipped(np.arange(3), 1, None, where=True).tolist(), [1, 1, 2]),
         (lambda: calls.Method("clip")(np.arange(3), 1, 1).tolist(), [1, 1, 1]),
@@ -176,6 +185,15 @@ FURTHER = {
     "where": lambda: calls.Ufunc(np.add)(BLOCK, BLOCK, where=False),
     "where-mask": lambda: calls.Ufunc(np.sqrt)(BLOCK, where=BLOCK > 1),
     "where-clip": lambda: calls.clipped(BLOCK, 0, 1, where=False),
+    "gaps": lambda: calls.Whole(np.full)(1, 0, GAPS),
+    "gaps-before": lambda: calls.Whole(np.ones)(1, {**GAPS, "offsets": [4], "itemsize": 5}),
+    "gaps-inside": lambda: calls.Whole(np.array)([1], [("a", GAPS), ("b", "i1")]),
+    "gaps-in-parts": lambda: calls.Whole(np.zeros)(1, [("a", GAPS, 2)]),
+    "gaps-of-one": lambda: calls.item(np.zeros(1, FIELDS)[["a", "c"]], 0),
+    "gaps-of-some": lambda: calls.item(np.zeros(1, FIELDS), ["a", "c"]),
+    "gaps-of-a-method": lambda: calls.Method("astype")(np.zeros(1), GAPS),
+    "gaps-in-a-list": lambda: calls.Whole(np.split)(np.zeros(2, FIELDS)[["a", "c"]], 2),
+    "a-ramp-of-nothing": lambda: calls.ramped(np.zeros(0), 1, 9, 0, 1),
     "no-values": lambda: calls.transformed_back(np.ones((0, 2)), 9, axis=0),
     "where-method": lambda: calls.Method("clip")(BLOCK, 0, 1, where=False),
 }
@@ -210,6 +228,16 @@ def test_functions_of_elements_travel_by_name():
     assert made.func is made
     assert (made.__name__, made.__dask_tokenize__()) == ("add", ("safeser-ufunc", "add"))
     assert hash(made) == hash(np.add)
+
+
+def test_functions_that_make_arrays_travel_by_name():
+    made = pickle.loads(pickle.dumps(calls.Whole(np.full)))
+    assert made == calls.Whole(np.full)
+    assert made != calls.Whole(np.ones)
+    assert made.func is made
+    assert (made.__name__, made.__dask_tokenize__()) == ("full", ("safeser-whole", np.full))
+    assert hash(made) == hash(np.full)
+    assert calls.Whole(operator.itemgetter(0)).__name__ == "itemgetter"
 
 
 @pytest.mark.parametrize("name", calls.GUARDED)
@@ -247,7 +275,7 @@ for name, made in pickle.loads(sys.stdin.buffer.read()).items():
 def test_whoever_loads_one_has_imported_what_it_calls():
     # A task in a thread would import it while the event loop, for the next task, imports it too.
     written = {name: pickle.dumps(calls.named(name)) for name in sorted(calls.GUARDED)}
-    for name in set(calls.REPLACED) - {"numpy:clip", "numpy.fft:irfft"}:
+    for name in set(calls.REPLACED) - {"numpy:clip", "numpy.fft:irfft", "_operator:getitem"}:
         written[name] = pickle.dumps(calls.replaced(calls._original(name)))
     ended = subprocess.run(
         [sys.executable, "-c", LOADED],

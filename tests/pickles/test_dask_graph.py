@@ -26,6 +26,8 @@ from dask.blockwise import Blockwise  # noqa: E402
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer  # noqa: E402
 from dask.utils import methodcaller  # noqa: E402
 
+from safeser.dask import approved  # noqa: E402
+
 PROFILE = ("data", "numpy", "pandas", "functions", "dask-graph")
 #: With references that may be named, but must not be called.
 WIDE = (*PROFILE, "dask-internal")
@@ -292,6 +294,23 @@ class TestFunctions:
         }[place]
         with pytest.raises(PolicyDenied, match="the option where"):
             list(rebuilt(made)())
+
+    def test_bypass_memory_between_fields(self):
+        gaps = Dict({"names": ["a"], "formats": ["i1"], "itemsize": 4000})
+        fields = np.zeros(2, [("a", "i1"), ("b", "i1"), ("c", "i1")])
+        for made in (
+            Task("k", np.full, 1, 0, gaps),
+            Task("k", toolz.compose(bytes, functools.partial(np.full, 1, 0)), gaps),
+            Task("k", importlib.import_module("dask.array.chunk").astype, DATA, gaps),
+            Task("k", operator.getitem, fields, ["a", "c"]),
+            Task("k", operator.itemgetter(["a", "c"]), fields),
+            Task("k", dask.utils.itemgetter(["a", "c"]), fields),
+            Task("k", methodcaller("astype"), DATA, gaps),
+            Task("k", da.core.concatenate_lookup, [DATA], dtype=gaps, casting="unsafe"),
+        ):
+            data = forged(made, approved.reduced)
+            with pytest.raises(PolicyDenied, match="with gaps"):
+                loads(data, profile=PROFILE)()
 
     def test_bypass_memory_that_blocks_leave_unwritten(self):
         core, block = importlib.import_module("dask.array.core"), np.ones(2)

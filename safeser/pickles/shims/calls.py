@@ -14,14 +14,14 @@ import inspect
 import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
 
 from safeser.errors import PolicyDenied
 from safeser.pickles.names import shown
-from safeser.pickles.shims.filling import in_full, places_in_full
+from safeser.pickles.shims.filling import in_full, places_in_full, without_gaps
 from safeser.pickles.shims.methods import (
     ACCESSORS,
     DATA_ATTRIBUTES,
@@ -42,6 +42,7 @@ __all__ = [
     "UNNAMED",
     "Method",
     "Ufunc",
+    "Whole",
     "is_unnamed",
     "name_of",
     "named",
@@ -161,7 +162,7 @@ class Method:
             _quiet_places(type(value), name, args)
         elif not isinstance(value, int | float | complex):
             raise _refuse("a method of", value)
-        return getattr(value, name)(*args, **kwargs)
+        return without_gaps(getattr(value, name)(*args, **kwargs))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Method, (self.method,)
@@ -218,6 +219,41 @@ class Ufunc:
         return hash(self.ufunc)
 
 
+class Whole:
+    """Calls a listed function of NumPy's or Dask's that makes arrays, without gaps in them.
+
+    Stands in place of the function, which a task may tell any type of elements.
+    """
+
+    __slots__ = ("function",)
+    func = property(lambda self: self)  # tells Dask how to name the task
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        made = without_gaps(self.function(*args, **kwargs))
+        for part in made if isinstance(made, list | tuple) else ():
+            without_gaps(part)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Whole, (self.function,)
+
+    def __dask_tokenize__(self) -> tuple[str, Any]:
+        return "safeser-whole", self.function
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Whole) and bool(other.function == self.function)
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+
 def clipped(*args: Any, **kwargs: Any) -> Any:
     """Limit an array's elements, all of them; for ``numpy.clip``."""
     _everywhere(kwargs)
@@ -232,6 +268,18 @@ def transformed_back(values: Any, *args: Any, **kwargs: Any) -> Any:
     if np.size(values) == 0:
         raise _refuse("an inverse transform of", values)
     return np.fft.irfft(values, *args, **kwargs)
+
+
+def item(value: Any, key: Any, /) -> Any:
+    """Return a part of *value*; some of an array's fields can be a type with gaps."""
+    return value[key]
+
+
+def ramped(start: Any, *args: Any, **kwargs: Any) -> Any:
+    """Lead from each value of *start* to another; for ``linear_ramp_chunk``, which pads arrays."""
+    if np.size(start) == 0:
+        raise _refuse("a ramp from", start)
+    return _original("dask.array.creation:linear_ramp_chunk")(start, *args, **kwargs)
 
 
 def concatenated(arrays: Any, /) -> Any:
@@ -504,6 +552,8 @@ REPLACED: Mapping[str, str] = {
     "dask.array.core:concatenate_axes": "concatenated_axes",
     "dask.array.core:concatenate_shaped": "concatenated_shaped",
     "dask.array.core:finalize": "finalized",
+    "_operator:getitem": "item",
+    "dask.array.creation:linear_ramp_chunk": "ramped",
     "numpy.fft:irfft": "transformed_back",
     "numpy:clip": "clipped",
 }
@@ -515,11 +565,25 @@ def replaced(function: Any) -> Any:
     if type(function) is np.ufunc:
         return Ufunc(function)
     name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
-    return _standing(name) if name in REPLACED else function
+    if name in REPLACED:
+        return _standing(name)
+    return Whole(function) if name.startswith(_MAKERS) else function
+
+
+#: What makes arrays of whatever type a task tells.
+_MAKERS = ("numpy", "dask.array.", "dask.dataframe.", "scipy.")
 
 
 def _standing(name: str) -> Any:
     return getattr(importlib.import_module(_home(name)), _STANDING[name])
+
+
+def _without_gaps(function: Any) -> Any:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return without_gaps(function(*args, **kwargs))
+
+    return call
 
 
 @cache
@@ -544,7 +608,7 @@ _HOMES = {
 }
 
 for _name, _own in _STANDING.items():
-    _made = globals()[_own]
+    _made = globals()[_own] = _without_gaps(globals()[_own])
     _made.__module__, _made.__name__, _made.__qualname__ = _home(_name), _own, _own
 
 

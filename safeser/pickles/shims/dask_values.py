@@ -18,7 +18,7 @@ import numpy as np
 
 from safeser.pickles.names import shown
 from safeser.pickles.profiles import DATA_PROFILES, Profile
-from safeser.pickles.shims.calls import DATA_ATTRIBUTES, Method, is_unnamed, replaced
+from safeser.pickles.shims.calls import DATA_ATTRIBUTES, Method, Ufunc, Whole, is_unnamed, replaced
 from safeser.pickles.shims.site import Site, bad
 
 __all__ = ["MAX_NESTING", "function_of", "own", "profile_of", "resolved", "value_of"]
@@ -37,12 +37,11 @@ _CODE = (
 #: Made from checked parts by reviewed functions of this profile and of profile functions.
 _GETTERS = frozenset(
     (
-        "operator:itemgetter",
         "operator:methodcaller",
-        "dask.utils:itemgetter",
         "dask.array.ufunc:da_frompyfunc",
     )
 )
+_ITEMS = frozenset(("operator:itemgetter", "dask.utils:itemgetter"))
 # A value of another kind is made of one value; those of void and object_ hold what is no value.
 _SCALARS = (np.number, np.bool_, np.str_, np.bytes_, np.datetime64)
 # Its instances have whatever attributes a task gives them, and NumPy takes an address from one.
@@ -103,15 +102,16 @@ def function_of(site: Site, value: Any, depth: int = 0) -> Any:
             raise bad("function", "something is to be called that is no listed function")
     elif kind is operator.attrgetter:
         _check_attributes(value)
+    elif _name(kind) in _ITEMS or is_unnamed(value):
+        return Whole(value)
     elif kind is resolved("dask.utils:methodcaller"):
         return Method(value.method)
     elif kind in _CODE:
         return replaced(value)
     # Functions themselves can only be here because their names are listed.
     elif (
-        kind not in (_toolz.curry, _toolz.Compose)
+        kind not in (_toolz.curry, _toolz.Compose, Method, Whole, Ufunc)
         and _name(kind) not in _GETTERS
-        and not is_unnamed(value)
     ):
         raise bad("function", "something is to be called that is no listed function")
     return value

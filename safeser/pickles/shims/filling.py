@@ -7,12 +7,15 @@ that others have used.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from safeser.errors import PolicyDenied
 
-__all__ = ["in_full", "places_in_full"]
+__all__ = ["in_full", "places_in_full", "without_gaps"]
 
 
 def in_full(blocks: Any) -> Any:
@@ -60,9 +63,37 @@ def places_in_full(locations: Any, parts: Any) -> tuple[list[list[int]], list[An
     return places, made
 
 
+def without_gaps(made: Any) -> Any:
+    """Return *made*, which a function of NumPy's or Dask's has made, if fields fill its elements.
+
+    NumPy writes the fields of an element, and leaves what is between them as it was.
+
+    :raises PolicyDenied: if there is anything between them.
+    """
+    if isinstance(made, np.ndarray | np.void) and _has_gaps(made.dtype):
+        raise _refused("elements with gaps between their fields")
+    return made
+
+
+def _has_gaps(dtype: np.dtype[Any]) -> bool:
+    if dtype.subdtype is not None:
+        return _has_gaps(dtype.subdtype[0])
+    if dtype.names is None:
+        return False
+    end = 0
+    fields: Any = dtype.fields
+    for start, field in sorted(
+        ((fields[name][1], fields[name][0]) for name in dtype.names), key=operator.itemgetter(0)
+    ):
+        if start > end or _has_gaps(field):
+            return True
+        end = max(end, start + field.itemsize)
+    return end < dtype.itemsize
+
+
 def _refused(what: str) -> PolicyDenied:
     return PolicyDenied(
-        f"{what} are none that an approved task may join",
+        f"{what} are none that an approved task may make",
         rule="submission.filling",
-        fix="Give as many blocks as the array has, each at a place of its own.",
+        fix="Give as many blocks as the array has, each at a place of its own, and packed types.",
     )
