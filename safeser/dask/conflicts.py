@@ -11,12 +11,13 @@ without a word. So somebody who knows which key another will use decides what th
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from time import time
 from types import MethodType
@@ -45,6 +46,9 @@ logger = logging.getLogger("safeser.dask")
 
 #: Conflicts of one graph that are recorded one by one; the others are counted.
 _RECORDED = 20
+
+#: How long the keys of data that did not all arrive stay taken: no worker takes it in any later.
+_SETTLING = 30.0
 
 #: As much of a key as errors and records show.
 _SHOWN = 60
@@ -147,11 +151,25 @@ class _Refused(BaseException):
         self.keys = keys
 
 
+@dataclass(eq=False)
+class _Coming:
+    """A key whose data is on its way to workers, and no task yet.
+
+    A worker that has it already would take it for the result of a task that gets that key now.
+    """
+
+    key: Any
+    owner: str
+    times: int = 0
+    failed: bool = False
+    refused: set[str] = field(default_factory=set)  # clients
+
+
 @dataclass(frozen=True, slots=True)
 class _Conflict:
     """One key that is there already, and how what arrived differs."""
 
-    task: TaskState
+    task: TaskState | _Coming
     rule: str
     owner: str
 
@@ -166,6 +184,7 @@ class Guard:
         # Both forget a task when Dask does: then its key is free.
         self._owners: WeakKeyDictionary[TaskState, str] = WeakKeyDictionary()
         self._refused: dict[str, WeakSet[TaskState]] = {}
+        self._coming: dict[Any, _Coming] = {}
         self._lost = Lost()
         self._find_lost = scheduler._find_lost_dependencies
         self._create = scheduler._create_taskstate_from_graph
@@ -208,6 +227,9 @@ class Guard:
         """Create a task as Dask does, and note on whose behalf."""
         task = self._new_task(key, spec, state, computation)
         self._owners[task] = self._current(None).principal
+        if key in self._coming:
+            for client in self._coming[key].refused:
+                self._refused.setdefault(client, WeakSet()).add(task)
         return task
 
     def owner_of(self, task: TaskState) -> str:
@@ -245,6 +267,7 @@ class Guard:
         actors = rest.get("actors")
         conflicts = [
             *self._conflicts(submission, dsk),
+            *self._on_their_way(dsk),
             *self._other_actors(keys if actors is True else actors or ()),
             *self._refused_before(client, dsk, keys),
         ]
@@ -254,10 +277,14 @@ class Guard:
             for gone in self._refused.keys() - self._scheduler.clients.keys():
                 del self._refused[gone]
             marked = self._refused.setdefault(client, WeakSet())
-            marked.update(conflict.task for conflict in refused)
-            raise _Refused(
-                _error(submission, refused), self._unserved(keys, client, {c.task for c in refused})
-            )
+            tasks = set()
+            for task in (conflict.task for conflict in refused):
+                if isinstance(task, _Coming):
+                    task.refused.add(client)
+                else:
+                    tasks.add(task)
+            marked.update(tasks)
+            raise _Refused(_error(submission, refused), self._unserved(keys, client, tasks))
         self._lost.found(client, dsk)
         return self._create(dsk=dsk, keys=keys, client=client, **rest)
 
@@ -294,6 +321,15 @@ class Guard:
                 yield _Conflict(task, "key.definition", owner)
             elif owner != submission.principal:
                 yield _Conflict(task, "key.principal", owner)
+
+    def _on_their_way(self, keys: Iterable[Any]) -> Iterator[_Conflict]:
+        """Yield keys of data that is being brought to workers, and is no task yet."""
+        if not self._coming:
+            return
+        for key in keys:
+            coming = self._coming.get(key)
+            if coming is not None and key not in self._scheduler.tasks:
+                yield _Conflict(coming, "key.definition", coming.owner)
 
     def _other_actors(self, actors: Iterable[Any]) -> Iterator[_Conflict]:
         """Yield tasks that are no actors and would become some."""
@@ -335,9 +371,51 @@ class Guard:
         try:
             with self._from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
-                return await self._scatter(data=data, client=client, **rest)
+                self._begin(submission, data)
+                settles = 0.0
+                try:
+                    return await self._scatter(data=data, client=client, **rest)
+                except BaseException:
+                    # Some worker may have it nevertheless, or be about to.
+                    settles = _SETTLING
+                    raise
+                finally:
+                    self._end_in(settles, tuple(data))
         except PolicyDenied as error:
             return error_reply(error)
+
+    def _begin(self, submission: _Submission, keys: Iterable[Any]) -> None:
+        """Note that data of *keys* is on its way."""
+        for key in keys:
+            coming = self._coming.setdefault(key, _Coming(key, submission.principal))
+            coming.times += 1
+
+    def _end_in(self, seconds: float, keys: Iterable[Any]) -> None:
+        """Note that data of *keys* arrived, or, if *seconds* are said, comes by then or never."""
+        if seconds:
+            for key in keys:
+                self._coming[key].failed = True
+            asyncio.get_running_loop().call_later(seconds, self._end, keys)
+        else:
+            self._end(keys)
+
+    def _end(self, keys: Iterable[Any]) -> None:
+        scheduler = self._scheduler
+        addresses = tuple(scheduler.stream_comms)
+        nowhere = []
+        for key in keys:
+            self._coming[key].times -= 1
+            if self._coming[key].times or not self._coming.pop(key).failed:
+                continue
+            task = scheduler.tasks.get(key)
+            if task is None:
+                nowhere.append(key)
+            elif task.run_spec is None:
+                self._drop({key: addresses})
+        if nowhere:  # in one message: they can be a million
+            free = {"op": "free-keys", "keys": nowhere, "stimulus_id": "safeser-conflict"}
+            for address in addresses:
+                scheduler.worker_send(address, free)
 
     def announce(self, comm: Any, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
         """Take note of data that a client brought to workers by itself."""
@@ -346,8 +424,32 @@ class Guard:
                 return self.update_data(who_has=who_has, nbytes=nbytes, client=client)
         except PolicyDenied as error:
             if error.rule == "key.definition":
-                self._drop(who_has)
+                self._drop(self._brought(comm, who_has))
             return error_reply(error)
+
+    def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
+        """Return at which workers there may be what the peer on *comm* says that it brought.
+
+        Of who brought nothing, the word alone would have workers drop what they are computing.
+        """
+        sender = self._by(comm, None).principal
+        return {
+            key: [each for each in addresses if self._takes_data(each, sender)]
+            for key, addresses in who_has.items()
+        }
+
+    def _takes_data(self, address: str, sender: str) -> bool:
+        """Tell whether the worker at *address* takes data from *sender*; see direct.py."""
+        stream = self._scheduler.stream_comms.get(self._scheduler.coerce_address(address))
+        link = getattr(getattr(stream, "comm", None), "link", None)
+        if link is None:
+            return False
+        policy = self._channel.policy
+        for context in anywhere(sender, link.peer, "update_data", Kind.DATA):
+            allowed = policy.permits_operation(context).permitted
+            if allowed and policy.grant(context).submission == "code":
+                return True
+        return False
 
     def _drop(self, who_has: Mapping[Any, Iterable[str]]) -> None:
         """Have workers forget what was brought there under keys that are others'.
@@ -393,6 +495,9 @@ class Guard:
         for key in keys:
             task = self._scheduler.tasks.get(key)
             if task is None:
+                coming = self._coming.get(key)
+                if coming is not None and coming.owner != submission.principal:
+                    found.append(_Conflict(coming, "key.definition", coming.owner))
                 continue
             owner = self.owner_of(task)
             if task.run_spec is not None or owner != submission.principal:

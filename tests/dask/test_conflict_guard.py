@@ -353,12 +353,134 @@ def test_data_has_an_owner_too(setup):
 
 
 def test_what_was_brought_to_a_worker_under_a_taken_key_is_dropped_there(setup):
-    setup.fake.stream_comms = {"w1": None, "w2": None}
-    assert announce(setup, "alice", "d", "w1") == "noted"
+    setup.fake.stream_comms = {"w1": Stream("worker"), "w2": Stream("worker")}
+    assert announce(setup, "carol", "d", "w1") == "noted"
     setup.fake.tasks["d"].who_has = [SimpleNamespace(address="w1")]
-    refused = announce(setup, "carol", "d", "w1", "w2", "gone")
+    refused = announce(setup, "alice", "d", "w1", "w2", "gone")
     assert refused["exception"].rule == "key.definition"
     assert setup.fake.freed == [("w2", ["d"])]
+
+
+def test_nothing_is_dropped_on_the_word_of_whom_no_worker_takes_data_from(setup):
+    # A worker that computes the task of that name would drop it, and nobody would compute it again.
+    setup.fake.stream_comms = {"w1": Stream("worker"), "w2": SimpleNamespace()}
+    setup.submit("alice", add("k", 1, 2))
+    assert announce(setup, "carol", "k", "w1", "w2")["exception"].rule == "key.definition"
+    assert announce(setup, "alice", "k", "w2")["exception"].rule == "key.definition"
+    assert setup.fake.freed == []
+
+
+class Slow:
+    """Data that has reached some worker, and not yet all."""
+
+    def __init__(self, setup: Setup, monkeypatch: Any) -> None:
+        self.setup = setup
+        self.arrives = asyncio.Event()
+        self.fails = False
+        self._stock = setup.guard._scatter
+        monkeypatch.setattr(setup.guard, "_scatter", self.scatter)
+        self.client = setup.names["alice"]
+
+    async def scatter(self, **request: Any) -> Any:
+        await self.arrives.wait()
+        if self.fails:
+            raise OSError("one of the workers")
+        return await self._stock(**request)
+
+    def begin(self, who: str = "alice") -> asyncio.Task[Any]:
+        comm = SimpleNamespace(link=Way(who))
+        scatter = self.setup.fake.handlers["scatter"]
+        client = self.setup.names[who]
+        return asyncio.ensure_future(scatter(comm, data={"d": 1}, client=client))
+
+    async def submit(self, who: str, dsk: dict[Any, Any]) -> list[str]:
+        client = self.setup.names[who]
+        stream = self.setup.fake.client_comms[client]
+        update = self.setup.fake.stream_handlers["update-graph"]
+        await update(client=client, keys=set(dsk), dsk=dsk)
+        told = operations(stream.sent)
+        stream.sent.clear()
+        return told
+
+
+def test_no_task_gets_the_key_of_data_that_is_on_its_way(setup, monkeypatch):
+    async def races() -> None:
+        slow = Slow(setup, monkeypatch)
+        first = slow.begin()
+        await asyncio.sleep(0)
+        assert await slow.submit("carol", add("d", 1, 2)) == ["task-erred"]
+        assert await slow.submit("carol", add("other", 1, 2)) == []
+        again, other = slow.begin(), slow.begin("carol")
+        refused = await other
+        assert refused["exception"].rule == "key.definition"
+        slow.arrives.set()
+        assert [await first, await again] == ["noted", "noted"]
+        # What uses the refused key would get the data of that name.
+        uses = {"e": Task("e", operator.add, TaskRef("d"), 1)}
+        assert await slow.submit("carol", uses) == ["task-erred"]
+        assert set(setup.fake.tasks) == {"d", "other"}
+
+    asyncio.run(races())
+    assert setup.fake.freed == []
+
+
+def test_data_that_did_not_all_arrive_is_dropped_before_its_key_is_free(setup, monkeypatch):
+    monkeypatch.setattr(conflicts, "_SETTLING", 0.01)
+    setup.fake.stream_comms = {"w1": None, "w2": None}
+
+    async def fails() -> None:
+        slow = Slow(setup, monkeypatch)
+        slow.fails = True
+        slow.arrives.set()
+        with pytest.raises(OSError, match="workers"):
+            await slow.begin()
+        assert await slow.submit("carol", add("d", 1, 2)) == ["task-erred"]
+        while setup.guard._coming:
+            await asyncio.sleep(0.01)
+        assert setup.fake.freed == [("w1", ["d"]), ("w2", ["d"])]
+        assert await slow.submit("bob", add("d", 1, 2)) == []
+
+    asyncio.run(fails())
+
+
+def test_data_that_arrived_before_stays_where_it_is_known(setup, monkeypatch):
+    monkeypatch.setattr(conflicts, "_SETTLING", 0.01)
+    setup.fake.stream_comms = {"w1": None, "w2": None}
+
+    async def fails() -> None:
+        slow = Slow(setup, monkeypatch)
+        slow.arrives.set()
+        assert await slow.begin() == "noted"
+        setup.fake.tasks["d"].who_has = [SimpleNamespace(address="w1")]
+        slow.fails = True
+        with pytest.raises(OSError, match="workers"):
+            await slow.begin()
+        while setup.guard._coming:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(fails())
+    assert setup.fake.freed == [("w2", ["d"])]
+
+
+def test_a_task_that_came_in_between_keeps_what_it_has(setup, monkeypatch):
+    # Where policy says that a conflict is a warning.
+    monkeypatch.setattr(conflicts, "_SETTLING", 0.01)
+    setup.fake.stream_comms = {"w1": None}
+
+    async def fails() -> None:
+        slow = Slow(setup, monkeypatch)
+        slow.fails = True
+        first = slow.begin()
+        await asyncio.sleep(0)
+        assert await slow.submit("bob", add("d", 1, 2)) == ["event"]
+        slow.arrives.set()
+        with pytest.raises(OSError, match="workers"):
+            await first
+        while setup.guard._coming:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(fails())
+    assert setup.fake.freed == []
 
 
 def test_data_that_nobody_sent_is_the_schedulers(setup):
