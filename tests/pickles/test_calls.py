@@ -7,6 +7,7 @@ import operator
 import pickle
 import subprocess
 import sys
+import types
 from pathlib import Path, PosixPath
 from typing import Any
 
@@ -219,6 +220,41 @@ def test_methods_travel_by_name():
     assert made != calls.Method("max")
     assert (made.__name__, made.__dask_tokenize__()) == ("sum", ("safeser-method", "sum"))
     assert hash(made) == hash("sum")
+
+
+#: Groups of which each has one missing value, and quantiles of all of them.
+MISSING = pd.DataFrame({"g": range(99), "v": pd.array([None] * 99, dtype="Int64")})
+DAYS = pd.Series(MISSING.v.array, index=pd.date_range("2000", periods=99, freq="2D"))
+RESAMPLED = DAYS, DAYS.index[0], DAYS.index[-1], None, "1D", {}
+QUANTILES = {
+    "series": lambda: calls.Method("quantile")(MISSING.groupby("g").v, 0.3),
+    "frame": lambda: calls.Method("quantile")(MISSING.groupby("g")[["v"]], 0.3).v,
+    "several": lambda: calls.Method("quantile")(MISSING.groupby("g").v, [0.3, 0.4]),
+    "sliced": lambda: calls.slice_applied(MISSING, "g", "v", "quantile", ()),
+    "resampled": lambda: calls.resampled(*RESAMPLED, "quantile", None, (0.3,), {}),
+    "aggregated": lambda: calls.resampled(*RESAMPLED, "agg", None, (["quantile"],), {})["quantile"],
+}
+
+
+@pytest.mark.parametrize("name", QUANTILES)
+def test_bypass_nothing_is_sent_behind_a_mask(name, monkeypatch):
+    # What pandas takes room for is as if others had used it.
+    groupby, stock = sys.modules["pandas.core.groupby.groupby"], np.empty
+
+    def used(shape, dtype=float, **options):
+        made = stock(shape, dtype, **options)
+        made[...] = 42 if made.dtype.kind == "f" else made
+        return made
+
+    def numpy(attribute):
+        return used if attribute == "empty" else getattr(np, attribute)
+
+    fake = types.ModuleType("numpy")
+    fake.__getattr__ = numpy
+    monkeypatch.setattr(groupby, "np", fake)
+    made = QUANTILES[name]().array
+    assert made.isna().all()
+    assert set(made._data.tolist()) == {0}
 
 
 def test_functions_of_elements_travel_by_name():

@@ -21,7 +21,12 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 from safeser.pickles.names import shown
-from safeser.pickles.shims.filling import in_full, places_in_full, without_gaps
+from safeser.pickles.shims.filling import (
+    in_full,
+    nothing_behind_masks,
+    places_in_full,
+    without_gaps,
+)
 from safeser.pickles.shims.methods import (
     ACCESSORS,
     DATA_ATTRIBUTES,
@@ -162,7 +167,10 @@ class Method:
             _quiet_places(type(value), name, args)
         elif not isinstance(value, int | float | complex):
             raise _refuse("a method of", value)
-        return without_gaps(getattr(value, name)(*args, **kwargs))
+        made = getattr(value, name)(*args, **kwargs)
+        if name == "quantile" and isinstance(value, _classes(*_GROUPS)):
+            return nothing_behind_masks(made)
+        return without_gaps(made)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Method, (self.method,)
@@ -406,13 +414,14 @@ def resampled(series: Any, *args: Any) -> Any:
         raise _refuse("the method", how)
     _listed("the method", how, WINDOW_METHODS | {"agg"})
     _of(series, *_FRAMES)
+    functions = how_args[0] if how_args else how_kwargs.get("func")
+    asked = functions if isinstance(functions, list) else [functions]
     if how == "agg":
-        functions = how_args[0] if how_args else how_kwargs.get("func")
-        for name in functions if isinstance(functions, list) else [functions]:
+        for name in asked:
             _function(name, WINDOW_METHODS)
     elif how == "apply":
-        _function(how_args[0] if how_args else how_kwargs.get("func"), frozenset())
-    return _original("dask.dataframe.tseries.resample:_resample_series")(
+        _function(functions, frozenset())
+    made = _original("dask.dataframe.tseries.resample:_resample_series")(
         series,
         start,
         end,
@@ -424,6 +433,8 @@ def resampled(series: Any, *args: Any) -> Any:
         tuple(how_args),
         _quiet(how_kwargs),
     )
+    wanted = asked if how == "agg" else [how]
+    return nothing_behind_masks(made) if "quantile" in wanted else made
 
 
 def grouped(original: str, *, at: int) -> Callable[..., Any]:
@@ -431,6 +442,7 @@ def grouped(original: str, *, at: int) -> Callable[..., Any]:
 
     def call(frame: Any, /, *args: Any, **kwargs: Any) -> Any:
         _of(frame, *_FRAMES)
+        function = None
         if len(args) >= at or "func" in kwargs:
             function = args[at - 1] if len(args) >= at else kwargs["func"]
             _function(function, GROUP_METHODS)
@@ -438,7 +450,8 @@ def grouped(original: str, *, at: int) -> Callable[..., Any]:
             if isinstance(function, str):
                 for kind in _classes(*_GROUPED):
                     _quiet_places(kind, function, tuple(given))
-        return _original(original)(frame, *args, **_quiet(kwargs))
+        made = _original(original)(frame, *args, **_quiet(kwargs))
+        return nothing_behind_masks(made) if function == "quantile" else made
 
     return call
 

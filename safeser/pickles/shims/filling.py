@@ -15,7 +15,7 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["in_full", "places_in_full", "without_gaps"]
+__all__ = ["in_full", "nothing_behind_masks", "places_in_full", "without_gaps"]
 
 
 def in_full(blocks: Any) -> Any:
@@ -89,6 +89,19 @@ def _has_gaps(dtype: np.dtype[Any]) -> bool:
             return True
         end = max(end, start + field.itemsize)
     return end < dtype.itemsize
+
+
+def nothing_behind_masks(made: Any) -> Any:
+    """Clear what pandas has left where *made*, which it has just made, has no value.
+
+    For a group of missing values it writes no quantile, and sends what was there before.
+    """
+    columns = [made.iloc[:, at] for at in range(made.shape[1])] if made.ndim == 2 else [made]
+    for column in columns:
+        array = column.array
+        if hasattr(array, "_mask"):
+            array._data[array._mask] = 0
+    return made
 
 
 def _refused(what: str) -> PolicyDenied:
