@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from safeser.errors import PayloadError
-from safeser.pickles import Budget, dtype_record, exception_record, failures, loads
+from safeser.pickles import DATA_PROFILES, Budget, dtype_record, exception_record, failures, loads
 from safeser.pickles.machine import read
 from safeser.pickles.streams import WRAPPER, read_passage
 from safeser.values import Limits
@@ -232,6 +232,33 @@ def test_intervals_between_ranges_take_what_their_bounds_take_when_written_out()
     with pytest.raises(PayloadError) as caught:
         loads(between(1 << 20), profile=profile)
     assert caught.value.rule == "pickle.max-bytes"
+
+
+def doubled(levels):
+    value = []
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+def test_what_a_graph_holds_twice_is_copied_once():
+    spec = pytest.importorskip("dask._task_spec")
+    data = pickle.dumps(spec.DataNode("k", doubled(16)))
+    visits, _ = spent(data, DATA_PROFILES)
+    assert visits < 1000
+    made = loads(data, profile=DATA_PROFILES).value
+    assert made[0] is made[1]
+    assert made == doubled(16)
+
+
+def test_what_an_estimator_holds_twice_is_copied_once():
+    linear = pytest.importorskip("sklearn.linear_model")
+    model = linear.LinearRegression()
+    model.feature_names_in_ = doubled(16)
+    data = pickle.dumps(model)
+    visits, _ = spent(data, DATA_PROFILES)
+    assert visits < 1000
+    assert loads(data, profile=DATA_PROFILES).feature_names_in_ == doubled(16)
 
 
 @pytest.mark.usefixtures("own")

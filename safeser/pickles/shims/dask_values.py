@@ -124,10 +124,11 @@ def _check_attributes(getter: Any) -> None:
             raise bad("function", f"the attribute {shown(name)} is not one that is only data")
 
 
-def value_of(site: Site, value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for each kind
+def value_of(site: Site, value: Any, depth: int = 0) -> Any:
     """Return *value* with copies of its containers; refuse whatever a graph may not hold.
 
-    Copies, so that nothing else that holds a list can change it after the task was checked.
+    Copies, so that nothing else that holds a list can change it after the task was checked; one for
+    all that hold the same, as in the pickle.
     """
     site.charge(1)
     kind: Any = type(value)
@@ -135,6 +136,15 @@ def value_of(site: Site, value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - 
         return value
     if depth > MAX_NESTING:
         raise bad("max-depth", "the values in a graph nest too deep")
+    place = id(value), depth, ""
+    known = site.remade.get(place)
+    if known is None:
+        # Kept with what it is made of, so that nothing else comes to have its address.
+        known = site.remade[place] = value, _checked(site, value, kind, depth)
+    return known[1]
+
+
+def _checked(site: Site, value: Any, kind: Any, depth: int) -> Any:  # noqa: PLR0911 - as there are kinds
     if kind in (list, set, dict):
         site.copied(value)
     if kind in (list, tuple, set, frozenset):

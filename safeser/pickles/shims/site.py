@@ -69,6 +69,9 @@ class Site:
         #: Instances whose fields are still to come, by identity; the builder keeps them alive.
         self.unfinished: dict[int, Any] = {}
         self._copied: dict[int, Any] = {}
+        #: By identity and place, containers and the copies that were made of them there: a list of
+        #: twice itself, twenty levels deep, is 200 bytes, and a million lists when it is copied.
+        self.remade: dict[tuple[int, int, str], tuple[Any, Any]] = {}
 
     def copied(self, container: Any) -> None:
         """Note that an object was made of a copy of *container*, which must not grow any more.

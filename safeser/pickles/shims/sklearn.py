@@ -115,6 +115,14 @@ def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
         return value
     if depth > _MAX_NESTING:
         raise bad("max-depth", "the fields of an estimator nest too deep")
+    place = id(value), depth, field
+    known = site.remade.get(place)
+    if known is None:
+        known = site.remade[place] = value, _copied(site, value, kind, field, depth)
+    return known[1]
+
+
+def _copied(site: Site, value: Any, kind: Any, field: str, depth: int) -> Any:
     if kind is np.ndarray:
         return _array(site, value, field, depth)
     if kind in (list, set, dict, OrderedDict, Bunch):
