@@ -39,6 +39,7 @@ from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
 from safeser.dask.named import own_connections
 from safeser.dask.registrations import ClientIds
+from safeser.dask.resumed import fetch_what_was_cancelled
 from safeser.dask.retirement import end_retirements
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.schemes import note_left
@@ -219,6 +220,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             fail_dependents(owner)
             fetch_apart(owner)
             guard_worker(owner, self._channel)
+            fetch_what_was_cancelled(owner)
             share_transfers(owner)
             unblock()
             say_no_more(owner)

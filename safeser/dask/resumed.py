@@ -1,0 +1,40 @@
+"""What a worker computed for a key that has come to name another task meanwhile.
+
+The one rule: where the scheduler says that a value is fetched, nothing else stands in for it. A
+task that is cancelled runs on to its end, and its key is free as soon as the scheduler forgets it.
+If a task that gets the key then is computed by another worker, and needed by this one, Dask takes
+what the cancelled one gives, which its submitter chose, and offers it to others
+(distributed 2026.8.0).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed.worker import Worker
+from distributed.worker_state_machine import ExecuteSuccessEvent, RescheduleEvent
+
+__all__ = ["fetch_what_was_cancelled"]
+
+
+def fetch_what_was_cancelled(worker: Any) -> None:
+    """Have *worker* fetch what it is told to fetch; to be called before it listens."""
+    if isinstance(worker, Worker):
+        worker.handle_stimulus = _Stimuli(worker)
+
+
+class _Stimuli:
+    def __init__(self, worker: Any) -> None:
+        self._handle = worker.handle_stimulus
+        self._state = worker.state
+
+    def __call__(self, *events: Any) -> None:
+        self._handle(*map(self._true, events))
+
+    def _true(self, event: Any) -> Any:
+        if isinstance(event, ExecuteSuccessEvent):
+            task = self._state.tasks.get(event.key)
+            if task is not None and task.state == "resumed":
+                # As if it had asked to be computed elsewhere: then Dask goes on to fetch it.
+                return RescheduleEvent(key=event.key, stimulus_id=event.stimulus_id)
+        return event

@@ -1,0 +1,65 @@
+"""A cancelled task that still runs, and a key that names another one by then."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.worker import Worker
+from distributed.worker_state_machine import (
+    ComputeTaskEvent,
+    ExecuteSuccessEvent,
+    FreeKeysEvent,
+    WorkerState,
+)
+
+from safeser.dask.resumed import fetch_what_was_cancelled
+
+ELSEWHERE = "safeser://127.0.0.1:2"
+
+
+class Bare(Worker):
+    def __init__(self) -> None:
+        self.state = WorkerState(nthreads=1, address="safeser://127.0.0.1:1")
+
+    def __del__(self) -> None: ...
+
+    def handle_stimulus(self, *events: Any) -> None:
+        self.state.handle_stimulus(*events)
+
+
+def computed(key: str, value: Any) -> ExecuteSuccessEvent:
+    return ExecuteSuccessEvent.dummy(key, value, run_id=1, stimulus_id="done")
+
+
+def compute(key: str, **needs: Any) -> ComputeTaskEvent:
+    return ComputeTaskEvent.dummy(key, stimulus_id="compute", **needs)
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
+def test_what_a_cancelled_task_gives_is_not_what_another_worker_has(guarded):
+    worker = Bare()
+    if guarded:
+        fetch_what_was_cancelled(worker)
+    worker.handle_stimulus(compute("k"))
+    worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="free"))
+    worker.handle_stimulus(compute("uses", who_has={"k": [ELSEWHERE]}))
+    assert worker.state.tasks["k"].state == "resumed"
+    worker.handle_stimulus(computed("k", 666))
+    assert ("k" in worker.state.data) is not guarded
+    assert worker.state.tasks["k"].state == ("flight" if guarded else "memory")
+
+
+def test_what_is_computed_is_there_as_ever():
+    worker = Bare()
+    fetch_what_was_cancelled(worker)
+    worker.handle_stimulus(compute("k"))
+    worker.handle_stimulus(computed("k", 42))
+    assert worker.state.data["k"] == 42
+
+
+def test_only_a_worker_is_guarded():
+    other = SimpleNamespace(handle_stimulus=None)
+    fetch_what_was_cancelled(other)
+    assert other.handle_stimulus is None
