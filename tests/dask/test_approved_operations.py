@@ -19,6 +19,7 @@ WORKS = (
     "da.linalg.qr(t)[1]",
     "da.fft.fft(x.rechunk({1: -1}))",
     "da.stack([x, y])",
+    "x.compute_chunk_sizes()",
     "da.random.default_rng(1).normal(size=(100,), chunks=50)",
     "x.map_blocks(lib.double, dtype='f8')",
     "df.a + df.b",
