@@ -1,9 +1,10 @@
 """What a worker computed for a key that has come to name another task meanwhile.
 
-The one rule: where the scheduler says that a value is fetched, nothing else stands in for it. A
+The one rule: what the scheduler says is fetched or computed, and nothing stands in for it. A
 task that is cancelled runs on to its end, and its key is free as soon as the scheduler forgets it.
 If a task that gets the key then is computed by another worker, and needed by this one, Dask takes
-what the cancelled one gives, which its submitter chose, and offers it to others
+what the cancelled one gives, which its submitter chose, and offers it to others. Likewise a value
+that was being fetched stands in for a task of its key that this worker is to compute
 (distributed 2026.8.0).
 """
 
@@ -12,7 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 from distributed.worker import Worker
-from distributed.worker_state_machine import ExecuteSuccessEvent, RescheduleEvent
+from distributed.worker_state_machine import (
+    ExecuteSuccessEvent,
+    GatherDepSuccessEvent,
+    RescheduleEvent,
+)
 
 __all__ = ["fetch_what_was_cancelled"]
 
@@ -32,9 +37,20 @@ class _Stimuli:
         self._handle(*map(self._true, events))
 
     def _true(self, event: Any) -> Any:
-        if isinstance(event, ExecuteSuccessEvent):
-            task = self._state.tasks.get(event.key)
-            if task is not None and task.state == "resumed":
-                # As if it had asked to be computed elsewhere: then Dask goes on to fetch it.
-                return RescheduleEvent(key=event.key, stimulus_id=event.stimulus_id)
+        if isinstance(event, ExecuteSuccessEvent) and self._is_resumed(event.key):
+            # As if it had asked to be computed elsewhere: then Dask goes on to fetch it.
+            return RescheduleEvent(key=event.key, stimulus_id=event.stimulus_id)
+        if isinstance(event, GatherDepSuccessEvent):
+            # What is missing of an answer, Dask goes on to compute if it was told to.
+            data = {key: value for key, value in event.data.items() if not self._is_resumed(key)}
+            return GatherDepSuccessEvent(
+                worker=event.worker,
+                total_nbytes=event.total_nbytes,
+                data=data,
+                stimulus_id=event.stimulus_id,
+            )
         return event
+
+    def _is_resumed(self, key: Any) -> bool:
+        task = self._state.tasks.get(key)
+        return task is not None and task.state == "resumed"

@@ -11,6 +11,7 @@ from distributed.worker_state_machine import (
     ComputeTaskEvent,
     ExecuteSuccessEvent,
     FreeKeysEvent,
+    GatherDepSuccessEvent,
     WorkerState,
 )
 
@@ -49,6 +50,25 @@ def test_what_a_cancelled_task_gives_is_not_what_another_worker_has(guarded):
     worker.handle_stimulus(computed("k", 666))
     assert ("k" in worker.state.data) is not guarded
     assert worker.state.tasks["k"].state == ("flight" if guarded else "memory")
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
+def test_what_was_being_fetched_is_not_what_is_to_be_computed(guarded):
+    worker = Bare()
+    if guarded:
+        fetch_what_was_cancelled(worker)
+    worker.handle_stimulus(compute("uses", who_has={"k": [ELSEWHERE], "other": [ELSEWHERE]}))
+    worker.handle_stimulus(FreeKeysEvent(keys=["uses"], stimulus_id="free"))
+    worker.handle_stimulus(compute("k"))
+    assert worker.state.tasks["k"].state == "resumed"
+    worker.handle_stimulus(compute("more", who_has={"other": [ELSEWHERE]}))
+    fetched = {"k": 666, "other": 1}
+    worker.handle_stimulus(
+        GatherDepSuccessEvent(worker=ELSEWHERE, total_nbytes=2, data=fetched, stimulus_id="fetched")
+    )
+    assert ("k" in worker.state.data) is not guarded
+    assert worker.state.tasks["k"].state == ("executing" if guarded else "memory")
+    assert worker.state.data["other"] == 1
 
 
 def test_what_is_computed_is_there_as_ever():
