@@ -41,14 +41,16 @@ class _Stimuli:
             # As if it had asked to be computed elsewhere: then Dask goes on to fetch it.
             return RescheduleEvent(key=event.key, stimulus_id=event.stimulus_id)
         if isinstance(event, GatherDepSuccessEvent):
-            # What is missing of an answer, Dask goes on to compute if it was told to.
-            data = {key: value for key, value in event.data.items() if not self._is_resumed(key)}
-            return GatherDepSuccessEvent(
-                worker=event.worker,
-                total_nbytes=event.total_nbytes,
-                data=data,
-                stimulus_id=event.stimulus_id,
-            )
+            left = {key for key in event.data if self._is_resumed(key)}
+            if left:
+                # What is missing of an answer, Dask goes on to compute if it was told to.
+                data = {key: value for key, value in event.data.items() if key not in left}
+                return type(event)(  # there is one of fetched.py's own
+                    worker=event.worker,
+                    total_nbytes=event.total_nbytes,
+                    data=data,
+                    stimulus_id=event.stimulus_id,
+                )
         return event
 
     def _is_resumed(self, key: Any) -> bool:

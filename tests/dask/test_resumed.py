@@ -52,6 +52,22 @@ def test_what_a_cancelled_task_gives_is_not_what_another_worker_has(guarded):
     assert worker.state.tasks["k"].state == ("flight" if guarded else "memory")
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_an_answer_stays_one_of_its_own_kind(resumed):
+    class Own(GatherDepSuccessEvent):
+        pass
+
+    told: list[Any] = []
+    worker = Bare()
+    worker.handle_stimulus = lambda *events: told.extend(events)
+    fetch_what_was_cancelled(worker)
+    worker.state.tasks["k"] = SimpleNamespace(state="resumed" if resumed else "flight")
+    event = Own(worker=ELSEWHERE, total_nbytes=2, data={"k": 1, "l": 2}, stimulus_id="x")
+    worker.handle_stimulus(event)
+    assert type(told[0]) is Own
+    assert told[0].data == ({"l": 2} if resumed else {"k": 1, "l": 2})
+
+
 @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
 def test_what_was_being_fetched_is_not_what_is_to_be_computed(guarded):
     worker = Bare()
