@@ -83,7 +83,8 @@ def test_what_was_being_fetched_is_not_what_is_to_be_computed(guarded):
         GatherDepSuccessEvent(worker=ELSEWHERE, total_nbytes=2, data=fetched, stimulus_id="fetched")
     )
     assert ("k" in worker.state.data) is not guarded
-    assert worker.state.tasks["k"].state == ("executing" if guarded else "memory")
+    computes = {"ready", "executing"}  # one thread, and two tasks in the order of a set
+    assert worker.state.tasks["k"].state in (computes if guarded else {"memory"})
     assert worker.state.data["other"] == 1
 
 
