@@ -11,13 +11,12 @@ without a word. So somebody who knows which key another will use decides what th
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from time import time
 from types import MethodType
@@ -30,6 +29,7 @@ from distributed.scheduler import Scheduler, TaskState
 
 from safeser.channel import Channel
 from safeser.channel.records import event
+from safeser.dask.arrivals import Arrivals, Coming
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
 from safeser.dask.hosts import anywhere
@@ -46,9 +46,6 @@ logger = logging.getLogger("safeser.dask")
 
 #: Conflicts of one graph that are recorded one by one; the others are counted.
 _RECORDED = 20
-
-#: How long the keys of data that did not all arrive stay taken: no worker takes it in any later.
-_SETTLING = 30.0
 
 #: As much of a key as errors and records show.
 _SHOWN = 60
@@ -151,25 +148,11 @@ class _Refused(BaseException):
         self.keys = keys
 
 
-@dataclass(eq=False)
-class _Coming:
-    """A key whose data is on its way to workers, and no task yet.
-
-    A worker that has it already would take it for the result of a task that gets that key now.
-    """
-
-    key: Any
-    owner: str
-    times: int = 0
-    failed: bool = False
-    refused: set[str] = field(default_factory=set)  # clients
-
-
 @dataclass(frozen=True, slots=True)
 class _Conflict:
     """One key that is there already, and how what arrived differs."""
 
-    task: TaskState | _Coming
+    task: TaskState | Coming
     rule: str
     owner: str
 
@@ -184,7 +167,7 @@ class Guard:
         # Both forget a task when Dask does: then its key is free.
         self._owners: WeakKeyDictionary[TaskState, str] = WeakKeyDictionary()
         self._refused: dict[str, WeakSet[TaskState]] = {}
-        self._coming: dict[Any, _Coming] = {}
+        self._coming = Arrivals(scheduler)
         self._lost = Lost()
         self._find_lost = scheduler._find_lost_dependencies
         self._create = scheduler._create_taskstate_from_graph
@@ -227,9 +210,9 @@ class Guard:
         """Create a task as Dask does, and note on whose behalf."""
         task = self._new_task(key, spec, state, computation)
         self._owners[task] = self._current(None).principal
-        if key in self._coming:
-            for client in self._coming[key].refused:
-                self._refused.setdefault(client, WeakSet()).add(task)
+        coming = self._coming.get(key)
+        for client in coming.refused if coming is not None else ():
+            self._refused.setdefault(client, WeakSet()).add(task)
         return task
 
     def owner_of(self, task: TaskState) -> str:
@@ -279,7 +262,7 @@ class Guard:
             marked = self._refused.setdefault(client, WeakSet())
             tasks = set()
             for task in (conflict.task for conflict in refused):
-                if isinstance(task, _Coming):
+                if isinstance(task, Coming):
                     task.refused.add(client)
                 else:
                     tasks.add(task)
@@ -324,9 +307,7 @@ class Guard:
 
     def _on_their_way(self, keys: Iterable[Any]) -> Iterator[_Conflict]:
         """Yield keys of data that is being brought to workers, and is no task yet."""
-        if not self._coming:
-            return
-        for key in keys:
+        for key in keys if self._coming else ():
             coming = self._coming.get(key)
             if coming is not None and key not in self._scheduler.tasks:
                 yield _Conflict(coming, "key.definition", coming.owner)
@@ -371,51 +352,10 @@ class Guard:
         try:
             with self._from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
-                self._begin(submission, data)
-                settles = 0.0
-                try:
+                with self._coming.of(submission.principal, tuple(data)):
                     return await self._scatter(data=data, client=client, **rest)
-                except BaseException:
-                    # Some worker may have it nevertheless, or be about to.
-                    settles = _SETTLING
-                    raise
-                finally:
-                    self._end_in(settles, tuple(data))
         except PolicyDenied as error:
             return error_reply(error)
-
-    def _begin(self, submission: _Submission, keys: Iterable[Any]) -> None:
-        """Note that data of *keys* is on its way."""
-        for key in keys:
-            coming = self._coming.setdefault(key, _Coming(key, submission.principal))
-            coming.times += 1
-
-    def _end_in(self, seconds: float, keys: Iterable[Any]) -> None:
-        """Note that data of *keys* arrived, or, if *seconds* are said, comes by then or never."""
-        if seconds:
-            for key in keys:
-                self._coming[key].failed = True
-            asyncio.get_running_loop().call_later(seconds, self._end, keys)
-        else:
-            self._end(keys)
-
-    def _end(self, keys: Iterable[Any]) -> None:
-        scheduler = self._scheduler
-        addresses = tuple(scheduler.stream_comms)
-        nowhere = []
-        for key in keys:
-            self._coming[key].times -= 1
-            if self._coming[key].times or not self._coming.pop(key).failed:
-                continue
-            task = scheduler.tasks.get(key)
-            if task is None:
-                nowhere.append(key)
-            elif task.run_spec is None:
-                self._drop({key: addresses})
-        if nowhere:  # in one message: they can be a million
-            free = {"op": "free-keys", "keys": nowhere, "stimulus_id": "safeser-conflict"}
-            for address in addresses:
-                scheduler.worker_send(address, free)
 
     def announce(self, comm: Any, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
         """Take note of data that a client brought to workers by itself."""
@@ -424,7 +364,7 @@ class Guard:
                 return self.update_data(who_has=who_has, nbytes=nbytes, client=client)
         except PolicyDenied as error:
             if error.rule == "key.definition":
-                self._drop(self._brought(comm, who_has))
+                self._coming.drop(self._brought(comm, who_has))
             return error_reply(error)
 
     def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
@@ -450,20 +390,6 @@ class Guard:
             if allowed and policy.grant(context).submission == "code":
                 return True
         return False
-
-    def _drop(self, who_has: Mapping[Any, Iterable[str]]) -> None:
-        """Have workers forget what was brought there under keys that are others'.
-
-        They would take it for the result of the task of that name.
-        """
-        scheduler = self._scheduler
-        for key, addresses in who_has.items():
-            task = scheduler.tasks.get(key)
-            known = {state.address for state in task.who_has or ()} if task is not None else set()
-            for address in {scheduler.coerce_address(address) for address in addresses} - known:
-                if address in scheduler.stream_comms:
-                    free = {"op": "free-keys", "keys": [key], "stimulus_id": "safeser-conflict"}
-                    scheduler.worker_send(address, free)
 
     def update_data(self, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
         """Take note of data, unless a key of it has come to be somebody else's in the meantime."""

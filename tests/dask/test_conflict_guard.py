@@ -13,7 +13,7 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import ClientState, Scheduler, TaskGroup, TaskPrefix, TaskState
 from distributed.worker import Worker
 
-from safeser.dask import conflicts
+from safeser.dask import arrivals, conflicts
 from safeser.dask.conflicts import Guard, guard_scheduler, require_known_scheduler
 from safeser.dask.direct import guard_worker
 from safeser.dask.registrations import ClientIds
@@ -425,7 +425,7 @@ def test_no_task_gets_the_key_of_data_that_is_on_its_way(setup, monkeypatch):
 
 
 def test_data_that_did_not_all_arrive_is_dropped_before_its_key_is_free(setup, monkeypatch):
-    monkeypatch.setattr(conflicts, "_SETTLING", 0.01)
+    monkeypatch.setattr(arrivals, "_SETTLING", 0.01)
     setup.fake.stream_comms = {"w1": None, "w2": None}
 
     async def fails() -> None:
@@ -444,7 +444,7 @@ def test_data_that_did_not_all_arrive_is_dropped_before_its_key_is_free(setup, m
 
 
 def test_data_that_arrived_before_stays_where_it_is_known(setup, monkeypatch):
-    monkeypatch.setattr(conflicts, "_SETTLING", 0.01)
+    monkeypatch.setattr(arrivals, "_SETTLING", 0.01)
     setup.fake.stream_comms = {"w1": None, "w2": None}
 
     async def fails() -> None:
@@ -464,7 +464,7 @@ def test_data_that_arrived_before_stays_where_it_is_known(setup, monkeypatch):
 
 def test_a_task_that_came_in_between_keeps_what_it_has(setup, monkeypatch):
     # Where policy says that a conflict is a warning.
-    monkeypatch.setattr(conflicts, "_SETTLING", 0.01)
+    monkeypatch.setattr(arrivals, "_SETTLING", 0.01)
     setup.fake.stream_comms = {"w1": None}
 
     async def fails() -> None:
