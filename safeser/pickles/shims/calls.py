@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from safeser.errors import PolicyDenied
-from safeser.pickles.names import shown
 from safeser.pickles.shims.filling import (
     in_full,
     nothing_behind_masks,
@@ -38,6 +36,7 @@ from safeser.pickles.shims.methods import (
 )
 from safeser.pickles.shims.numpy_random import KINDS
 from safeser.pickles.shims.rooms import not_installed
+from safeser.pickles.shims.whole import Ufunc, Whole, everywhere, refuse
 
 __all__ = [
     "DATA_ATTRIBUTES",
@@ -56,19 +55,10 @@ __all__ = [
 ]
 
 
-def _refuse(what: str, name: object) -> PolicyDenied:
-    text = shown(name) if isinstance(name, str) else f"a {type(name).__name__}"
-    return PolicyDenied(
-        f"{what} {text} is not one that an approved task may ask for",
-        rule="submission.method",
-        fix="Put the call into a function of your own, which the policy lists by name.",
-    )
-
-
 def _listed(what: str, name: object, names: frozenset[str]) -> str:
     # An exact str: a subclass could be equal to one name, and be another when it is looked up.
     if type(name) is not str or name not in names:
-        raise _refuse(what, name)
+        raise refuse(what, name)
     return name
 
 
@@ -88,7 +78,7 @@ _ROLLING = ("pandas.core.window:Rolling",)
 def _of(value: Any, *names: str) -> Any:
     """Return *value* if it is of one of pandas' own classes *names*; their methods do no harm."""
     if not isinstance(value, _classes(*names)) or type(value).__module__.split(".")[0] != "pandas":
-        raise _refuse("a method of", value)
+        raise refuse("a method of", value)
     return value
 
 
@@ -100,7 +90,7 @@ def _function(value: Any, names: frozenset[str], *, what: str = "the method") ->
     if isinstance(value, str):
         return _listed(what, value, names)
     if isinstance(value, list | tuple | dict | set | frozenset) or not callable(value):
-        raise _refuse(what, value)
+        raise refuse(what, value)
     return value
 
 
@@ -112,7 +102,7 @@ def _quiet(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return *kwargs* without what reaches beyond pandas."""
     for name in _LOUD:
         if kwargs.get(name) is not None:
-            raise _refuse("the option", name)
+            raise refuse("the option", name)
     return dict(kwargs)
 
 
@@ -158,15 +148,15 @@ class Method:
         name = _listed("the method", self.method, METHODS)
         if isinstance(value, np.ndarray | np.generic):
             if name in ("map", "apply"):
-                raise _refuse("the method", name)
-            _everywhere(kwargs)
+                raise refuse("the method", name)
+            everywhere(kwargs)
         elif type(value).__module__.split(".")[0] == "pandas":
             if name == "apply":
                 _function(args[0] if args else kwargs.get("func"), frozenset())
             kwargs = _quiet(kwargs)
             _quiet_places(type(value), name, args)
         elif not isinstance(value, int | float | complex):
-            raise _refuse("a method of", value)
+            raise refuse("a method of", value)
         made = getattr(value, name)(*args, **kwargs)
         if name == "quantile" and isinstance(value, _classes(*_GROUPS)):
             return nothing_behind_masks(made)
@@ -188,83 +178,9 @@ class Method:
 # -- that leave no element out --------------------------------------------------------------------
 
 
-def _everywhere(kwargs: Mapping[str, Any]) -> None:
-    """Refuse to compute some elements: the others are memory that others have used."""
-    if kwargs.get("where", True) is not True:
-        raise _refuse("the option", "where")
-
-
-class Ufunc:
-    """Calls one of NumPy's functions of elements, for all of them.
-
-    Stands in place of the function itself, which leaves out whatever ``where`` says.
-    """
-
-    __slots__ = ("ufunc",)
-    func = property(lambda self: self)  # tells Dask how to name the task
-
-    def __init__(self, ufunc: np.ufunc) -> None:
-        self.ufunc = ufunc
-
-    @property
-    def __name__(self) -> str:
-        return str(self.ufunc.__name__)
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        _everywhere(kwargs)
-        return self.ufunc(*args, **kwargs)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Ufunc, (self.ufunc,)
-
-    def __dask_tokenize__(self) -> tuple[str, str]:
-        return "safeser-ufunc", self.__name__
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ufunc) and other.ufunc is self.ufunc
-
-    def __hash__(self) -> int:
-        return hash(self.ufunc)
-
-
-class Whole:
-    """Calls a listed function of NumPy's or Dask's that makes arrays, without gaps in them.
-
-    Stands in place of the function, which a task may tell any type of elements.
-    """
-
-    __slots__ = ("function",)
-    func = property(lambda self: self)  # tells Dask how to name the task
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
-
-    @property
-    def __name__(self) -> str:
-        return str(getattr(self.function, "__name__", type(self.function).__name__))
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        made = without_gaps(self.function(*args, **kwargs))
-        for part in made if isinstance(made, list | tuple) else ():
-            without_gaps(part)
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Whole, (self.function,)
-
-    def __dask_tokenize__(self) -> tuple[str, Any]:
-        return "safeser-whole", self.function
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Whole) and bool(other.function == self.function)
-
-    def __hash__(self) -> int:
-        return hash(self.function)
-
-
 def clipped(*args: Any, **kwargs: Any) -> Any:
     """Limit an array's elements, all of them; for ``numpy.clip``."""
-    _everywhere(kwargs)
+    everywhere(kwargs)
     return np.clip(*args, **kwargs)
 
 
@@ -274,7 +190,7 @@ def transformed_back(values: Any, *args: Any, **kwargs: Any) -> Any:
     Of no values, NumPy takes the first one from memory that others have used.
     """
     if np.size(values) == 0:
-        raise _refuse("an inverse transform of", values)
+        raise refuse("an inverse transform of", values)
     return np.fft.irfft(values, *args, **kwargs)
 
 
@@ -286,7 +202,7 @@ def item(value: Any, key: Any, /) -> Any:
 def ramped(start: Any, *args: Any, **kwargs: Any) -> Any:
     """Lead from each value of *start* to another; for ``linear_ramp_chunk``, which pads arrays."""
     if np.size(start) == 0:
-        raise _refuse("a ramp from", start)
+        raise refuse("a ramp from", start)
     return _original("dask.array.creation:linear_ramp_chunk")(start, *args, **kwargs)
 
 
@@ -338,7 +254,7 @@ def accessed(value: Any, accessor: str, name: str, /) -> Any:
         value, accessor, name
     )
     if callable(found):  # a method, which something else might call
-        raise _refuse("the property", name)
+        raise refuse("the property", name)
     return found
 
 
@@ -362,7 +278,7 @@ def drawn(kind: Any, name: str, *args: Any) -> Any:
     """Draw from a random state; for ``dask.array.random``'s functions."""
     _listed("the distribution", name, DRAWS)
     if kind is not None and kind is not np.random.RandomState:
-        raise _refuse("the random state", kind)
+        raise refuse("the random state", kind)
     return _original("dask.array.random:_apply_random")(kind, name, *args)
 
 
@@ -373,14 +289,14 @@ def generated(kind: Any, name: str, bits: Any, *args: Any) -> Any:
     if not isinstance(bits, np.random.BitGenerator | np.random.SeedSequence) or (
         kind is not None and kind not in sources
     ):
-        raise _refuse("the generator", bits)
+        raise refuse("the generator", bits)
     return _original("dask.array.random:_apply_random_func")(kind, name, bits, *args)
 
 
 def chosen(bits: Any, *args: Any) -> Any:
     """Choose from an array by a generator over *bits*."""
     if not isinstance(bits, np.random.BitGenerator):
-        raise _refuse("the generator", bits)
+        raise refuse("the generator", bits)
     return _original("dask.array.random:_choice_rng")(bits, *args)
 
 
@@ -411,7 +327,7 @@ def resampled(series: Any, *args: Any) -> Any:
     """Compute over spans of time; for ``_resample_series``."""
     start, end, closed, rule, options, how, fill, how_args, how_kwargs = args
     if isinstance(how, list | tuple):
-        raise _refuse("the method", how)
+        raise refuse("the method", how)
     _listed("the method", how, WINDOW_METHODS | {"agg"})
     _of(series, *_FRAMES)
     functions = how_args[0] if how_args else how_kwargs.get("func")
@@ -490,7 +406,7 @@ def _check_extreme(*_: Any, **kwargs: Any) -> None:
 
 def _check_unnamed(*_: Any, **kwargs: Any) -> None:
     for name in kwargs:
-        raise _refuse("the option", name)
+        raise refuse("the option", name)
 
 
 def _check_filled(frame: Any, method: str, *_: Any, **__: Any) -> None:
@@ -678,4 +594,4 @@ def named(name: str) -> Any:
     except ImportError as error:
         missing = error.name or name
         raise not_installed(missing.partition(".")[0]) from None
-    raise _refuse("the function", name)
+    raise refuse("the function", name)
