@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from distributed.comm import registry
 
+from safeser.audit.record import printable
 from safeser.channel import AuditSink
 from safeser.channel.records import event
 from safeser.dask.settings import open_channels
@@ -87,6 +88,15 @@ def note_left(error: ConfigError, scheme: str) -> None:
 
 class _Backends(dict[str, Any]):
     """The registry of backends, closed to late comers."""
+
+    def get(self, scheme: str, default: Any = None) -> Any:
+        """Return the backend of *scheme*; nobody's scheme is closed like any other.
+
+        Dask would look for what is installed under that name, and a message can name it.
+        """
+        if scheme in self:
+            return self[scheme]
+        return _Sealed(printable(scheme, 32)) if default is None else default
 
     def __setitem__(self, scheme: str, backend: Any) -> None:
         if scheme != _OWN:
