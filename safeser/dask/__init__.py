@@ -50,6 +50,7 @@ def backend() -> Backend:
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
+    from safeser.dask.partitions import keep_own_partitions
     from safeser.dask.schemes import seal_other_schemes
     from safeser.dask.sockets import Backend
     from safeser.dask.widgets import escape_templates
@@ -59,6 +60,7 @@ def backend() -> Backend:
     seal_other_schemes()
     honour_decorators()
     name_roles()
+    keep_own_partitions()
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     escape_templates()
     escape_logs()

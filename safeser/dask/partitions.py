@@ -1,0 +1,63 @@
+"""Which parts of a shuffle's result a worker keeps: those that the scheduler assigned to it.
+
+The one rule: the number of such a part is a number, and one of this worker's. Dask makes the name
+of a file of it, in the folder of the shuffle, and takes it from the shards themselves (distributed
+2026.8.0, ``shuffle/_core.py``): a column of text in the place of numbers, or a tuple of text, led
+up from that folder, and one worker's bytes were appended to any file of another's user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import wraps
+from numbers import Integral
+from typing import Any
+
+from distributed.shuffle._core import ShuffleRun
+
+from safeser.errors import PayloadError
+
+__all__ = ["keep_own_partitions"]
+
+
+def keep_own_partitions() -> None:
+    """Have shuffles of this process keep no part that is another's; once is enough."""
+    keeps = ShuffleRun._write_to_disk
+    if hasattr(keeps, "__wrapped__"):
+        return
+
+    @wraps(keeps)
+    async def keep(run: Any, data: Mapping[Any, Any]) -> None:
+        own = _own(run)
+        for partition in data:
+            if not _is_numbered(partition) or partition not in own:
+                raise PayloadError(
+                    "a shard is of no part of the shuffle that this worker keeps",
+                    rule="shuffle.partition",
+                    where="data",
+                )
+        await keeps(run, data)
+
+    ShuffleRun._write_to_disk = keep
+
+
+def _own(run: Any) -> frozenset[Any]:
+    """Return the parts that *run* keeps here, as they are named when they are written."""
+    found: frozenset[Any] | None = vars(run).get(_KNOWN)
+    if found is None:
+        # Those of frames are numbers, those of arrays tuples of them.
+        assigned = run.partitions_of.get(run.local_address, ())
+        found = frozenset(each if isinstance(each, tuple) else (each,) for each in assigned)
+        setattr(run, _KNOWN, found)
+    return found
+
+
+#: Where a run keeps what was found, which does not change.
+_KNOWN = "safeser_own_partitions"
+
+
+def _is_numbered(partition: Any) -> bool:
+    # True and 1.0 are equal to 1, and are spelt otherwise.
+    return isinstance(partition, tuple) and all(
+        isinstance(each, Integral) and not isinstance(each, bool) for each in partition
+    )
