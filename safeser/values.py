@@ -167,7 +167,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one message may make a process take, checked before memory is taken.
+    """The most that one message, or one principal, may make a process take, checked before it does.
 
     Sizes are bytes. Defaults hold where a policy names none.
     """
@@ -186,6 +186,7 @@ class Limits:
     max_key_cost: int = 10_000  # parts of one key that hashing it walks
     max_collisions: int = 64  # keys of one dict or set that share a hash
     max_walk: int = 32  # other keys that one is compared with in a table, on average
+    max_connections: int = 4_000  # to one process's servers, of one principal at a time
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

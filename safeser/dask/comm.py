@@ -36,6 +36,8 @@ logger = logging.getLogger("safeser.dask")
 
 #: The first sealed message from the responder: the initiator's key was accepted.
 _ACCEPTED = b"accepted"
+#: In its place: it was, and its principal holds as many connections as one may.
+_FULL = b"full"
 
 #: What the responder writes, in the clear, in its place: the initiator did not authenticate,
 #: whatever the reason. Without it a refused key looks like a network fault, which Dask's workers
@@ -85,6 +87,18 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
 
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Call *callback* once the open stream of this connection closes, whoever closes it."""
+        assert self.stream is not None
+        # A stream has one callback, which is Dask's, and this connection may be collected first.
+        note_closed = self.stream._close_callback
+
+        def closed() -> None:
+            note_closed()
+            callback()
+
+        self.stream.set_close_callback(closed)
+
     def handshake_info(self) -> dict[str, Any]:
         # The envelope's MAC covers frames as they are; compression would only add a bomb to check.
         info: dict[str, Any] = {**super().handshake_info(), "compression": None}
@@ -125,10 +139,23 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """Tell the initiator that its key was accepted."""
         await self._send([_ACCEPTED])
 
+    async def turn_away(self) -> None:
+        """Tell the initiator, whose key is fine, that its principal holds too many connections."""
+        await self._send([_FULL])
+
     async def hear_acceptance(self) -> bool:
-        """Read the responder's first message; return whether it accepted this side."""
+        """Read the responder's first message; return whether it accepted this side.
+
+        :raises CommClosedError: if it has no room, which Dask tries again.
+        """
         verified = await self._receive(first=True)
-        return [bytes(frame) for frame in verified.frames] == [_ACCEPTED]
+        said = [bytes(frame) for frame in verified.frames]
+        if said == [_FULL]:
+            raise CommClosedError(
+                f"{self.link.peer} keeps no more connections of {self.link.local} open"
+                " (limits.max_connections in its policy, or its limit of open files)"
+            )
+        return said == [_ACCEPTED]
 
     async def _flush(self) -> None:
         """Wait until the peer took what it was told.

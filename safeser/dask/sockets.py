@@ -7,6 +7,7 @@ nothing of it but the envelope's handshake is read.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections import OrderedDict
@@ -31,6 +32,7 @@ from safeser.dask.addresses import look_up_no_names
 from safeser.dask.around import confine
 from safeser.dask.comm import REFUSED, SafeserComm
 from safeser.dask.conflicts import guard_scheduler
+from safeser.dask.connections import connections
 from safeser.dask.dependents import fail_dependents
 from safeser.dask.direct import guard_worker
 from safeser.dask.endings import say_no_more
@@ -244,28 +246,64 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             return
         if self.tcp_server is None:  # stopped while the peer was proving itself
             stream.close()
+        if stream.closed():
             return
+        comm = SafeserComm(
+            stream,
+            self.prefix + get_stream_address(stream),
+            peer,
+            self.deserialize,
+            link=link,
+            server=self._server,
+            client_ids=self._client_ids,
+        )
+        if connections.take(link.peer, self._channel.policy.limits.max_connections):
+            comm.when_closed(partial(connections.leave, link.peer))
+            await self._serve(comm)
+        else:
+            await self._turn_away(comm)
+
+    async def _serve(self, comm: SafeserComm) -> None:
         try:
-            comm = SafeserComm(
-                stream,
-                self.prefix + get_stream_address(stream),
-                peer,
-                self.deserialize,
-                link=link,
-                server=self._server,
-                client_ids=self._client_ids,
-            )
             comm.allow_offload = self.allow_offload
             await comm.accept()
             await self.on_connection(comm)
         except CommClosedError:
-            logger.info("Connection from %s closed before Dask's handshake ended", peer)
+            logger.info(
+                "Connection from %s closed before Dask's handshake ended", comm.peer_address
+            )
             return
         except SafeserError as error:
-            logger.warning("Refused %s (%s) during Dask's handshake: %s", link.peer, peer, error)
+            logger.warning(
+                "Refused %s (%s) during Dask's handshake: %s",
+                comm.link.peer,
+                comm.peer_address,
+                error,
+            )
             comm.abort()
             return
         await self.comm_handler(comm)
+
+    async def _turn_away(self, comm: SafeserComm) -> None:
+        """Tell a peer whose principal holds too many connections to come later."""
+        peer = comm.link.peer
+        logger.warning(
+            "Closed a connection of %s (%s), which holds as many as one principal may. If they are"
+            " honest, raise limits.max_connections in the policy, or this process's limit of open"
+            " files (ulimit -n).",
+            peer,
+            comm.peer_address,
+        )
+        with contextlib.suppress(CommClosedError):
+            await comm.turn_away()
+        comm.abort()
+        self._channel.audit.count(
+            sender=peer,
+            recipient=comm.link.local,
+            operation="handshake",
+            rule="limits.max_connections",
+            permitted=False,
+        )
 
     async def _authenticate(self, stream: IOStream, peer: str) -> Link | None:
         while len(self._pending) >= MAX_UNAUTHENTICATED:

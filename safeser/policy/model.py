@@ -206,6 +206,8 @@ class LimitsModel(_Strict):
     # Each is compared with all others: the time grows with the square.
     max_collisions: Annotated[int, Field(ge=LEAST_COLLISIONS, le=10_000)] | None = None
     max_walk: Annotated[int, Field(ge=LEAST_WALK, le=10_000)] | None = None
+    # A connection costs some 40 kB.
+    max_connections: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
 
 
 class PolicyModel(_Strict):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
+import resource
 from pathlib import Path
 
 import dask
@@ -15,7 +17,9 @@ from distributed.comm.core import CommClosedError, connect
 from distributed.comm.tcp import TCPBackend
 from distributed.protocol import to_serialize
 
+from safeser.dask import connections as counted
 from safeser.dask import sockets as module
+from safeser.dask.connections import connections
 from safeser.dask.settings import channel_for
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.identities import make_identities
@@ -222,6 +226,51 @@ def test_pending_connections_are_bounded_and_the_oldest_goes(net, run, monkeypat
                 writer.close()
 
     run(main())
+
+
+@pytest.mark.parametrize(("open_files", "by_policy", "most"), [(8, 4_000, 6), (1024, 3, 3)])
+def test_one_principal_leaves_connections_to_others(
+    net, run, monkeypatch, open_files, by_policy, most
+):
+    connector = registry.get_backend("safeser").get_connector()
+    monkeypatch.setattr(counted, "descriptors", lambda: open_files)
+
+    async def main():
+        async with net.serving() as listener:
+            policy = listener._channel.policy
+            limits = dataclasses.replace(policy.limits, max_connections=by_policy)
+            monkeypatch.setattr(
+                listener._channel, "policy", dataclasses.replace(policy, limits=limits)
+            )
+            counts = []
+            monkeypatch.setattr(
+                listener._channel.audit, "count", lambda **said: counts.append(said)
+            )
+            where = listener.contact_address.removeprefix("safeser://")
+            opened = [await connector.connect(where, **net.arguments()) for _ in range(most)]
+            for _ in range(2):
+                with pytest.raises(CommClosedError, match="no more connections of client"):
+                    await connector.connect(where, **net.arguments())
+            other = await connector.connect(where, **net.arguments("worker"))
+            assert [(each["sender"], each["rule"], each["permitted"]) for each in counts] == [
+                ("client", "limits.max_connections", False)
+            ] * 2
+            for comm in (other, opened.pop()):
+                comm.abort()
+            while connections._held["worker"] or connections._held["client"] == most:
+                await asyncio.sleep(0.01)
+            opened.append(await connector.connect(where, **net.arguments()))
+            for comm in opened:
+                comm.abort()
+            while connections._held:
+                await asyncio.sleep(0.01)
+
+    run(main())
+
+
+def test_descriptors_without_a_limit(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert counted.descriptors() == 1 << 20
 
 
 def test_a_stopping_listener_closes_whoever_is_pending(net, run):

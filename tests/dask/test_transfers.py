@@ -40,7 +40,7 @@ def asks(worker: Any, peer: str | None, *keys: str) -> Any:
 BUSY = {"status": "busy"}
 
 
-@pytest.mark.parametrize(("limit", "share"), [(8, 4), (3, 1), (1, 1)])
+@pytest.mark.parametrize(("limit", "share"), [(8, 4), (3, 1)])
 def test_nobody_holds_more_than_half(run, limit, share):
     async def main():
         worker = Serving(limit)
@@ -53,6 +53,25 @@ def test_nobody_holds_more_than_half(run, limit, share):
         worker.came.set()
         assert await asyncio.gather(*held, *others) == [("k",)] * (share + 3)
         assert await asks(worker, "mallory", "again") == ("again",)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("limit", "shares"), [(8, [4, 2, 0]), (10, [5, 2, 1, 0]), (1, [1, 0])])
+def test_several_who_work_together_leave_the_rest_to_the_workers(run, limit, shares):
+    async def main():
+        worker = Serving(limit)
+        share_transfers(worker)
+        held = []
+        for number, share in enumerate(shares):
+            held += [asks(worker, f"mallory-{number}", "k") for _ in range(share)]
+            await asyncio.sleep(0)
+            assert await asks(worker, f"mallory-{number}", "k") == BUSY
+        assert sum(shares) == len(held) == limit - limit // 4
+        held.append(asks(worker, "worker", "k"))
+        await asyncio.sleep(0)
+        worker.came.set()
+        assert await asyncio.gather(*held) == [("k",)] * len(held)
 
     run(main())
 

@@ -31,7 +31,7 @@ def test_the_policy_loads() -> None:
 
 def test_every_limit_of_pickles_and_profile_is_named() -> None:
     for field in dataclasses.fields(Limits):
-        if field.name not in ("max_frames", "max_header"):
+        if field.name not in ("max_frames", "max_header", "max_connections"):
             assert f"`{field.name}`" in PAGE
     assert f"{Limits().max_calls:,}" in PAGE
     for name in DATA_PROFILES:
