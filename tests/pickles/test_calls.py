@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import types
+from collections import ChainMap, UserDict, UserList, deque
 from pathlib import Path, PosixPath
 from typing import Any
 
@@ -198,6 +199,28 @@ FURTHER = {
     "no-values": lambda: calls.transformed_back(np.ones((0, 2)), 9, axis=0),
     "where-method": lambda: calls.Method("clip")(BLOCK, 0, 1, where=False),
 }
+
+
+def test_values_of_every_kind_are_looked_into():
+    twice = [FRAME]
+    given = (
+        *(deque([twice, twice]), UserDict(a=1), UserList([1]), ChainMap({1: 2})),
+        *(types.SimpleNamespace(a=1), types.MappingProxyType({1: twice}), range(3), {1, "a"}),
+        *([{"a": 1}, {}], [(1,), ("a",)], [[FRAME]], [{"a": 1}, [1]], np.array([None, "a"])),
+        *(pd.MultiIndex.from_product([[1], ["a"]]), pd.Series(pd.Categorical(["a"])), FRAME.index),
+        *(pd.Index(["a", None], dtype=object), pd.array([1, None]), FRAME.t.array, FRAME.t[0]),
+        *(pd.arrays.NumpyExtensionArray(BLOCK), FRAME.groupby("c"), abs, np.ma.MaskedArray([1])),
+    )
+    calls.no_gaps_in(given)
+    element = np.zeros(1, GAPS)[0]
+    index = pd.Index([1, element], dtype=object)
+    for one in (
+        *(deque([element]), UserDict(a=element), UserList([element]), ChainMap({1: element})),
+        *(types.SimpleNamespace(a=element), types.MappingProxyType({1: element}), [[element]]),
+        *([{1: element}], index, pd.Series([1], index=index[1:])),
+    ):
+        with pytest.raises(PolicyDenied, match="with gaps"):
+            calls.no_gaps_in((*given, one))
 
 
 @pytest.mark.parametrize("name", FURTHER)

@@ -27,6 +27,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer  # noqa: E402
 from dask.utils import methodcaller  # noqa: E402
 
 from safeser.dask import approved  # noqa: E402
+from safeser.pickles.shims import calls  # noqa: E402
 
 PROFILE = ("data", "numpy", "pandas", "functions", "dask-graph")
 #: With references that may be named, but must not be called.
@@ -311,6 +312,42 @@ class TestFunctions:
             data = forged(made, approved.reduced)
             with pytest.raises(PolicyDenied, match="with gaps"):
                 loads(data, profile=PROFILE)()
+
+    @pytest.mark.parametrize("kind", ["array", "element", "masked", "frame", "list", "objects"])
+    def test_bypass_memory_between_fields_that_somebody_scattered(self, kind):
+        pd = pytest.importorskip("pandas")
+        array = np.zeros(4, {"names": ["a"], "formats": ["i1"], "itemsize": 400})
+        objects = np.empty(1, object)
+        objects[0] = array
+        given = {
+            "array": array,
+            "element": array[0],
+            "masked": np.ma.MaskedArray(array),
+            "frame": pd.DataFrame((array,)),
+            "list": {"deep": [({"er": [array]},)]},
+            "objects": [objects, pd.Series(objects)],
+        }[kind]
+        for made in (
+            Task("k", pd.DataFrame, Tuple(TaskRef("a"))),
+            Task("k", methodcaller("copy"), TaskRef("a")),
+            Task("k", np.sqrt, TaskRef("a")),
+            Task("k", np.sort, TaskRef("a")),
+            Task("k", operator.getitem, TaskRef("a"), 0),
+            Task("k", bytes, TaskRef("a")),
+            Task("k", dict, zip=TaskRef("a")),
+            Task("k", toolz.compose(bytes, list), TaskRef("a")),
+            Task("k", functools.partial(list), TaskRef("a")),
+            Task("k", functools.reduce, operator.add, TaskRef("a")),
+            Task("k", importlib.import_module("dask.array.slicing").setitem, 1, TaskRef("a"), 0),
+        ):
+            with pytest.raises(PolicyDenied, match="with gaps"):
+                rebuilt(made)({"a": given})
+
+    def test_bypass_memory_between_the_fields_of_a_column(self):
+        pd = pytest.importorskip("pandas")
+        array = np.zeros(4, {"names": ["a"], "formats": ["i1"], "itemsize": 400})
+        with pytest.raises(PolicyDenied, match="with gaps"):
+            calls.without_gaps(pd.DataFrame((array,)))
 
     def test_bypass_memory_that_blocks_leave_unwritten(self):
         core, block = importlib.import_module("dask.array.core"), np.ones(2)

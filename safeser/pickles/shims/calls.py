@@ -21,6 +21,7 @@ import numpy as np
 
 from safeser.pickles.shims.filling import (
     in_full,
+    no_gaps_in,
     nothing_behind_masks,
     places_in_full,
     without_gaps,
@@ -47,6 +48,7 @@ __all__ = [
     "Method",
     "Ufunc",
     "Whole",
+    "is_own",
     "is_unnamed",
     "name_of",
     "named",
@@ -146,6 +148,7 @@ class Method:
     def __call__(self, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         # A pickle of this class sets the name without the constructor.
         name = _listed("the method", self.method, METHODS)
+        no_gaps_in((value, *args, *kwargs.values()))
         if isinstance(value, np.ndarray | np.generic):
             if name in ("map", "apply"):
                 raise refuse("the method", name)
@@ -510,6 +513,7 @@ def _standing(name: str) -> Any:
 def _without_gaps(function: Any) -> Any:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        no_gaps_in((*args, *kwargs.values()))
         return without_gaps(function(*args, **kwargs))
 
     return call
@@ -551,6 +555,14 @@ def with_their_library(library: str) -> dict[str, Any]:
     for name in found.values():
         importlib.import_module(name.partition(":")[0])
     return {own: globals()[own] for own in found}
+
+
+def is_own(function: Any) -> bool:
+    """Tell whether *function* is one of those that are called in place of another one."""
+    return type(function) is types.FunctionType and function.__module__ in _OWN
+
+
+_OWN = frozenset((__name__, *_HOMES.values()))
 
 
 @cache

@@ -22,6 +22,7 @@ from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.calls import GUARDED, METHODS, UNNAMED, named
 from safeser.pickles.shims.dask_values import (
     MAX_NESTING,
+    called,
     function_of,
     own,
     profile_of,
@@ -144,7 +145,7 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
         # Left to be worked out: what is said to be a coroutine runs in its worker's event loop.
         **dict.fromkeys(_WORKED_OUT),
         "args": tuple(value_of(site, part) for part in plain(given["args"], tuple)),
-        "func": made.to_container if container else function_of(site, given["func"]),
+        "func": made.to_container if container else called(site, given["func"]),
         "key": None if given["key"] is None else _key(site, given["key"]),
         "kwargs": {
             plain(k, str): value_of(site, v) for k, v in plain(given["kwargs"], dict).items()
@@ -328,8 +329,8 @@ _OPERANDS = 32
 def _compose(site: Site, draft: Any, state: Any) -> Any:
     made = _drafted(draft)
     first, others = plain(state, tuple)
-    made.first = function_of(site, first)
-    made.funcs = tuple(function_of(site, part) for part in plain(others, tuple))
+    made.first = called(site, first)
+    made.funcs = tuple(called(site, part) for part in plain(others, tuple))
     return made
 
 

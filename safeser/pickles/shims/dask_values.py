@@ -18,10 +18,18 @@ import numpy as np
 
 from safeser.pickles.names import shown
 from safeser.pickles.profiles import DATA_PROFILES, Profile
-from safeser.pickles.shims.calls import DATA_ATTRIBUTES, Method, Ufunc, Whole, is_unnamed, replaced
+from safeser.pickles.shims.calls import (
+    DATA_ATTRIBUTES,
+    Method,
+    Ufunc,
+    Whole,
+    is_own,
+    is_unnamed,
+    replaced,
+)
 from safeser.pickles.shims.site import Site, bad
 
-__all__ = ["MAX_NESTING", "function_of", "own", "profile_of", "resolved", "value_of"]
+__all__ = ["MAX_NESTING", "called", "function_of", "own", "profile_of", "resolved", "value_of"]
 
 #: Untyped on purpose: Dask is an extra, and brings toolz.
 _toolz: Any = importlib.import_module("toolz.functoolz")
@@ -70,7 +78,7 @@ def profile_of(site: Site) -> Profile:
     return found if isinstance(found, Profile) else own()
 
 
-def _added(site: Site, kind: type) -> bool:
+def _added(site: Site, kind: Any) -> bool:
     """Whether the policy itself lists *kind*, and no profile that ships with safeser does."""
     name = _name(kind)
     return profile_of(site).get(name) is not None and _shipped().get(name) is None
@@ -115,6 +123,24 @@ def function_of(site: Site, value: Any, depth: int = 0) -> Any:
     ):
         raise bad("function", "something is to be called that is no listed function")
     return value
+
+
+def called(site: Site, value: Any) -> Any:
+    """Return what a task calls for *value*, which :func:`function_of` holds for any function.
+
+    A class can stand among the arguments of a task as well, where it is what it is. What the policy
+    lists by itself is its authors' own.
+    """
+    function = function_of(site, value)
+    # Some look at what they are given by themselves; a fused task's tasks do, one by one.
+    if (
+        type(function) in (Method, Whole, Ufunc)
+        or is_own(function)
+        or function is resolved("dask._task_spec:_execute_subgraph")
+        or _added(site, function)
+    ):
+        return function
+    return Whole(function)
 
 
 def _check_attributes(getter: Any) -> None:

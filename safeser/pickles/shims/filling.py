@@ -1,21 +1,28 @@
-"""Blocks that fill the array that Dask makes of them.
+"""Blocks that fill the array that Dask makes of them, and elements that their fields fill.
 
 The one rule: what joins blocks is handed lists that leave no element of the result unwritten. Dask
 takes room for as many blocks as the first lists hold, and whatever none is written to is memory
-that others have used.
+that others have used. So is what lies between the fields of an element that NumPy copied.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+import types
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["in_full", "nothing_behind_masks", "places_in_full", "without_gaps"]
+__all__ = ["in_full", "no_gaps_in", "nothing_behind_masks", "places_in_full", "without_gaps"]
+
+#: What holds nothing else; most of what tasks are given.
+_LEAVES = frozenset((type(None), bool, int, float, complex, str, bytes, range, slice, np.dtype))
+_MEMBERS = (list, tuple, set, frozenset, deque)
 
 
 def in_full(blocks: Any) -> Any:
@@ -64,15 +71,93 @@ def places_in_full(locations: Any, parts: Any) -> tuple[list[list[int]], list[An
 
 
 def without_gaps(made: Any) -> Any:
-    """Return *made*, which a function of NumPy's or Dask's has made, if fields fill its elements.
+    """Return *made*, which a task has made, if fields fill its elements, or those of its columns.
 
     NumPy writes the fields of an element, and leaves what is between them as it was.
 
     :raises PolicyDenied: if there is anything between them.
     """
-    if isinstance(made, np.ndarray | np.void) and _has_gaps(made.dtype):
-        raise _refused("elements with gaps between their fields")
+    manager = getattr(made, "_mgr", None) if _is_of_pandas(made) else None
+    for part in (made,) if manager is None else (block.values for block in manager.blocks):
+        if isinstance(part, np.ndarray | np.void) and _has_gaps(part.dtype):
+            raise _refused("elements with gaps between their fields")
     return made
+
+
+def _is_of_pandas(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "pandas"
+
+
+def no_gaps_in(values: Collection[Any]) -> None:
+    """Refuse *values* that a task is to be given if fields do not fill elements that they hold.
+
+    Whoever copies such an element leaves the gaps as they were, and whoever asks for its bytes is
+    told them. Somebody may have scattered it, or computed it with code.
+
+    :raises PolicyDenied: if there is one, however deep in lists, mappings and frames.
+    """
+    _look_into(values, {})
+
+
+def _look_into(values: Iterable[Any], seen: dict[int, Any]) -> None:
+    if _LEAVES.issuperset(map(type, values)) or _are_rows(values):
+        return
+    for value in values:
+        if type(value) in _LEAVES or id(value) in seen:
+            continue
+        held = _held(value)
+        if held is not None:
+            # One list can stand in many places. Kept, so that nothing else gets its address.
+            seen[id(value)] = value
+            for part in held:
+                _look_into(part, seen)
+
+
+def _are_rows(values: Iterable[Any]) -> bool:
+    """Tell at once whether *values* are lists, tuples or dicts of leaves, as those of bags are."""
+    (kind, *others) = set(map(type, values))
+    if others or kind not in (list, tuple, dict):
+        return False
+    rows = map(dict.values, values) if kind is dict else values
+    return _LEAVES.issuperset(map(type, chain.from_iterable(rows)))
+
+
+def _held(value: Any) -> list[Any] | None:
+    """Return what *value* holds, in lists, if it may hold an element with gaps.
+
+    :raises PolicyDenied: if it is one itself, or an array of them.
+    """
+    if isinstance(value, np.ndarray | np.void):
+        without_gaps(value)
+        return [_elements(value)] if value.dtype == object else None
+    if isinstance(value, _MEMBERS):
+        return [value]
+    if isinstance(value, dict | types.MappingProxyType):
+        return [value.values()]  # its keys are plain: others are not hashed where it arrives
+    if isinstance(value, UserList | UserDict | ChainMap | types.SimpleNamespace):
+        return [vars(value).values()]
+    return _held_by_pandas(value) if _is_of_pandas(value) else None
+
+
+def _elements(array: Any) -> list[Any]:
+    made: list[Any] = np.ndarray.tolist(array.view(np.ndarray).reshape(-1))
+    return made
+
+
+def _held_by_pandas(value: Any) -> list[Any] | None:
+    manager = getattr(value, "_mgr", None)
+    if manager is not None:  # a frame or a series
+        return [[block.values for block in manager.blocks], manager.axes]
+    levels = getattr(value, "levels", None)
+    if isinstance(levels, list):  # a group's could be a column
+        return [levels]
+    dtype: Any = getattr(value, "dtype", None)
+    if hasattr(dtype, "categories"):
+        return [(dtype.categories,)]
+    if isinstance(dtype, np.dtype) and dtype.hasobject:
+        return [(value.to_numpy(),)]
+    inner = getattr(value, "_ndarray", None)  # of pandas' own arrays
+    return [(inner,)] if isinstance(inner, np.ndarray) else None
 
 
 def _has_gaps(dtype: np.dtype[Any]) -> bool:

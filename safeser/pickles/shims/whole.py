@@ -6,13 +6,14 @@ The one rule: nothing that is returned holds memory that nobody has written. Oth
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from safeser.errors import PolicyDenied
 from safeser.pickles.names import shown
-from safeser.pickles.shims.filling import without_gaps
+from safeser.pickles.shims.filling import no_gaps_in, without_gaps
 
 __all__ = ["Ufunc", "Whole", "everywhere", "refuse"]
 
@@ -50,6 +51,7 @@ class Ufunc:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         everywhere(kwargs)
+        no_gaps_in((*args, *kwargs.values()))
         return self.ufunc(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -66,7 +68,7 @@ class Ufunc:
 
 
 class Whole:
-    """Calls a listed function of NumPy's or Dask's that makes arrays, without gaps in them.
+    """Calls a listed function, which is given no elements with gaps and makes no array of them.
 
     Stands in place of the function, which a task may tell any type of elements.
     """
@@ -79,9 +81,13 @@ class Whole:
 
     @property
     def __name__(self) -> str:
-        return str(getattr(self.function, "__name__", type(self.function).__name__))
+        function = self.function
+        while isinstance(function, partial):
+            function = function.func
+        return str(getattr(function, "__name__", type(function).__name__))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        no_gaps_in((*args, *kwargs.values()))
         made = without_gaps(self.function(*args, **kwargs))
         for part in made if isinstance(made, list | tuple) else ():
             without_gaps(part)
