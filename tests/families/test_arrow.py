@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import json
 import subprocess
 import sys
 import tracemalloc
@@ -95,6 +96,47 @@ def test_frames_as_tables_keep_what_pandas_noted():
     frame = pd.DataFrame({"a": [1, 2], "c": pd.Categorical(["x", "y"]), "s": ["x", None]})
     table = pa.Table.from_pandas(frame)
     pd.testing.assert_frame_equal(through(table).to_pandas(), table.to_pandas())
+
+
+def noted(**columns):
+    """Return a table of which pandas is said to have noted *columns*, alike in their makers."""
+    said = json.dumps({"columns": [], "column_indexes": [], "index_columns": [], **columns})
+    return pa.table({"v": [1]}).replace_schema_metadata({"pandas": said.replace("t", "\\u0074")})
+
+
+ZONED = "datetime64[ns, dateutil/%s]"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"columns": [{"name": "v", "numpy_type": ZONED}]},
+        {"columns": [{"name": "v", "numpy_type": f"interval[{ZONED}, left]"}]},
+        {
+            "columns": [
+                {"name": "v", "numpy_type": "int64", "metadata": {"timezone": "dateutil/%s"}}
+            ]
+        },
+        {"column_indexes": [{"name": "v", "metadata": [{"timezone": "dateutil/%s"}]}]},
+    ],
+)
+def test_no_table_leads_to_a_file_that_pandas_takes_for_a_zone(columns, tmp_path):
+    path = tmp_path / "zone"
+    path.write_text("TZif")
+    text = json.dumps(columns).replace("%s", str(path))
+    for made in (noted(**json.loads(text)), noted(**json.loads(text)).schema):
+        with pytest.raises(PayloadError) as caught:
+            through(made)
+        assert caught.value.rule == "families.time-zone"
+
+
+def test_what_pandas_cannot_have_noted_is_refused():
+    for said in (b"\xff", b"{", b"[" * 100_000):
+        with pytest.raises(PayloadError):
+            through(pa.schema([], metadata={"pandas": said}))
+    for said in ({"name": ZONED, "field_name": ZONED, "numpy_type": "int64"}, 7, None):
+        through(noted(columns=[said], attributes={"x": ZONED}))
+    through(pa.schema([], metadata={"pandas": b"[]"}))
 
 
 class Mine(pa.ExtensionType):

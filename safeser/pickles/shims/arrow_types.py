@@ -8,6 +8,7 @@ null of a wide type takes all of its width.
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import re
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 
 from safeser.pickles.shims.site import Site, bad, plain
 
-__all__ = ["SHIMS", "pa", "parts_of", "sound_type", "width_of"]
+__all__ = ["SHIMS", "check_noted", "pa", "parts_of", "sound_type", "width_of"]
 
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
@@ -268,7 +269,40 @@ def _field(
 
 
 def _schema(site: Site, _: str, fields: Any, metadata: Any = None) -> Any:
-    return pa.schema(_fields(site, fields), metadata=_metadata(site, metadata))
+    held = _metadata(site, metadata)
+    for key, value in () if held is None else held.items():
+        if key == _NOTED:
+            check_noted(value)
+    return pa.schema(_fields(site, fields), metadata=held)
+
+
+#: The key under which pandas notes what a table was made of, as JSON.
+_NOTED = b"pandas"
+#: What pandas noted of columns; names and attributes are the user's own, and types of nothing.
+_NOTED_TYPES = ("columns", "column_indexes")
+_NOTED_NAMES = ("name", "field_name")
+#: pandas opens the file whose path follows, wherever a time zone is called so.
+_FILE_ZONE = "dateutil/"
+
+
+def check_noted(noted: bytes) -> None:
+    """Refuse what pandas *noted* with a table if it names a file: ``to_pandas`` would open it.
+
+    Arrow has pandas make a type of each noted text, and a type of times has a zone in it.
+    """
+    try:
+        found = json.loads(noted.decode())
+    except (ValueError, RecursionError):
+        raise bad("arrow-type", "what pandas noted with an Arrow table is malformed") from None
+    pending = [found.get(name) for name in _NOTED_TYPES] if isinstance(found, dict) else []
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            pending += [held for name, held in part.items() if name not in _NOTED_NAMES]
+        elif isinstance(part, list):
+            pending += part
+        elif isinstance(part, str) and _FILE_ZONE in part:
+            raise bad("time-zone", "a time zone that pandas noted with an Arrow table is a file")
 
 
 def _buffer(site: Site, _: str, content: Any) -> Any:
