@@ -29,6 +29,7 @@ from distributed.scheduler import Scheduler, TaskState
 
 from safeser.channel import Channel
 from safeser.channel.records import event
+from safeser.dask.approved import priorities_of
 from safeser.dask.arrivals import Arrivals, Coming
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
@@ -232,6 +233,8 @@ class Guard:
         if principal is None:  # it has left, and cannot be asked who it was
             return
         token = _submission.set(_Submission(principal, client, self._link_of(client)))
+        if not graph.get("internal_priority"):
+            graph["internal_priority"] = priorities_of(graph.get("expr_ser"))
         try:
             await self._update_graph(client=client, keys=keys, **graph)
         except _Refused as refused:

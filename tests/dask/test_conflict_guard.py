@@ -13,7 +13,7 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import ClientState, Scheduler, TaskGroup, TaskPrefix, TaskState
 from distributed.worker import Worker
 
-from safeser.dask import arrivals, conflicts
+from safeser.dask import approved, arrivals, conflicts
 from safeser.dask.conflicts import Guard, guard_scheduler, require_known_scheduler
 from safeser.dask.direct import guard_worker
 from safeser.dask.registrations import ClientIds
@@ -102,6 +102,7 @@ class Fake:
         self.reported: list[Any] = []
         self.freed: list[Any] = []
         self.events: list[Any] = []
+        self.priorities: list[Any] = []
 
     def join(self, principal: str, **way: Any) -> str:
         client = f"Client-{principal}"
@@ -128,6 +129,7 @@ class Fake:
         return {"tasks": len(dsk)}
 
     async def update_graph(self, client: str, keys: Any, *, dsk: Any, **rest: Any) -> None:
+        self.priorities.append(rest["internal_priority"])
         self._find_lost_dependencies(dsk, keys)
         self._create_taskstate_from_graph(dsk=dsk, keys=keys, client=client, **rest)
 
@@ -189,6 +191,16 @@ def add(key: Any, *args: Any) -> dict[Any, Any]:
 
 def operations(told: list[Any]) -> list[str]:
     return [one["op"] for one in told]
+
+
+def test_dask_is_told_the_order_of_an_approved_graph_unless_the_client_says_one(setup):
+    made = approved.opened({"tasks": add("k", 1, 2), "annotations": {}})
+    told = approved.priorities_of(made)
+    for given in (None, {"k": 7}):
+        setup.submit("alice", add("k", 1, 2), expr_ser=made, internal_priority=given)
+    first, second = setup.fake.priorities
+    assert first is told
+    assert second == {"k": 7}
 
 
 def test_what_depends_on_what_was_refused_is_refused_at_every_level(setup):
