@@ -22,17 +22,19 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 from dask._expr import FinalizeCompute
+from dask._task_spec import convert_legacy_graph
 from dask.base import collections_to_expr, flatten, is_dask_collection
 from distributed.protocol.serialize import deserialize
 
 from benchmarks.approved import lib
 from safeser import pickles
 from safeser.dask import approved
+from safeser.dask.definitions import Comparison
 from safeser.errors import SafeserError
 from safeser.policy.rules import APPROVED
 from safeser.values import Allowed, Grant, Limits
 
-__all__ = ["GRANT", "Verdict", "judge", "names", "operations"]
+__all__ = ["GRANT", "Verdict", "conflicts", "judge", "names", "operations"]
 
 _ROWS = 100
 
@@ -139,7 +141,7 @@ def judge(section: str, text: str, given: dict[str, Any]) -> Verdict:
         if not is_dask_collection(collection):
             return Verdict(section, text, "none", f"gives a {type(collection).__name__}")
         try:
-            expr = FinalizeCompute(collections_to_expr([collection])).optimize()
+            expr = _expression(collection)
             tasks = _carried(expr)
         except SafeserError as error:
             return Verdict(section, text, "refused", error.message)
@@ -155,11 +157,43 @@ def judge(section: str, text: str, given: dict[str, Any]) -> Verdict:
     return Verdict(section, text, "works" if same else "differs")
 
 
-def _carried(expr: Any) -> dict[Any, Any]:
-    """Return the tasks of *expr* as workers get them from the scheduler that opened it."""
+def conflicts(text: str, given: dict[str, Any]) -> list[Any]:
+    """Return the keys that are refused to one of two who compute *text* at the same time: an
+    analyst, and somebody who may submit code. There are none if they are taken for the same.
+    """
+    with _quiet():
+        approved_tasks = _opened(_expression(eval(text, dict(given))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expr = cloudpickle.loads(cloudpickle.dumps(_expression(eval(text, dict(given)))))
+        coded = convert_legacy_graph(expr.__dask_graph__())
+    shared = approved_tasks.keys() & coded.keys()
+    assert shared
+    first = Comparison(approved_tasks.get, coded.get)
+    second = Comparison(coded.get, approved_tasks.get)
+    return [
+        key
+        for key in shared
+        if not first.same(approved_tasks[key], coded[key])
+        or not second.same(coded[key], approved_tasks[key])
+    ]
+
+
+def _expression(collection: Any) -> Any:
+    return FinalizeCompute(collections_to_expr([collection])).optimize()
+
+
+def _opened(expr: Any) -> dict[Any, Any]:
+    """Return the tasks of *expr* as the scheduler opens them."""
     data, *buffers = approved.written(expr, GRANT, Limits()).frames
     handed = approved.opened(pickles.loads(data, buffers=buffers, profile=_PROFILE))
-    tasks = deserialize(handed.header, handed.frames).__dask_graph__()
+    tasks: dict[Any, Any] = deserialize(handed.header, handed.frames).__dask_graph__()
+    return tasks
+
+
+def _carried(expr: Any) -> dict[Any, Any]:
+    """Return the tasks of *expr* as workers get them from the scheduler that opened it."""
+    tasks = _opened(expr)
     return {key: cloudpickle.loads(cloudpickle.dumps(task)) for key, task in tasks.items()}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.approved.operations import judge, names, operations
+from benchmarks.approved.operations import conflicts, judge, names, operations
 
 WORKS = (
     "x + y",
@@ -60,6 +60,23 @@ def given(tmp_path_factory):
 def test_works(given, text, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert judge("", text, given).outcome == "works"
+
+
+#: Beside those of WORKS, whose keys are the same in every process.
+SHARED = (
+    "da.ones((100, 100), chunks=50)",
+    "da.unique(k.ravel(), return_counts=True)[1]",
+    "df.dropna()",
+    "df.groupby('k').a.mean()",
+    "df.c.str.split('_').explode()",
+    "df.a.cumsum()",
+)
+
+
+@pytest.mark.parametrize("text", [*SHARED, *(text for text in WORKS if "random" not in text)])
+def test_whoever_submits_code_may_compute_the_same_meanwhile(given, text, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert not conflicts(text, given)
 
 
 @pytest.mark.parametrize("text", REFUSED)

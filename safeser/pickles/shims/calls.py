@@ -52,6 +52,7 @@ __all__ = [
     "is_unnamed",
     "name_of",
     "named",
+    "original",
     "replaced",
     "with_their_library",
 ]
@@ -500,6 +501,40 @@ def replaced(function: Any) -> Any:
     if name in REPLACED:
         return _standing(name)
     return Whole(function) if name.startswith(_MAKERS) else function
+
+
+def original(value: Any) -> Any:
+    """Return what *value* is called in place of; *value* itself, if that is nothing.
+
+    One that a graph brought may hold anything: what no graph's reader makes stands for itself.
+    """
+    kind = type(value)
+    if kind is Whole:
+        function = value.function
+        items = type(function) is _original("dask.utils:itemgetter")
+        known = items or isinstance(function, _FUNCTIONS) or is_unnamed(function)
+        return function if known else value
+    if kind is Ufunc:
+        return value.ufunc if type(value.ufunc) is np.ufunc else value
+    if kind is Method:
+        listed = type(value.method) is str and value.method in METHODS
+        return _original("dask.utils:methodcaller")(value.method) if listed else value
+    name = _stand_ins().get(value) if kind is types.FunctionType else None
+    return value if name is None else _original(name)
+
+
+_FUNCTIONS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    type(np.sum),
+    operator.itemgetter,
+)
+
+
+@cache
+def _stand_ins() -> dict[Any, str]:
+    return {globals()[own]: name for name, own in _STANDING.items()}
 
 
 #: What makes arrays of whatever type a task tells.

@@ -123,9 +123,13 @@ def _same(made: Any, dtype: Any) -> Any:
 
 
 def _kept(made: Any, fields: dict[str, Any]) -> Any:
-    """Return *made*, a view that may not be written to where the sender's was one."""
-    if plain(fields.get("_readonly", False), bool):
-        made._readonly = True
+    """Return *made*, a view that may not be written to where the sender's was one.
+
+    False is what its class says anyway. It is noted where the sender's notes it, so that two who
+    submit the same frame submit the same, whichever way theirs is read.
+    """
+    if "_readonly" in fields:
+        made._readonly = plain(fields["_readonly"], bool)
     if "_dtype" in fields:
         _same(made, fields["_dtype"])
     return _remembered(made, fields)
