@@ -44,7 +44,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
-            check_shards(value, where=where)
+            check_shards(value, judged.link.policy.limits, where=where)
     return message
 
 

@@ -1,22 +1,24 @@
 """Shards of a shuffle: bytes that Dask's handler opens by itself, as Arrow's stream format.
 
-The one rule: nobody's tables are computed with before their buffers were looked through. Arrow's
-reader believes offsets and indices as they come, and what sorts or splits such a table afterwards
-reads memory that is not its own: another worker's bytes ended the process (distributed 2026.8.0,
-``shuffle/_arrow.py``).
+The one rule: nobody's tables are read before it is known what reading them takes, or computed with
+before their buffers were looked through. Arrow's reader believes lengths, offsets and indices as
+they come: thirty kilobytes of another worker's were two gigabytes, and others of its bytes ended
+the process (distributed 2026.8.0, ``shuffle/_arrow.py``).
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
+from safeser.values import Limits
 
 __all__ = ["check_shards"]
 
 
-def check_shards(shards: Any, *, where: str) -> None:
+def check_shards(shards: Any, limits: Limits, *, where: str) -> None:
     """Refuse *shards* unless each is what a shuffle sends: its number, and a table or arrays.
 
     A table is whatever Arrow would read as bytes, an array of bytes included. Shards of arrays are
@@ -30,7 +32,7 @@ def check_shards(shards: Any, *, where: str) -> None:
         if len(pair) != 2:
             raise _odd(at)
         if type(pair[1]) not in _LISTS:
-            _check_table(pair[1], at)
+            _check_table(pair[1], limits, at)
 
 
 _LISTS = (list, tuple)
@@ -49,15 +51,32 @@ def _odd(where: str) -> PayloadError:
     return PayloadError("this is no shard of a shuffle", rule="shuffle.shard", where=where)
 
 
-def _check_table(data: Any, where: str) -> None:
+def _check_table(data: Any, limits: Limits, where: str) -> None:
     import pyarrow as pa  # noqa: PLC0415 - only shuffles of frames need it
 
+    from safeser.families.arrow.streams import check_stream  # noqa: PLC0415
+
     try:
-        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-            reader.read_all().validate(full=True)
-    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
-        raise PayloadError(
-            f"a shard of a shuffle is no sound table ({type(error).__name__})",
-            rule="shuffle.table",
-            where=where,
-        ) from None
+        check_stream(data, limits)
+    except PayloadError as error:
+        raise _unsound(error.message, where) from None
+    except (
+        pa.ArrowException,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        struct.error,
+    ) as error:
+        # Arrow's, or of pandas' own code for its extensions.
+        raise _unsound(type(error).__name__, where) from None
+
+
+def _unsound(why: str, where: str) -> PayloadError:
+    return PayloadError(
+        f"a shard of a shuffle is no sound table ({why})", rule="shuffle.table", where=where
+    )

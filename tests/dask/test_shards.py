@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from safeser import families
 from safeser.dask.shards import check_shards
 from safeser.errors import PayloadError
+from safeser.values import Limits
+
+LIMITS = Limits()
 
 OFFSETS = np.array([0, 1, 2, 3, 4], "i4").tobytes()
 
@@ -32,15 +35,17 @@ CRASH = HONEST.replace(OFFSETS, np.array([0, 1, 2, 1 << 30, (1 << 31) - 1], "i4"
 
 def refused(shards):
     with pytest.raises(PayloadError) as caught:
-        check_shards(shards, where="data")
+        check_shards(shards, LIMITS, where="data")
     assert caught.value.where.startswith("data")
     return caught.value.rule
 
 
 def test_honest_shards_pass():
-    check_shards([(0, HONEST), (1, memoryview(HONEST)), (2, bytearray(HONEST))], where="data")
-    check_shards([((0, 1), [((0,), np.arange(3))])], where="data")
-    check_shards([], where="data")
+    check_shards(
+        [(0, HONEST), (1, memoryview(HONEST)), (2, bytearray(HONEST))], LIMITS, where="data"
+    )
+    check_shards([((0, 1), [((0,), np.arange(3))])], LIMITS, where="data")
+    check_shards([], LIMITS, where="data")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +83,23 @@ def test_any_bytes_are_a_sound_table_or_refused(change):
         at, new = change
         data = HONEST[:at] + new + HONEST[at + len(new) :]
     with contextlib.suppress(PayloadError):
-        check_shards([(0, data)], where="data")
+        check_shards([(0, data)], LIMITS, where="data")
+
+
+def compressed():
+    sink = io.BytesIO()
+    zeros = pa.table({"_partitions": np.zeros(1 << 22)})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, zeros.schema, options=options) as writer:
+        writer.write_table(zeros)
+    return sink.getvalue()
+
+
+def test_what_takes_far_more_than_its_bytes_is_refused():
+    few = compressed()
+    assert len(few) < 1 << 15
+    for data in (few, stream(pa.table({"_partitions": pa.nulls(1 << 30)})), few[:100], b""):
+        assert refused([(0, data)]) == "shuffle.table"
 
 
 @pytest.mark.parametrize("form", ["typed", "array"])

@@ -1,0 +1,259 @@
+"""Streams of Arrow's that shuffles send: honest ones pass, and others before Arrow reads them."""
+
+import struct
+
+import pytest
+
+from safeser.errors import PayloadError
+from safeser.values import Limits
+
+pa = pytest.importorskip("pyarrow")
+np = pytest.importorskip("numpy")
+pd = pytest.importorskip("pandas")
+
+from safeser.families.arrow import streams  # noqa: E402 - needs Arrow
+from tests.families.malformed.examples.arrow import examples  # noqa: E402
+
+LIMITS = Limits()
+HUGE = 1 << 30
+_V5 = 4
+#: What no frame of pandas' becomes.
+UNLISTED = ("tensor", "sliced-tensor")
+ARRAYS = {
+    name: value
+    for name, value in examples().items()
+    if isinstance(value, pa.Array | pa.ChunkedArray) and name not in UNLISTED
+}
+
+
+def stream(*batches, schema=None, **options):
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(**options)
+    with pa.ipc.new_stream(sink, schema or batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def column(array, **options):
+    return stream(pa.table({"v": array}), **options)
+
+
+def check(data):
+    streams.check_stream(data, LIMITS)
+
+
+def refused(data):
+    with pytest.raises(PayloadError) as caught:
+        check(data)
+    assert len(str(caught.value)) < 300
+    return caught.value.message
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_what_arrow_writes_passes(name):
+    array = ARRAYS[name]
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    for each in (array, array.slice(1), array.slice(0, 1), array.slice(0, 0)):
+        check(column(each))
+    check(column(pa.chunked_array([*chunks, *chunks], array.type)))
+
+
+def test_what_pandas_makes_passes():
+    frame = pd.DataFrame(
+        {
+            "period": pd.period_range("2020", periods=6, freq="Y"),
+            "interval": pd.interval_range(0, 6),
+            "category": pd.Categorical(list("abcabc")),
+            "zoned": pd.date_range("2020", periods=6, tz="Europe/Berlin"),
+            "text": ["a", None, "b"] * 2,
+            "nothing": [None] * 6,
+            "nullable": pd.array([1, None] * 3, dtype="Int64"),
+            "lists": [[1], [2, 3]] * 3,
+            "dicts": [{"a": 1}] * 6,
+        }
+    )
+    table = pa.Table.from_pandas(frame)
+    for each in (table, table.slice(2, 3), table.slice(0, 0)):
+        check(stream(each))
+        check(stream(each))
+    wide = pa.table({f"column {number:060}": [1] for number in range(600)})
+    check(stream(wide))
+
+
+# -- before Arrow reads it -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_nothing_is_decompressed(compression):
+    data = column(np.zeros(1 << 20), compression=compression)
+    assert len(data) < 1 << 16
+    assert "compressed" in refused(data)
+    texts = pa.array(["x" * 999] * 999).dictionary_encode()
+    assert "compressed" in refused(column(texts, compression=compression))
+
+
+def test_other_versions_and_messages_are_refused():
+    version = pa.ipc.MetadataVersion.V4
+    assert "version" in refused(column([1], metadata_version=version))
+    sink = pa.BufferOutputStream()
+    pa.ipc.write_tensor(pa.Tensor.from_numpy(np.zeros(3)), sink)
+    tensor = sink.getvalue().to_pybytes()
+    assert "begin" in refused(tensor)
+    assert "something else" in refused(column([1])[:-8] + tensor)
+    for data in (b"", b"\0" * 64):
+        with pytest.raises((PayloadError, struct.error)):
+            check(data)
+
+
+def test_descriptions_that_lead_nowhere_are_refused():
+    for said in (
+        struct.pack("<Ii", 4, 1 << 20),
+        struct.pack("<Ii", 0, 64),
+    ):
+        with pytest.raises((PayloadError, struct.error)):
+            streams._check_schema(said)
+    fields = struct.pack("<HHHH", 8, 8, 4, 6)  # a version and a kind, and nothing besides
+    said = struct.pack("<I", 12) + fields + struct.pack("<ihB", 8, _V5, 1)
+    with pytest.raises(PayloadError, match="lacks"):
+        streams._check_schema(said)
+
+
+def extension(name, metadata, storage):
+    said = {"ARROW:extension:name": name, "ARROW:extension:metadata": metadata}
+    schema = pa.schema([pa.field("v", storage.type, metadata=said)])
+    return stream(pa.Table.from_arrays([storage], schema=schema))
+
+
+def test_extensions_call_no_class_that_is_not_listed():
+    class Called(pa.ExtensionType):
+        def __init__(self):
+            super().__init__(pa.int64(), "test.called")
+
+        def __arrow_ext_serialize__(self):
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage_type, serialized):
+            raise AssertionError("a class was called with a peer's bytes")
+
+    numbers = pa.array([1, 2])
+    pa.register_extension_type(Called())
+    try:
+        data = extension("test.called", "", numbers)
+        assert "does not list" in refused(data)
+        kind = pa.list_(
+            pa.field("item", pa.int64(), metadata={"ARROW:extension:name": "test.called"})
+        )
+        data = stream(
+            pa.table(
+                {"v": pa.array([[1]], pa.list_(pa.int64()))},
+                schema=pa.schema([pa.field("v", kind)]),
+            )
+        )
+        assert "does not list" in refused(data)
+    finally:
+        pa.unregister_extension_type("test.called")
+    check(extension("pandas.period", '{"freq": "D"}', numbers))
+    assert "too much" in refused(extension("pandas.period", "[" * 9999, numbers))
+
+
+def test_pandas_notes_are_looked_at():
+    noted = '{"columns": [{"numpy_type": "datetime64[ns, dateutil//dev/tty]"}]}'
+    empty = pa.table({"v": [1]})
+    assert "zone" in refused(stream(empty.replace_schema_metadata({"pandas": noted})))
+    twice = pa.KeyValueMetadata([("pandas", "{}"), ("pandas", noted)])
+    schema = pa.schema([pa.field("v", pa.int64())], metadata=twice)
+    assert "several" in refused(stream(pa.table({"v": [1]}, schema=schema)))
+
+
+def test_types_do_not_nest_or_double_without_end():
+    kind = pa.int8()
+    for _ in range(40):
+        kind = pa.list_(kind)
+    assert "too deep" in refused(column(pa.array([], kind)))
+
+    kind = pa.int8()
+    for _ in range(10):
+        kind = pa.struct([("a", kind), ("b", pa.int8())])
+    data = bytearray(stream(schema=pa.schema([("v", kind)])))
+    # Of two children, the second is made to be the first one over again.
+    begin = 8
+    _, schema = streams._described(bytes(data[begin:]))
+    (field,) = schema.tables(1)
+    for _ in range(10):
+        vector = field._place(5)
+        vector += field._number("<I", vector)
+        target = vector + 4 + field._number("<I", vector + 4)
+        struct.pack_into("<I", data, begin + vector + 8, target - vector - 8)
+        field = streams._Table(field._data, target)
+    assert "again and again" in refused(bytes(data))
+
+
+# -- what it holds ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.nulls(HUGE),
+        pa.Array.from_buffers(pa.binary(0), HUGE, [None, pa.py_buffer(b"")]),
+        pa.RunEndEncodedArray.from_arrays(pa.array([HUGE], pa.int32()), pa.array(["x"])),
+        pa.ListViewArray.from_arrays(
+            pa.array(np.zeros(9999, "i4")),
+            pa.array(np.full(9999, 9999, "i4")),
+            pa.array(np.zeros(9999, "i1")),
+        ),
+    ],
+    ids=["nulls", "no-bytes", "run", "views"],
+)
+def test_few_bytes_are_not_many_elements(array):
+    data = column(array)
+    assert len(data) < 1 << 20
+    assert "more" in refused(data)
+
+
+def test_columns_do_not_share_their_bytes():
+    size, columns = 70_400, 99
+    arrays = [pa.array(np.full(size, number, "i1")) for number in range(columns)]
+    data = stream(pa.table(arrays, names=[f"{number}" for number in range(columns)]))
+    begin = data.index(bytes([0] * size))
+    head, rest = data[:begin], data[begin + columns * size :]
+    check(head + data[begin : begin + columns * size] + rest)
+    head = head.replace(struct.pack("<q", columns * size), struct.pack("<q", 2 * size))
+    for number in range(2, columns):
+        here = struct.pack("<qq", number * size, size)
+        assert here in head
+        head = head.replace(here, struct.pack("<qq", 0, size))
+    assert "more bytes" in refused(head + data[begin : begin + 2 * size] + rest)
+
+
+FAR = struct.pack("<i", HUGE)
+EMPTY = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(FAR), pa.py_buffer(b"")])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        EMPTY,
+        pa.Array.from_buffers(
+            pa.list_(pa.int8()), 0, [None, pa.py_buffer(FAR)], children=[pa.array([], pa.int8())]
+        ),
+        pa.Array.from_buffers(
+            pa.list_(pa.string()), 2, [None, pa.py_buffer(bytes(12))], children=[EMPTY]
+        ),
+        pa.Array.from_buffers(
+            pa.large_binary(), 0, [None, pa.py_buffer(b"\xff" * 8), pa.py_buffer(b"")]
+        ),
+    ],
+    ids=["text", "list", "below", "large"],
+)
+def test_empty_arrays_do_not_lie_elsewhere(array):
+    batch = pa.RecordBatch.from_arrays([array], ["v"])
+    data = stream(batch)
+    assert "elsewhere" in refused(data)
+
+
+def test_dictionaries_of_nothing_are_refused():
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), pa.nulls(1))
+    assert "nulls" in refused(column(array))
