@@ -92,10 +92,11 @@ class _Backends(dict[str, Any]):
     def get(self, scheme: str, default: Any = None) -> Any:
         """Return the backend of *scheme*; nobody's scheme is closed like any other.
 
-        Dask would look for what is installed under that name, and a message can name it.
+        Dask would look for what is installed under that name, and a message can name it. Its own
+        is looked for: a guarded client can be there before it.
         """
-        if scheme in self:
-            return self[scheme]
+        if scheme in self or scheme == _OWN:
+            return super().get(scheme, default)
         return _Sealed(printable(scheme, 32)) if default is None else default
 
     def __setitem__(self, scheme: str, backend: Any) -> None:
