@@ -270,7 +270,7 @@ def _read_file(
     except (OSError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
         what, fix = {
-            errno.ENOENT: ("does not exist", f"Make one with '{make}'."),
+            errno.ENOENT: ("does not exist", f"{_correct(path)}make one with '{make}'."),
             errno.ELOOP: ("is a symbolic link", "Name the file itself."),
         }.get(number or 0, (f"cannot be opened: {_reason(error)}", ""))
         raise _refused(path, what, rule=rule, fix=fix) from None
@@ -286,6 +286,13 @@ def _read_file(
     if len(data) > limit:
         raise _refused(path, "is too large to be what it should be", rule=rule)
     return data
+
+
+def _correct(path: str | os.PathLike[str]) -> str:
+    """Return the beginning of what to do about a file that is not there."""
+    if os.path.isabs(path):
+        return "Correct the path, or "
+    return f"Correct the path, which is looked for in {_shown(os.getcwd())}, or "
 
 
 def _check_status(

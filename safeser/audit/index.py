@@ -118,8 +118,16 @@ def _begin(directory: Directory, key: AuditKey, handle: int, head_handle: int, n
     # file can exist yet. With either, somebody removed what was there.
     with os.scandir(directory.handle) as found:
         orphan = any(entry.name.endswith(".log") for entry in found)
-    if orphan or os.fstat(handle).st_size > _MAX_GENESIS:
-        raise _tampered(directory, "its index or the head of its index was removed")
+    if os.fstat(handle).st_size > _MAX_GENESIS:
+        raise _tampered(directory, "the head of its index was removed")
+    if orphan:
+        raise AuditError(
+            "this folder holds .log files, and no index of safeser's that names them",
+            rule="audit.tampered",
+            where=directory.path,
+            fix="If they are audit logs, the index or its head was removed: keep them for the"
+            " investigation. In either case, use a folder for audit logs alone.",
+        )
     os.ftruncate(handle, 0)
     directory_id = new_id()
     keys = index_keys(key, directory=directory_id)

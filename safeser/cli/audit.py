@@ -20,6 +20,9 @@ from safeser.errors import ConfigError
 if TYPE_CHECKING:
     from safeser.audit import Record
 
+    #: A record, with whose log holds it.
+    Owned = tuple[str, Record]
+
 __all__ = ["app"]
 
 app = typer.Typer(help="Verify and read audit logs.", no_args_is_help=True)
@@ -102,7 +105,10 @@ def tail(
         bool, typer.Option("--refused", help="Only what says that something was refused.")
     ] = False,
 ) -> None:
-    """Show the newest records, oldest first. This does not verify them."""
+    """Show the newest records, oldest first. This does not verify them.
+
+    Of a folder, each line begins with the principal whose log holds the record.
+    """
     from safeser.audit import render
 
     _must_exist(log)
@@ -113,7 +119,11 @@ def tail(
             fix="Name one of its .log files.",
         )
     wanted = _says_refused if refused else _says_anything
-    for record in _following(log, lines, wanted) if follow else _newest(log, lines, wanted):
+    if log.is_dir():
+        for whose, record in _newest(_of_all(log), lines, wanted):
+            line(f"{whose}: {render(record)}")
+        return
+    for record in _following(log, lines, wanted) if follow else _of_one(log, lines, wanted):
         line(render(record))
 
 
@@ -131,19 +141,32 @@ def _says_refused(record: Record) -> bool:
     return record.type == "suppressed" or record.fields.get("permitted") is False
 
 
-def _newest(log: Path, count: int, wanted: Callable[[Record], bool]) -> list[Record]:
+def _of_all(folder: Path) -> Iterator[Owned]:
     from safeser.audit import read
 
-    newest = heapq.nlargest(
-        count, filter(wanted, read(log)), key=lambda record: (record.time, record.sequence)
-    )
+    for path in sorted(folder.glob("*.log")):
+        # <principal>-<UTC>-<id>.log; a name is whatever somebody put into the folder.
+        whose = "".join(c if c.isascii() and c.isprintable() else "?" for c in path.name)
+        for record in read(path):
+            yield whose.rsplit("-", 2)[0][:64], record
+
+
+def _of_one(log: Path, count: int, wanted: Callable[[Record], bool]) -> list[Record]:
+    from safeser.audit import read
+
+    return [record for _, record in _newest((("", each) for each in read(log)), count, wanted)]
+
+
+def _newest(records: Iterator[Owned], count: int, wanted: Callable[[Record], bool]) -> list[Owned]:
+    found = (each for each in records if wanted(each[1]))
+    newest = heapq.nlargest(count, found, key=lambda each: (each[1].time, each[1].sequence))
     return newest[::-1]
 
 
 def _following(log: Path, count: int, wanted: Callable[[Record], bool]) -> Iterator[Record]:
     from safeser.audit import read
 
-    newest = _newest(log, count, wanted)
+    newest = _of_one(log, count, wanted)
     yield from newest
     shown = newest[-1].sequence if newest else -1
     for record in filter(wanted, read(log, wait=_wait)):

@@ -67,6 +67,13 @@ class Settings:
             check_principal(self.expected_scheduler)
         for entry in fields(self):
             value = getattr(self, entry.name)
+            if value == "":
+                # A variable of a shell's that is not set reads so; no default is what was meant.
+                raise ConfigError(
+                    f"safeser.{entry.name.replace('_', '-')} is set to nothing",
+                    rule="config.settings",
+                    fix="Give it a value, or leave the setting out.",
+                )
             if value is not None and (not isinstance(value, str) or "\n" in value):
                 raise ConfigError(
                     f"safeser.{entry.name.replace('_', '-')} must be a path",

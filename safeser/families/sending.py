@@ -169,6 +169,8 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     if "pickle" in families or "cloudpickle" in families:
         return f"{advice}."
     where = "" if decided or error.final else " under a policy that allows what is in it"
+    # That a context grants it does not say that whoever asked takes it.
+    where = ", if whoever asked names it among the deserializers" if decided else where
     return f"{advice}, or ask for {grant} pickle{where}."
 
 

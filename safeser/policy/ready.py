@@ -58,7 +58,11 @@ def read_file(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "that is not a path"
         raise ConfigError(
-            f"the policy cannot be read: {reason}", rule="config.file", where=_named(path)
+            f"the policy cannot be read: {reason}",
+            rule="config.file",
+            where=_named(path),
+            fix="Name a file that this process may read, or a ready policy; 'safeser policy show'"
+            " lists those.",
         ) from None
     if data is None:
         raise ConfigError("a policy is a regular file", rule="config.file", where=_named(path))

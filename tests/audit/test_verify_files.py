@@ -205,6 +205,14 @@ def test_an_index_head_with_more_or_less_is_not_continued(logs, place, key):
         AuditLog.open(place, key=key, principal="dora")
 
 
+def test_a_folder_of_other_logs_is_not_taken_for_an_audit_log(tmp_path, key):
+    (tmp_path / "scheduler.log").write_text("INFO - State start")
+    with pytest.raises(AuditError, match="no index of safeser's") as caught:
+        AuditLog.open(tmp_path, key=key, principal="dora")
+    assert caught.value.rule == "audit.tampered"
+    assert "use a folder for audit logs alone" in str(caught.value)
+
+
 @pytest.mark.parametrize("extra", [b'{"mac":"00', b"\0" * 4096, b'{"mac":"0' + b"\0" * 9])
 def test_a_torn_index_is_mended(logs, make, place, key, extra):
     with (place / "index").open("ab") as file:

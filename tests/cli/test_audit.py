@@ -110,9 +110,20 @@ def test_tail_shows_what_was_refused_alone_when_asked(safeser, log, tmp_path):
         opened.count("mallory", "scheduler", "run", "operation.not-granted", False)
     shown = safeser("audit", "tail", tmp_path / "audit", "--refused").out.splitlines()
     assert len(shown) == 2
+    assert shown[0].startswith("scheduler: ")
     assert "no-1" in shown[0]
     assert "mallory" in shown[1]
+    alone = safeser("audit", "tail", opened.path, "--refused").out
+    assert alone.startswith("2")
     assert safeser("audit", "tail", log.path, "--refused").out == ""
+
+
+def test_tail_of_a_folder_says_whose_records_it_shows(safeser, log, tmp_path):
+    (tmp_path / "audit" / "a\n-b.log").write_bytes(b"")
+    with _opened(tmp_path, "team-1.scheduler"):
+        pass
+    shown = safeser("audit", "tail", tmp_path / "audit").out.splitlines()
+    assert {each.partition(": ")[0] for each in shown} == {"worker", "team-1.scheduler"}
 
 
 def test_tail_of_a_changed_file_says_to_verify(safeser, log):

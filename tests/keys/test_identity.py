@@ -109,8 +109,10 @@ def test_paths_that_cannot_be(tmp_path, alice, name):
         Identity.load(tmp_path / name)
 
 
-def test_missing(tmp_path):
+def test_missing(tmp_path, monkeypatch):
     refused(tmp_path / "none", "none", "does not exist", "safeser keys new")
+    monkeypatch.chdir(tmp_path)
+    refused("keys/none", "does not exist", f"looked for in {tmp_path}, or make one")
 
 
 def test_a_link(tmp_path, path):

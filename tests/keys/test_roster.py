@@ -247,7 +247,7 @@ def test_another_owner(tmp_path, monkeypatch):
 
 
 def test_files_that_are_none(tmp_path, monkeypatch):
-    refused(tmp_path / "none", "does not exist", "safeser keys init")
+    refused(tmp_path / "none", "does not exist", "Correct the path, or", "safeser keys init")
     refused(tmp_path, "not a regular file")
     path = tmp_path / "roster"
     path.write_bytes(b"\xff\xfe")

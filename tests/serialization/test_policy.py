@@ -128,6 +128,9 @@ def test_sealing():
     for word in ("alice -> bob", "['f']", "a context that grants family cloudpickle"):
         assert word in str(caught.value)
     assert serialize({"f": Foreign}, EVERY, context=TYPED, policy=POLICY)[0]["failed"]
+    # What the caller did not ask for, another grant does not bring.
+    with pytest.raises(SerializationError, match="pickle, if whoever asked names it among the"):
+        serialize(Foreign("x"), ["dask", "msgpack"], "raise", PICKLES, policy=POLICY)
     for context, asked, rule in (
         (TYPED, ["pickle"], "caller.serializers"),
         (TYPED, ["cloudpickle"], "caller.serializers"),

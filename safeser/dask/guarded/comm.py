@@ -100,6 +100,14 @@ class GuardedComm(SafeserComm):
         except (StreamClosedError, ssl.SSLError) as error:
             self.stream = None
             self._closed = True
+            real = getattr(error, "real_error", error)
+            if not self.conversation.greeted and isinstance(real, ConnectionResetError | None):
+                # So does a server of safeser's, to whoever does not begin with a handshake.
+                place = self._peer_addr.partition("://")[2]
+                raise CommClosedError(
+                    f"{self._peer_addr} closed the connection without a word of Dask's; if that"
+                    f" cluster runs safeser, connect to safeser://{place} with a key of your own"
+                ) from None
             convert_stream_closed_error(self, error)
             raise  # unreachable: the line above always raises
         except PayloadError as error:

@@ -149,6 +149,15 @@ def test_a_peer_who_leaves(guard):
         run(asked(guard, written({"a": 1})[:20], listens=False))
 
 
+def test_a_peer_who_leaves_at_once_may_run_safeser(guard):
+    async def main():
+        async with peer(listens=False) as address:
+            await connect(address, timeout=5, guarded=guard)
+
+    with pytest.raises(CommClosedError, match="connect to safeser://"):
+        run(main())
+
+
 def test_a_peer_who_says_nothing(guard, monkeypatch):
     monkeypatch.setattr(comm_module, "HANDSHAKE_SECONDS", 0.05)
 
