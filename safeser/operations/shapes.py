@@ -246,11 +246,16 @@ def _metrics(value: Any) -> bool:
     return all(shape(spelt)(value[name]) for name, spelt in _METRICS.items() if name in value)
 
 
+def _action(value: Any) -> bool:
+    # Dask makes a list of them in the web page that is a performance report, as they come.
+    return _word(value) and value.replace("-", "").isidentifier()
+
+
 def _spans(value: Any) -> bool:
     """What a task did when: the scheduler adds up the differences."""
     return isinstance(value, tuple | list) and all(
         isinstance(span, dict)
-        and _word(span.get("action"))
+        and _action(span.get("action"))
         and _number(span.get("start"))
         and _number(span.get("stop"))
         for span in value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -12,11 +13,13 @@ import jinja2
 import pytest
 from dask.widgets import get_template, widgets
 from distributed import Future
+from distributed.diagnostics import progressbar
 from distributed.objects import HasWhat, SchedulerInfo, WhoHas
 from distributed.utils import Log, Logs
 
 import safeser.dask.client
 from safeser.dask.client import Client
+from safeser.dask.widgets import escape_templates
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[2J"
 
@@ -351,3 +354,49 @@ def test_a_table_of_versions_is_no_wider_than_a_screen_or_two(doors):
 def test_versions_that_agree_are_not_warned_of(doors):
     own = distributed.versions.get_versions()
     assert warned_of(doors, scheduler=own, workers={"w": own}) == []
+
+
+# -- progress bars ---------------------------------------------------------------------------------
+
+
+class Failed(Exception):
+    """What a task may say of its failure."""
+
+
+@pytest.fixture
+def ipywidgets(monkeypatch):
+    """Stand in for what shows a bar in a notebook: as it is told, HTML that it does not look at."""
+
+    def made(*children, **_):
+        return SimpleNamespace(value=None, children=children, bar_style=None)
+
+    module = SimpleNamespace(**dict.fromkeys(("HTML", "FloatProgress", "HBox", "VBox"), made))
+    monkeypatch.setitem(sys.modules, "ipywidgets", module)
+    monkeypatch.setattr(progressbar, "get_scheduler", lambda _: "safeser://127.0.0.1:1")
+
+
+def stopped(bar, draw, **said):
+    draw(bar, status="error", **said)
+    return bar.elapsed_time.value
+
+
+@pytest.mark.parametrize("error", [Failed(EVIL), ValueError(EVIL), EVIL])
+def test_an_error_that_a_bar_shows_is_text(ipywidgets, error):
+    one = progressbar.ProgressWidget(["x"])
+    several = progressbar.MultiProgressWidget(["x"])
+    several.make_widget({"x": 1})
+    for bar, left in ((one, 1), (several, {"x": 1})):
+        stock = type(bar)._draw_stop.__wrapped__
+        assert "<img" in stopped(bar, stock, remaining=left, exception=error), "the control"
+        drawn = stopped(bar, type(bar)._draw_stop, remaining=left, exception=error)
+        assert "&lt;img" in drawn
+        assert "<img" not in drawn
+        assert "&amp;lt;" not in drawn
+        bar._draw_stop(remaining={}, status="finished")
+        assert "Finished" in bar.elapsed_time.value
+
+
+def test_bars_are_escaped_once():
+    drawn = progressbar.ProgressWidget._draw_stop
+    escape_templates()
+    assert progressbar.ProgressWidget._draw_stop is drawn

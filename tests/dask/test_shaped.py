@@ -18,7 +18,7 @@ REPORT = {
     "nbytes": 28,
     "type": "int",
     "typename": "int",
-    "startstops": [{"action": "compute", "start": 1.0, "stop": 2.0}],
+    "startstops": [{"action": "disk-write", "start": 1.0, "stop": 2.0}],
     "thread": 7,
     "status": "OK",
 }
@@ -167,6 +167,8 @@ def test_an_element_that_would_end_a_stream_is_left_out(talk, element):
         {"nbytes": float("nan")},
         {"nbytes": -1},
         {"startstops": [{"action": "compute", "start": "x", "stop": 1}]},
+        {"startstops": [{"action": "<b>", "start": 1, "stop": 2}]},
+        {"startstops": [{"action": "", "start": 1, "stop": 2}]},
         {"metadata": ["x"]},
         {"cause": "y"},
         {"startstops": None, "typename": 5},
