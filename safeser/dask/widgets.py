@@ -9,13 +9,16 @@ of whoever looks. So would a task's error, which progress bars show (distributed
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+import dask
 import distributed
-from dask.widgets import FILTERS, widgets
+from dask.widgets import FILTERS, get_template, widgets
 from distributed.core import clean_exception
 from distributed.diagnostics.progressbar import MultiProgressWidget, ProgressWidget
 from jinja2 import Environment, Template
@@ -23,18 +26,30 @@ from markupsafe import Markup, escape
 
 __all__ = ["escape_templates"]
 
-#: Dask's own templates (arrays, graphs) insert drawings that no template made, of no peer's words.
+#: Dask's own draw published collections, whose names and types are their publisher's words.
 _ESCAPED = frozenset(
-    path.name for path in Path(distributed.__file__).parent.glob("widgets/templates/*.j2")
+    path.name
+    for package in (dask, distributed)
+    for path in Path(package.__file__).parent.glob("widgets/templates/*.j2")
 )
+_LAYER = "highlevelgraph_layer.html.j2"
+#: By template, what Dask drew without one: of numbers, or by pandas, which escapes.
+_DRAWINGS = {"array.html.j2": "grid", "dataframe.html.j2": "data", _LAYER: "svg_repr"}
 
 
 class _Drawn(Template):
     """A template whose result other templates insert as it is."""
 
     def render(self, *args: Any, **kwargs: Any) -> str:
-        drawn = super().render(*args, **kwargs)
-        return Markup(drawn) if self.name in _ESCAPED else drawn  # noqa: S704 - escaped above
+        if self.name not in _ESCAPED:
+            return super().render(*args, **kwargs)
+        drawing = _DRAWINGS.get(self.name)
+        if drawing is not None:
+            kwargs[drawing] = Markup(kwargs.get(drawing, ""))  # noqa: S704 - as said there
+        if self.name == _LAYER:
+            # Dask has escaped what it says of a layer, but not how it calls it.
+            kwargs["info"] = {key: unescape(str(said)) for key, said in kwargs["info"].items()}
+        return Markup(super().render(*args, **kwargs))  # noqa: S704 - escaped above
 
 
 class _Escaping(Environment):
@@ -48,6 +63,9 @@ def escape_templates() -> None:
     """Have this process escape what distributed draws, whichever of its objects is drawn."""
     widgets.Environment = _Escaping
     FILTERS["html_escape"] = escape  # or text that templates escape themselves is escaped twice
+    arrays = sys.modules.get("dask.array.core")
+    if arrays is not None:  # it keeps its template
+        arrays.ARRAY_TEMPLATE = get_template("array.html.j2")
     for bar in (ProgressWidget, MultiProgressWidget):
         if not hasattr(bar._draw_stop, "__wrapped__"):
             bar._draw_stop = _escaping_errors(bar._draw_stop)

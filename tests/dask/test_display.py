@@ -8,9 +8,13 @@ import sys
 import warnings
 from types import SimpleNamespace
 
+import dask.array as da
 import distributed
 import jinja2
+import numpy as np
+import pandas as pd
 import pytest
+from dask.array import core
 from dask.widgets import get_template, widgets
 from distributed import Future
 from distributed.diagnostics import progressbar
@@ -19,6 +23,7 @@ from distributed.utils import Log, Logs
 
 import safeser.dask.client
 from safeser.dask.client import Client
+from safeser.dask.described import Described
 from safeser.dask.widgets import escape_templates
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[2J"
@@ -300,9 +305,39 @@ def test_what_templates_made_is_inserted_as_it_is():
 
 
 def test_dasks_own_drawings_stay_drawings():
-    import dask.array as da
-
     assert "<svg" in da.ones((4, 4))._repr_html_()
+
+
+def published(kind, meta=None, parts=None):
+    """Return a collection as its publisher, who may be anybody, described it."""
+    return Described(kind, EVIL, meta, parts).collection(lambda key: 1)
+
+
+def test_published_collections_are_text():
+    fields = np.empty(0, dtype=[(EVIL, "i4")])
+    array = published("array", fields, ((1, 2),))
+    frame = published("frame", pd.DataFrame({EVIL: [1]}).iloc[:0], (EVIL, EVIL))
+    graphs = [array.dask, published("bag", parts=2).dask]
+    for drawn in [each._repr_html_() for each in (array, frame, *graphs)]:
+        assert "<script" not in drawn
+        assert "<img" not in drawn
+        assert "&amp;" not in drawn
+    assert "<svg" in array._repr_html_()
+    assert "<table" in frame._repr_html_()
+    with_annotations = da.ones((4, 4), chunks=2).dask._repr_html_()
+    assert with_annotations.count("<svg") == 3
+
+
+def test_arrays_that_came_before_safeser_are_text(monkeypatch):
+    stock = jinja2.Environment(loader=jinja2.FileSystemLoader(widgets.TEMPLATE_PATHS))
+    stock.filters |= widgets.FILTERS
+    array = published("array", np.empty(0, dtype=[(EVIL, "i4")]), ((1, 2),))
+    monkeypatch.setattr(core, "ARRAY_TEMPLATE", stock.get_template("array.html.j2"))
+    assert "<script" in array._repr_html_(), "the control"
+    escape_templates()
+    assert "<script" not in array._repr_html_()
+    monkeypatch.delitem(sys.modules, "dask.array.core")
+    escape_templates()
 
 
 def test_stock_clients_of_this_process_are_drawn_so_too():
