@@ -63,7 +63,7 @@ def escape_templates() -> None:
     """Have this process escape what distributed draws, whichever of its objects is drawn."""
     widgets.Environment = _Escaping
     FILTERS["html_escape"] = escape  # or text that templates escape themselves is escaped twice
-    arrays = sys.modules.get("dask.array.core")
+    arrays: Any = sys.modules.get("dask.array.core")
     if arrays is not None:  # it keeps its template
         arrays.ARRAY_TEMPLATE = get_template("array.html.j2")
     for bar in (ProgressWidget, MultiProgressWidget):
