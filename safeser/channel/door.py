@@ -50,6 +50,15 @@ class Channel:
         own_families.look_for(policy.families)
         listed = self.roster.principal_of(identity.public)
         if listed != identity.principal:
+            state = self._state_of(identity)
+            if state is not None:
+                # To list it anew could be to let a thief in again.
+                raise ConfigError(
+                    f"the key of {identity.principal!r} is {state} in the roster",
+                    rule="config.identity",
+                    fix="Use that principal's active key; 'safeser keys list' shows which it is."
+                    " One that is retired stays so: make another with 'safeser keys new'.",
+                )
             raise ConfigError(
                 f"the key of {identity.principal!r} is not listed for that principal",
                 rule="config.identity",
@@ -62,6 +71,13 @@ class Channel:
                 rule="config.principal",
                 fix=f"Add it under 'principals:', or use one of {', '.join(policy.principals)}.",
             )
+
+    def _state_of(self, identity: Identity) -> str | None:
+        """Return what the roster says of this very key, if it lists it for that principal."""
+        same = (identity.public, identity.principal)
+        found = (e for e in self.roster.entries if (e.public, e.principal) == same)
+        entry = next(found, None)
+        return None if entry is None else entry.state.value
 
     def handshake(self, *, initiator: bool, expected_peer: str | None = None) -> Handshake:
         """Return a fresh handshake that admits only principals whom the policy lets us meet."""

@@ -434,6 +434,15 @@ def test_a_roster_may_list_keys_of_principals_that_the_policy_does_not(doors, po
     assert "ann" in caught.value.fix
 
 
+@pytest.mark.parametrize("state", [KeyState.RETIRED, KeyState.PENDING])
+def test_a_key_that_is_not_active_is_not_advised_to_be_listed_anew(doors, policy, state):
+    old = doors.identity("ann", "old")
+    roster = Roster([RosterEntry(old.public, "ann", state, TODAY)])
+    with pytest.raises(ConfigError, match=f"is {state.value} in the roster") as caught:
+        Channel(identity=old, policy=doors.policy(policy), audit=None, roster=roster)
+    assert old.public.text not in caught.value.fix
+
+
 def test_an_identity_that_the_roster_does_not_list_is_refused_with_its_line(doors, policy):
     stranger = doors.identity("ann", "other")
     with pytest.raises(ConfigError) as caught:
