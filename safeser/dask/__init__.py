@@ -27,7 +27,7 @@ def require_distributed() -> None:
     except PackageNotFoundError:
         raise MissingExtraError(
             "this needs Dask, which is not installed",
-            fix="Install safeser with its extra dask: pip install 'safeser[dask]'.",
+            fix="Install safeser with its extra dask: in a clone of it, pip install '.[dask]'.",
         ) from None
     if installed not in SUPPORTED_DISTRIBUTED:
         raise ConfigError(

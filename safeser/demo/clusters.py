@@ -75,7 +75,7 @@ def dask_command() -> str:
         raise ConfigError(
             "the demo needs Dask and scikit-learn, and there is no command 'dask' here",
             rule="config.extra",
-            fix="Run: pip install 'safeser[demo]'.",
+            fix="In a clone of safeser, run: pip install '.[demo]'.",
         )
     return str(command)
 

@@ -93,7 +93,7 @@ def _require_packages() -> None:
         raise ConfigError(
             f"the demo needs packages that are not installed: {', '.join(missing)}",
             rule="config.extra",
-            fix="Run: pip install 'safeser[demo]'.",
+            fix="In a clone of safeser, run: pip install '.[demo]'.",
         )
     dask_command()
 

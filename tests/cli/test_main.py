@@ -160,7 +160,7 @@ def test_up_without_dask_says_what_to_install(tmp_path):
     assert ended.returncode == 2
     assert ended.stderr.startswith("safeser: ")
     assert ended.stderr.count("\n") == 1
-    assert "pip install 'safeser[dask]'" in ended.stderr
+    assert "pip install '.[dask]'" in ended.stderr
 
 
 def test_version_without_dask():
