@@ -44,8 +44,13 @@ def build(judged: Judged, *, opens: bool) -> Any:
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
-            check_shards(value, judged.link.policy.limits, where=where)
+            check_shards(value, judged.link.policy.limits, given=_arrived(judged), where=where)
     return message
+
+
+def _arrived(judged: Judged) -> int:
+    """Return how many bytes the payloads of a message are."""
+    return sum(memoryview(frame).nbytes for _, _, row in judged.parts for frame in row.frames)
 
 
 def _loaded(judged: Judged, *, opens: bool) -> Any:

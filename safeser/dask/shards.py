@@ -18,21 +18,59 @@ from safeser.values import Limits
 __all__ = ["check_shards"]
 
 
-def check_shards(shards: Any, limits: Limits, *, where: str) -> None:
+def check_shards(shards: Any, limits: Limits, *, given: int, where: str) -> None:
     """Refuse *shards* unless each is what a shuffle sends: its number, and a table or arrays.
 
     A table is whatever Arrow would read as bytes, an array of bytes included. Shards of arrays are
     lists of arrays, each of which was validated as such.
 
+    :param given: bytes that they arrived as. Each shard has its own: what names the same ones again
+        is copied for each, and an array of one number a billion times over is written out.
     :raises PayloadError: naming the place.
     """
+    left = given
     for position, shard in enumerate(_items(shards, where)):
         at = f"{where}[{position}]"
         pair = _items(shard, at)
         if len(pair) != 2:
             raise _odd(at)
+        if type(pair[1]) in _LISTS:
+            left -= _bytes_below(pair[1], most=left)
+        else:
+            left -= _size(pair[1])
+        if left < 0:
+            raise PayloadError(
+                "the shards of a shuffle are larger than what arrived",
+                rule="shuffle.size",
+                where=at,
+            )
         if type(pair[1]) not in _LISTS:
             _check_table(pair[1], limits, at)
+
+
+def _bytes_below(parts: Any, *, most: int) -> int:
+    """Return how many bytes arrays in lists hold; where it is more than *most*, perhaps less."""
+    total = 0
+    pending = [parts]
+    while pending and total <= most:
+        part = pending.pop()
+        if type(part) in _LISTS:
+            pending += part
+        else:
+            total += _size(part)
+    return total
+
+
+def _size(shard: Any) -> int:
+    if type(shard) is int:  # of the place that an array has
+        return 0
+    size = getattr(shard, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    try:
+        return memoryview(shard).nbytes
+    except TypeError:
+        return 0
 
 
 _LISTS = (list, tuple)

@@ -17,6 +17,8 @@ from safeser.errors import PayloadError
 from safeser.values import Limits
 
 LIMITS = Limits()
+#: More than any shards here are.
+PLENTY = 1 << 20
 
 OFFSETS = np.array([0, 1, 2, 3, 4], "i4").tobytes()
 
@@ -35,17 +37,20 @@ CRASH = HONEST.replace(OFFSETS, np.array([0, 1, 2, 1 << 30, (1 << 31) - 1], "i4"
 
 def refused(shards):
     with pytest.raises(PayloadError) as caught:
-        check_shards(shards, LIMITS, where="data")
+        check_shards(shards, LIMITS, given=PLENTY, where="data")
     assert caught.value.where.startswith("data")
     return caught.value.rule
 
 
 def test_honest_shards_pass():
     check_shards(
-        [(0, HONEST), (1, memoryview(HONEST)), (2, bytearray(HONEST))], LIMITS, where="data"
+        [(0, HONEST), (1, memoryview(HONEST)), (2, bytearray(HONEST))],
+        LIMITS,
+        given=PLENTY,
+        where="data",
     )
-    check_shards([((0, 1), [((0,), np.arange(3))])], LIMITS, where="data")
-    check_shards([], LIMITS, where="data")
+    check_shards([((0, 1), [((0,), np.arange(3))])], LIMITS, given=PLENTY, where="data")
+    check_shards([], LIMITS, given=PLENTY, where="data")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +88,7 @@ def test_any_bytes_are_a_sound_table_or_refused(change):
         at, new = change
         data = HONEST[:at] + new + HONEST[at + len(new) :]
     with contextlib.suppress(PayloadError):
-        check_shards([(0, data)], LIMITS, where="data")
+        check_shards([(0, data)], LIMITS, given=PLENTY, where="data")
 
 
 def compressed():
@@ -100,6 +105,39 @@ def test_what_takes_far_more_than_its_bytes_is_refused():
     assert len(few) < 1 << 15
     for data in (few, stream(pa.table({"_partitions": pa.nulls(1 << 30)})), few[:100], b""):
         assert refused([(0, data)]) == "shuffle.table"
+
+
+MANY = np.broadcast_to(np.float64(1), (1 << 27,))
+
+
+@pytest.mark.parametrize(
+    "shards",
+    [
+        [(number, HONEST) for number in range(9)],
+        [(number, pa.py_buffer(HONEST)) for number in range(9)],
+        [(number, memoryview(HONEST)) for number in range(9)],
+        [((0, 0), [((0, 0), ((0, 0), MANY))])],
+        [((0, number), [((0, 0), ((0, 0), np.zeros(99)))]) for number in range(9)],
+        [((0, 0), [((0, 0), ((0, 0), np.zeros(99))) for _ in range(9)])],
+    ],
+    ids=["bytes", "buffer", "view", "strides", "shards", "arrays"],
+)
+def test_shards_are_no_more_than_arrived(shards):
+    with pytest.raises(PayloadError) as caught:
+        check_shards(shards, LIMITS, given=3 * len(HONEST), where="data")
+    assert caught.value.rule == "shuffle.size"
+    check_shards(shards, LIMITS, given=1 << 31, where="data")
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_no_worker_writes_one_number_a_million_times(talk, many):
+    t = talk("worker", "worker")
+    array = np.broadcast_to(np.float64(1), (1 << 20,)) if many else np.zeros((9, 9)).T
+    shards = [((0, 0), [((0, 0), ((0, 0), array)), ((0, 1), ("text", None))])]
+    header, frames = families.serialize(shards, ["dask"])
+    message = {"op": "shuffle_receive", "shuffle_id": "s", "run_id": 1}
+    got = t.attack({**message, "data": t.Row(header, tuple(frames))})
+    assert (got is t.SKIP) is many
 
 
 @pytest.mark.parametrize("form", ["typed", "array"])
