@@ -1,13 +1,15 @@
-"""Data that somebody brings to a worker by themselves, past the scheduler.
+"""Which values a worker has: what somebody else than its scheduler asks it to keep or to drop.
 
 The one rule: under which keys data may stand is the scheduler's to say. A worker that holds a value
-under a key takes it for the result of the task of that name, whoever brought it, and the scheduler
-never hears of it. So only the scheduler brings data, and those who may run code in the worker:
-they could change every value there anyway.
+under a key takes it for the result of the task of that name, whoever brought it or told the worker
+where to fetch it, and the scheduler never hears of it. So only the scheduler has values brought,
+fetched and dropped, and those who may run code in the worker: they could change every value there
+anyway.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from distributed.worker import Worker
@@ -20,37 +22,51 @@ from safeser.values import Kind
 
 __all__ = ["guard_worker"]
 
+#: What changes the values of a worker, and what the sender is told to do about it.
+_SCHEDULERS = {
+    "update_data": "Leave out direct=True: the scheduler looks whose the keys are.",
+    "gather": "Ask the scheduler to replicate.",
+    "free_keys": "Release the futures: the scheduler has workers drop what nobody wants.",
+}
 
-def guard_worker(worker: Any, channel: Channel) -> None:
-    """Have *worker* take data from nobody else; to be called before it listens.
+
+def guard_worker(worker: Any, channel: Channel, *, is_scheduler: Callable[[str], bool]) -> None:
+    """Have *worker* change its values for nobody else; to be called before it listens.
 
     Where graphs are approved, its frames answer for no memory: tasks make labels of any text.
+
+    :param is_scheduler: tells whether a principal is the one that answered where *worker* has
+        registered. Not who could be by policy: a policy may let workers ask each other for all that
+        their scheduler asks them for.
     """
     if not isinstance(worker, Worker):
         return
     if any(context.submission == "approved" for context in channel.policy.contexts):
         hide_memory_in_frames()
-    stock = worker.update_data
+    for name in _SCHEDULERS.keys() & worker.handlers.keys():
+        worker.handlers[name] = _guarded(name, worker.handlers[name], is_scheduler)
 
-    def update_data(comm: Any, **request: Any) -> Any:
+
+def _guarded(
+    name: str, stock: Callable[..., Any], is_scheduler: Callable[[str], bool]
+) -> Callable[..., Any]:
+    def handler(comm: Any, **request: Any) -> Any:
         link = getattr(comm, "link", None)
-        if link is None or _may_bring(link):
+        if link is None or is_scheduler(link.peer) or _runs_code(link, name):
             return stock(**request)
         try:
             link.refuse(
-                link.inbound(Kind.DATA, "update_data"),
+                link.inbound(Kind.DATA, name),
                 "key.direct",
-                "data is brought to this worker by its scheduler alone",
-                fix="Leave out direct=True: the scheduler looks whose the keys are.",
+                f"a worker does {name} for its scheduler alone",
+                fix=_SCHEDULERS[name],
             )
         except PolicyDenied as error:
             return error_reply(error)
 
-    worker.handlers["update_data"] = update_data
+    return handler
 
 
-def _may_bring(link: Link) -> bool:
+def _runs_code(link: Link, name: str) -> bool:
     # By this very connection: contexts of the policy may ask how it travels, and where from.
-    if link.policy.permits_operation(link.outbound(Kind.ADMIN, "register-worker")).permitted:
-        return True
-    return link.policy.grant(link.inbound(Kind.DATA, "update_data")).submission == "code"
+    return link.policy.grant(link.inbound(Kind.DATA, name)).submission == "code"

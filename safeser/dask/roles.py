@@ -85,6 +85,7 @@ class Roles:
     def __init__(self) -> None:
         self._listening: list[Server] = []
         self._schedulers: set[str] = set()
+        self._answered: dict[str, str] = {}  # who did, by the address of such a scheduler
         self._accepted = False
 
     def listening(
@@ -152,9 +153,18 @@ class Roles:
             )
         return listening[0].value
 
-    def note_connected(self) -> None:
-        """Note that a peer accepted this process: from here on no refusal is the command's end."""
+    def note_connected(self, address: str, principal: str) -> None:
+        """Note that a peer accepted this process: from here on no refusal is the command's end.
+
+        :param principal: who it proved to be.
+        """
         self._accepted = True
+        if address in self._schedulers:
+            self._answered[address] = principal
+
+    def answered(self, address: str | None, principal: str) -> bool:
+        """Tell whether *principal* answered at *address* as the scheduler of this process."""
+        return address is not None and self._answered.get(address) == principal
 
     def stop_command_line(self, error: SafeserError, *, connecting_to: str | None = None) -> None:
         """End ``dask scheduler`` or ``dask worker`` with one line instead of a traceback.

@@ -39,6 +39,7 @@ from safeser.dask.endings import say_no_more
 from safeser.dask.fetched import fetch_apart
 from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
+from safeser.dask.members import know_workers
 from safeser.dask.named import own_connections
 from safeser.dask.registrations import ClientIds
 from safeser.dask.resumed import fetch_what_was_cancelled
@@ -120,7 +121,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         except (AuditError, AuthenticationError, ConfigError) as error:
             self._roles.stop_command_line(error, connecting_to=address)
             raise
-        self._roles.note_connected()
+        self._roles.note_connected(address, comm.link.peer)
         return comm
 
     async def _connect(
@@ -221,7 +222,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         if self._server is Server.WORKER:
             fail_dependents(owner)
             fetch_apart(owner)
-            guard_worker(owner, self._channel)
+            guard_worker(owner, self._channel, is_scheduler=partial(roles.answered, works_for))
             fetch_what_was_cancelled(owner)
             share_transfers(owner)
             unblock()
@@ -231,6 +232,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         if self._server is Server.SCHEDULER:
             guard_scheduler(owner, self._channel, self._client_ids)
             end_retirements(owner)
+            know_workers(owner)
             look_up_no_names(owner)
             leave_nothing(owner)
         forget_names_of_packages()

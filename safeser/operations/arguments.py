@@ -80,7 +80,7 @@ get_metadata keys:path default:any
 set_metadata keys:path value:any
 set_restrictions worker:key->worker*|worker?
 heartbeat_worker address:address resolve_address:flag now:number? resources:word->amount?
-    host_info:nothing metrics:metrics executing:key->number? extensions:word->mapping?
+    host_info:nothing metrics:metrics executing:key->number? extensions:extensions?
 get_task_status keys:key*
 get_task_stream start:number|word? stop:number|word? count:integer? start_index:integer?
 get_task_stream_index

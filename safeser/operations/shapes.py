@@ -11,6 +11,7 @@ Spelling: ``text``, ``text?`` (or None), ``text*`` (a sequence or set), ``key->n
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from numbers import Integral
@@ -168,15 +169,28 @@ def _mapping(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-#: Fields of a worker's report that the scheduler computes with, and that everybody's tasks are
-#: placed by: a bandwidth of zero makes it divide by that for whatever task comes next.
+#: What the scheduler computes with of each worker's report, and places everybody's tasks by. It
+#: looks for all of them in each report that comes, and again whenever it looks at all workers: one
+#: report without them ends whatever moves values, for good, and leaves a worker that cannot be
+#: removed.
 _METRICS: Mapping[str, str] = {
     "memory": "amount",
-    "spilled_bytes": "word->amount",
+    "spilled_bytes": "spilled",
     "digests_total_since_heartbeat": "key->number",
+    "bandwidth": "bandwidth",
 }
+_SPILLED = ("memory", "disk")
+
+
+def _rate(value: Any) -> bool:
+    """Bytes in a second. Half of the least number above zero is zero, which tasks' sizes are
+    divided by; and the scheduler takes means.
+    """
+    return _number(value) and value >= 1
+
+
 _BANDWIDTH: Mapping[str, Shape] = {
-    "total": _positive,
+    "total": _rate,
     "workers": lambda value: _pairs(value, _address),
     "types": lambda value: _pairs(value, _text),
 }
@@ -234,16 +248,40 @@ def _pairs(value: Any, named: Shape) -> bool:
     )
 
 
+def _bandwidth(value: Any) -> bool:
+    return _table(value) and all(
+        name in value and fits(value[name]) for name, fits in _BANDWIDTH.items()
+    )
+
+
+def _spilled(value: Any) -> bool:
+    return _table(value) and all(name in value and _amount(value[name]) for name in _SPILLED)
+
+
 def _metrics(value: Any) -> bool:
-    if not _table(value):
+    return _table(value) and all(
+        name in value and shape(spelt)(value[name]) for name, spelt in _METRICS.items()
+    )
+
+
+def _extensions(value: Any) -> bool:
+    """What extensions add to a heartbeat; what spans do, the scheduler adds to those of clients."""
+    if not (isinstance(value, dict) and all(map(_word, value))):
         return False
-    bandwidth = value.get("bandwidth")
-    if bandwidth is not None and not (
-        _table(bandwidth)
-        and all(name in bandwidth and fits(bandwidth[name]) for name, fits in _BANDWIDTH.items())
-    ):
-        return False
-    return all(shape(spelt)(value[name]) for name, spelt in _METRICS.items() if name in value)
+    spent = value.get("spans", {})
+    return all(isinstance(told, dict) for told in value.values()) and all(
+        isinstance(what, tuple) and len(what) > 1 and _key(what) and _number(much)
+        for what, much in spent.items()
+    )
+
+
+#: What a task did, as workers call it: ``compute``, ``transfer``, ``disk-read``.
+_ACTION = re.compile(r"[A-Za-z][\w-]{0,49}", re.ASCII)
+
+
+def _action(value: Any) -> bool:
+    # A performance report has it as HTML, which runs scripts where somebody opens it.
+    return isinstance(value, str) and _ACTION.fullmatch(value) is not None
 
 
 def _action(value: Any) -> bool:
@@ -285,6 +323,9 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
         "table": _table,
         "mapping": _mapping,
         "metrics": _metrics,
+        "bandwidth": _bandwidth,
+        "spilled": _spilled,
+        "extensions": _extensions,
         "nothing": _nothing,
         "packages": _packages,
         "path": _path,

@@ -250,3 +250,26 @@ def test_no_name_in_a_request_multiplies_it(talk, message):
     t = talk("alice")
     t.refuses(message)
     assert t.refused_by_server == ["operation.field-shape"]
+
+
+# --- a worker's word to another ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["dask-cluster", "demo", "default"])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"op": "gather", "who_has": {"x": ["safeser://127.0.0.1:1"]}},
+        {"op": "free_keys", "keys": ["x"], "stimulus_id": "s"},
+        {"op": "update_data", "data": {"x": 1}},
+        {"op": "shuffle_inputs_done", "shuffle_id": "x", "run_id": 1},
+    ],
+    ids=["gather", "free_keys", "update_data", "shuffle_inputs_done"],
+)
+def test_what_a_worker_does_for_its_scheduler_no_other_worker_is_granted(talk, policy, request_):
+    # The values that it fetches, it takes for the results of the tasks of those names.
+    t = talk("worker", "worker", policy=policy)
+    t.refuses(request_)
+    assert t.refused_by_server == ["operation.not-granted"]
+    t = talk("scheduler", "worker", policy=policy)
+    assert t.attack(request_)["op"] == request_["op"]

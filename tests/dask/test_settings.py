@@ -295,6 +295,18 @@ def test_overrides_that_are_none_are_ignored(made):
     assert Roles().connecting({"roles": "x"}).identity.principal == "client"
 
 
+def test_who_answers_where_a_worker_registers_is_its_scheduler(made):
+    roles = Roles()
+    roles.listening(Server.WORKER, {}, scheduler="127.0.0.1:1")
+    for address in ("127.0.0.1:1", None):
+        assert not roles.answered(address, "scheduler")
+    roles.note_connected("127.0.0.1:2", "worker")
+    roles.note_connected("127.0.0.1:1", "scheduler")
+    assert roles.answered("127.0.0.1:1", "scheduler")
+    assert not roles.answered("127.0.0.1:1", "worker")
+    assert not roles.answered("127.0.0.1:2", "worker")
+
+
 def test_only_the_stock_commands_end_the_process(made, monkeypatch, capfd):
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
@@ -302,7 +314,8 @@ def test_only_the_stock_commands_end_the_process(made, monkeypatch, capfd):
     Roles().stop_command_line(ConfigError("no key"))
     assert ended == []
     accepted = Roles()
-    accepted.note_connected()
+    accepted.note_connected("127.0.0.1:1", "scheduler")
+    assert not accepted.answered("127.0.0.1:1", "scheduler")  # it is no scheduler of this process
     monkeypatch.setattr(os.sys, "argv", ["/bin/dask", "worker"])
     accepted.stop_command_line(ConfigError("no key"))
     assert ended == []

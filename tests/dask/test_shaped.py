@@ -32,7 +32,7 @@ REPORT = {
         ("bob", "scheduler", {"op": "gather", "keys": ["x"], 5: "x"}),
         ("bob", "scheduler", {"op": "broadcast", "msg": {"op": "identity", "comm": 1}}),
         ("bob", "scheduler", {"op": "proxy", "worker": "x", "msg": {"op": "identity", "": 1}}),
-        ("worker", "scheduler", {"op": "heartbeat_worker", "metrics": {}, "extra": {}}),
+        ("worker", "scheduler", {"op": "heartbeat_worker", "now": 1.0, "extra": {}}),
         ("bob", "worker", {"op": "get_data", "keys": ["x"], "max_connections": 9}),
         ("alice", "scheduler", {"op": "get_error_cause", "keys": [], "args": []}),
         ("alice", "scheduler", {"op": "retire_workers", "anything": 1}),

@@ -32,6 +32,11 @@ FITS = [
     ("bytes", [b""]),
     ("table", [{}, {"a": object}]),
     ("mapping", [{}, {1: 2}]),
+    (
+        "extensions",
+        [{}, {"spans": {}, "shuffle": {"x": 1}}, {"spans": {("execute", "id", 1): 0.5}}],
+    ),
+    ("spans", [({"action": "disk-read", "start": 1, "stop": 2},)]),
     ("spans", [(), ({"action": "compute", "start": 1.0, "stop": 2.0, "source": "x"},)]),
     ("key?", [None, "x"]),
     ("key*", [(), ["x"], {"x"}, frozenset({1}), (("x", 1),)]),
@@ -76,7 +81,22 @@ MISFITS = [
     ("bytes", ["", None, bytearray()]),
     ("table", [[], {1: 2}, {b"x": 1}]),
     ("mapping", [[], "x", None]),
+    (
+        "extensions",
+        [
+            None,
+            {5: {}},
+            {"spans": 5},
+            {"shuffle": ()},
+            {"spans": {"execute": 1}},
+            {"spans": {("execute",): 1}},
+            {"spans": {("execute", None): 1}},
+            {"spans": {("execute", "id"): "1"}},
+            {"spans": {("execute", "id"): float("nan")}},
+        ],
+    ),
     ("spans", [None, {}, ({},), (1,), ({"action": "x", "start": float("nan"), "stop": 1},)]),
+    ("spans", [({"action": action, "start": 1, "stop": 2},) for action in ("<b>", "", "x" * 51)]),
     ("key*", ["xyz", {"x": 1}, 5, None, b"xyz", (None,)]),
     ("key->address*", [{"x": "127.0.0.1:1"}, {"x": ["tcp://a:1"]}, [], {None: []}]),
     ("flag|count", [-1, "x"]),
@@ -118,7 +138,21 @@ METRICS = {
 
 def test_what_a_worker_reports_fits():
     assert shape("metrics")(METRICS)
-    assert shape("metrics")({})
+
+
+@pytest.mark.parametrize(
+    "missing", ["bandwidth", "memory", "spilled_bytes", "digests_total_since_heartbeat"]
+)
+def test_a_report_without_what_the_scheduler_computes_with_does_not(missing):
+    # It ends the registration half way, and later whatever looks at all workers.
+    assert not shape("metrics")({name: told for name, told in METRICS.items() if name != missing})
+    assert not shape("metrics")({})
+
+
+def test_no_bandwidth_becomes_nothing_by_being_halved():
+    for total in (5e-324, 0.5):
+        bandwidth = {**METRICS["bandwidth"], "total": total}
+        assert not shape("metrics")({**METRICS, "bandwidth": bandwidth})
 
 
 @pytest.mark.parametrize(
@@ -133,7 +167,10 @@ def test_what_a_worker_reports_fits():
         {"bandwidth": {**METRICS["bandwidth"], "types": {5: (1.0, 1)}}},
         {"memory": -1},
         {"memory": "5"},
-        {"spilled_bytes": {"memory": float("inf")}},
+        {"spilled_bytes": {"memory": float("inf"), "disk": 0}},
+        {"spilled_bytes": {"memory": 0}},
+        {"spilled_bytes": {"disk": 0}},
+        {"spilled_bytes": 0},
         {"digests_total_since_heartbeat": {"x": "y"}},
         {5: 5},
     ],

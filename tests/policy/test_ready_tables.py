@@ -105,7 +105,7 @@ def test_what_others_wrote_is_data_save_where_they_run_code_anyway(shared: Polic
         ("dashboard", "scheduler", PARTS["look"] | {"get_task_stream", "profile"}),
         ("worker", "nanny", {"close", "close_gracefully"}),
         ("nanny", "worker", set()),
-        ("worker", "worker", GROUPS["basic"] | GROUPS["cluster"]),
+        ("worker", "worker", {"identity", "close", "get_data", "shuffle_receive"}),
         ("worker", "scheduler", GROUPS["basic"] | GROUPS["cluster"] | GROUPS["diagnose"]),
         *((sender, "alice", GROUPS["basic"] | {"restart"}) for sender in ("scheduler", "worker")),
         *((one, other, set()) for one in PEOPLE for other in PEOPLE),

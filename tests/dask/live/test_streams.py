@@ -123,6 +123,36 @@ def test_no_worker_takes_anothers_address_for_a_name(rig: Rig, sides: dict[str, 
     assert (found["operation"], found["rule"]) == ("register-worker", "stream.name")
 
 
+def test_no_worker_takes_anothers_id(rig: Rig, sides: dict[str, Side]) -> None:
+    for side in sides.values():
+        rig.log.new()
+        first, _ = side.worker("worker", 1007, server_id="Worker-same")
+        second, _ = side.worker("worker", 1008, server_id="Worker-same")
+        assert (side.said.get("status") == "OK") is side.stock, side.said
+        first.close()
+        second.close()
+    found = rig.log.wait(lambda r: r["sender"] == "worker")
+    assert (found["operation"], found["rule"]) == ("register-worker", "worker.id")
+
+
+def test_no_registration_ends_half_way(rig: Rig) -> None:
+    # The stock one has no part in other tests: it cannot remove such a worker any more.
+    for target, stock in (("blocked-scheduler", True), ("scheduler", False)):
+        side = Side(rig, stock=stock, target=target)
+        rig.log.new()
+        wire = side.wire("worker")
+        address = f"{'tcp' if stock else 'safeser'}://127.0.0.1:1009"
+        named = filled(REGISTER_WORKER, lambda place, address=address: address)
+        with suppress(ConnectionError):
+            wire.ask({**named, "status": "paused", "reply": True, "metrics": {}})
+        wire.close()
+        known = side.wire("alice").ask({"op": "identity", "n_workers": -1})["workers"]
+        assert (address in known) is stock
+        side.close()
+    found = rig.log.wait(lambda r: r["sender"] == "worker")
+    assert (found["operation"], found["rule"]) == ("register-worker", "operation.field-shape")
+
+
 def test_no_worker_keeps_others_out(rig: Rig) -> None:
     for target, stock in (("blocked-scheduler", True), ("scheduler", False)):
         side = Side(rig, stock=stock, target=target)

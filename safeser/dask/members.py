@@ -1,0 +1,240 @@
+"""The workers of one scheduler: whose word is taken for which of them, and of which tasks.
+
+The one rule: a worker speaks for itself, of what it was given to compute. Whoever registered it, by
+that very key, speaks for it and nobody else does; what is said of a task that another worker is
+computing is refused.
+
+Dask's scheduler takes each message's own word for which worker it is about, and tells workers apart
+by an id that they choose, and that whoever asks hears: one that registered under the id of another
+was that one in all comparisons, gave results in its place, and when it left, the other was given
+nothing any more (distributed 2026.8.0, ``WorkerState.__eq__``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from distributed.batched import BatchedSend
+from distributed.comm.addressing import normalize_address
+from distributed.scheduler import Scheduler
+from distributed.shuffle._core import barrier_key
+
+from safeser.dask.replies import error_reply
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.values import Kind
+
+__all__ = ["know_workers"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: In which field these requests name the worker that they are about.
+_ABOUT = {
+    "heartbeat_worker": "address",
+    "unregister": "address",
+    "add_keys": "worker",
+    "shuffle_get": "worker",
+    "shuffle_get_or_create": "worker",
+}
+
+#: What somebody else than a worker says of it, too: its nanny, or whom policy lets remove it.
+_OTHERS_SAY = frozenset({"unregister"})
+
+#: As much of a key as the log shows: whoever submitted it chose it.
+_SHOWN = 60
+
+
+def know_workers(scheduler: Any) -> None:
+    """Have *scheduler* know its workers apart; to be called before it listens, once or more."""
+    if not isinstance(scheduler, Scheduler):
+        return
+    if not isinstance(getattr(scheduler.handlers["register-worker"], "__self__", None), _Members):
+        _Members(scheduler)
+
+
+def _key_of(link: Any) -> str:
+    return str(link.session.peer_key.text)
+
+
+class _Members:
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._keys: dict[str, str] = {}  # by which key each worker registered, by its address
+        handlers, streams = scheduler.handlers, scheduler.stream_handlers
+        self._add = handlers["register-worker"]
+        handlers["register-worker"] = self.register
+        for name in _ABOUT.keys() & handlers.keys():
+            handlers[name] = self._for_itself(name, handlers[name])
+        if "shuffle" in scheduler.extensions:
+            self._barrier = handlers["shuffle_barrier"]
+            self._restrict = handlers["shuffle_restrict_task"]
+            handlers["shuffle_barrier"] = self.shuffle_barrier
+            handlers["shuffle_restrict_task"] = self.shuffle_restrict_task
+        for name in ("task-finished", "task-erred"):
+            streams[name] = self._of_its_own(name, streams[name])
+
+    # --- who there is ----------------------------------------------------------------------------
+
+    async def register(self, comm: Any, **request: Any) -> Any:
+        """Add a worker as Dask does, and leave nothing of it behind."""
+        scheduler = self._scheduler
+        link = getattr(comm, "link", None)
+        try:
+            if link is not None:
+                self._require_new(link, request)
+        except PolicyDenied as error:
+            await comm.write(error_reply(error))
+            await comm.close()
+            return None
+        resolve = request.get("resolve_address", True)
+        address = normalize_address(scheduler.coerce_address(request["address"], resolve))
+        if address in scheduler.workers:
+            return await self._add(comm, **request)  # which refuses
+        if link is not None:
+            self._keys[address] = _key_of(link)
+        try:
+            return await self._add(comm, **request)
+        finally:
+            state = scheduler.workers.get(address)
+            if state is not None and state.server_id == request.get("server_id"):
+                await self._remove(address)
+            if address not in scheduler.workers:
+                self._keys.pop(address, None)
+
+    async def _remove(self, address: str) -> None:
+        """Remove a worker whose registration ended half way, as Dask does by itself for no other.
+
+        Nobody listens to it, so that nobody would notice that it is gone: tasks that are given to
+        it wait for ever.
+        """
+        scheduler = self._scheduler
+        logger.warning("Removing %s, whose registration ended half way", address)
+        scheduler.stream_comms.setdefault(address, BatchedSend("5ms", loop=scheduler.loop))
+        await scheduler.remove_worker(address, stimulus_id="safeser-registration")
+
+    def _require_new(self, link: Any, request: dict[str, Any]) -> None:
+        """Refuse a worker that could be taken for another one that is there."""
+        workers = self._scheduler.workers.values()
+        if any(state.server_id == request.get("server_id") for state in workers):
+            self._refuse(link, "register-worker", "worker.id", "its id is that of another worker")
+        nanny, key = request.get("nanny"), _key_of(link)
+        if nanny and any(
+            state.nanny == nanny and self._keys.get(state.address) != key for state in workers
+        ):
+            # What Dask has a nanny do to the worker that it names would be done to the other one.
+            reason = "its nanny is that of another worker, which registered by another key"
+            self._refuse(link, "register-worker", "worker.nanny", reason)
+
+    def _refuse(self, link: Any, operation: str, rule: str, reason: str) -> None:
+        link.refuse(link.inbound(Kind.ADMIN, operation), rule, reason)
+
+    # --- what is said of them --------------------------------------------------------------------
+
+    def _for_itself(self, name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
+        field = _ABOUT[name]
+
+        def handler(comm: Any, **request: Any) -> Any:
+            link = getattr(comm, "link", None)
+            try:
+                if link is not None:
+                    self._require_own(link, name, request.get(field), request)
+            except PolicyDenied as error:
+                return error_reply(error)
+            return stock(**request)
+
+        return handler
+
+    def _require_own(self, link: Any, name: str, named: Any, request: dict[str, Any]) -> None:
+        # Where Dask's handler looks a name up unless it is told not to.
+        resolve = request.get("resolve_address", True) if name == "heartbeat_worker" else None
+        for address in self._meant(named, resolve):
+            owner = self._keys.get(address)
+            if owner in (None, _key_of(link)) or address not in self._scheduler.workers:
+                continue
+            if name in _OTHERS_SAY and self._principal_of(address) != link.peer:
+                continue
+            reason = "that worker registered by another key"
+            self._refuse(link, name, "worker.another", reason)
+
+    def _meant(self, named: Any, resolve: bool | None) -> Iterable[str]:
+        """Yield which addresses Dask's handlers take *named* for."""
+        if isinstance(named, str):
+            yield named
+        try:
+            yield normalize_address(self._scheduler.coerce_address(named, resolve))
+        except (SafeserError, TypeError, ValueError):
+            return  # no worker's; the handler says so
+
+    def _link_of(self, address: str) -> Any:
+        stream = self._scheduler.stream_comms.get(address)
+        return getattr(getattr(stream, "comm", None), "link", None)
+
+    def _principal_of(self, address: str) -> str | None:
+        link = self._link_of(address)
+        return None if link is None else str(link.peer)
+
+    # --- what they say of tasks ------------------------------------------------------------------
+
+    def _of_its_own(self, name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
+        tasks = self._scheduler.tasks
+
+        def handler(key: Any, worker: str, **report: Any) -> Any:
+            task = tasks.get(key)
+            # Of an earlier run of the task, Dask knows that it is over.
+            if task is not None and task.run_id == report.get("run_id"):
+                at = task.processing_on
+                if at is not None and at.address != worker:
+                    return self._not_its_own(name, key, worker)
+            return stock(key=key, worker=worker, **report)
+
+        return handler
+
+    def _not_its_own(self, name: str, key: Any, worker: str) -> None:
+        link = self._link_of(worker)
+        logger.warning("%s reports %s, which another worker computes", worker, str(key)[:_SHOWN])
+        if link is not None:
+            error = PolicyDenied("another worker computes that task", rule="worker.task")
+            link.note_refusal(link.inbound(Kind.DATA, name), error)
+
+    # --- shuffles --------------------------------------------------------------------------------
+
+    def _barrier_of(self, shuffle: Any, run_id: int) -> Any:
+        """Return the task between the halves of a shuffle, if that very run is under way.
+
+        Of another one Dask says that it is over.
+        """
+        active = self._scheduler.extensions["shuffle"].active_shuffles.get(shuffle)
+        if active is None or active.run_id != run_id:
+            return None
+        return self._scheduler.tasks.get(barrier_key(shuffle))
+
+    async def shuffle_barrier(self, comm: Any, id: Any, run_id: int, consistent: bool) -> Any:
+        """End the first half of a shuffle on the word of who computes the task that does.
+
+        On anybody's word before, what arrives afterwards fails the shuffle.
+        """
+        link = getattr(comm, "link", None)
+        barrier = self._barrier_of(id, run_id)
+        if link is not None and barrier is not None:
+            at = barrier.processing_on
+            if at is None or self._keys.get(at.address) != _key_of(link):
+                return self._refused(link, "shuffle_barrier", "it computes no barrier of it")
+        return await self._barrier(id=id, run_id=run_id, consistent=consistent)
+
+    def shuffle_restrict_task(self, comm: Any, id: Any, run_id: int, key: Any, worker: str) -> Any:
+        """Say where a task of a shuffle is to run; of no other task, and nowhere else."""
+        link = getattr(comm, "link", None)
+        barrier, task = self._barrier_of(id, run_id), self._scheduler.tasks.get(key)
+        if link is not None and barrier is not None and task is not None:
+            active = self._scheduler.extensions["shuffle"].active_shuffles[id]
+            places = active.run_spec.worker_for.values()
+            if task not in barrier.dependents or worker not in places:
+                return self._refused(link, "shuffle_restrict_task", "that is no part of it")
+        return self._restrict(id=id, run_id=run_id, key=key, worker=worker)
+
+    def _refused(self, link: Any, operation: str, reason: str) -> Any:
+        try:
+            self._refuse(link, operation, "worker.shuffle", reason)
+        except PolicyDenied as error:
+            return error_reply(error)
