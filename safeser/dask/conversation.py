@@ -324,9 +324,13 @@ class Conversation:
     ) -> Any:
         """Decide, record and build a reply; of several values one that is refused fails alone."""
         known = replies.known_fields(self._asked)
-        if self._asked["op"] != "get_data" or (self._opens and not takes_parts()):
+        values = self._asked["op"] == "get_data"
+        if not values or (self._opens and not takes_parts()):
             judged = judge_reply(self.link, fields, parsed, willing, opens=self._opens, known=known)
+            if values:
+                replies.require_values(parsed.body)
             return build(judged, opens=self._opens)
+        replies.require_values(parsed.body)
         reply, failed = read_values(
             self.link, fields, parsed, willing, opens=self._opens, known=known, note=self._note
         )

@@ -23,6 +23,7 @@ __all__ = [
     "is_actor_call",
     "known_fields",
     "refused",
+    "require_values",
     "rows_of",
     "why_no_values",
 ]
@@ -108,6 +109,26 @@ def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
     keys = asked.get("keys")
     keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
     return {"status": "OK", "data": dict.fromkeys(keys, value)}
+
+
+def require_values(reply: Any) -> None:
+    """Refuse what is no answer of a worker that was asked for values, in a form that Dask reads.
+
+    Of another one Dask's scheduler tells a client neither values nor why, and the client asks again
+    a hundred times a second, for ever; or all that was asked for at once fails with it.
+
+    :raises PayloadError: if it is neither values, nor that they can't be sent now, nor an error.
+    """
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is str:
+        if status in ("busy", "uncaught-error"):
+            return
+        if status == "OK" and isinstance(reply.get("data"), dict):
+            return
+    raise PayloadError(
+        "a worker that was asked for values answers neither with values nor why not",
+        rule="reply.values",
+    )
 
 
 _ACTOR_CALLS = ("actor_execute", "actor_attribute")

@@ -163,3 +163,43 @@ def test_a_failure_that_may_pass_is_left_to_dask(talk):
     row = t.Row({"serializer": "error"}, (wire.encode(wire.to_data(OSError("gone"))),))
     got = t.attack_back({"status": "uncaught-error", "exception": row, "traceback": None})
     assert got["status"] == "uncaught-error"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [1, 2],
+        "OK",
+        None,
+        {},
+        {"status": "OK"},
+        {"status": "OK", "data": ["x"]},
+        {"status": "OK", "data": None},
+        {"status": "error"},
+        {"status": "missing", "data": {"x": 1}},
+        {"status": ["OK"], "data": {"x": 1}},
+    ],
+)
+def test_what_is_no_answer_fails_the_values_that_were_asked_for(talk, answer):
+    """A client that is told neither values nor why asks again for ever."""
+    t = talk("scheduler", "worker")
+    t.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
+    got = t.attack_back(answer)
+    assert t.refused_by_asker == ["reply.values"]
+    down = asks(talk, op="gather", keys=["x"])
+    with pytest.raises(PayloadError) as caught:
+        down.reply(got)
+    assert caught.value.rule == "peer.unsent"
+    direct = talk("alice", "worker")
+    direct.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
+    with pytest.raises(PayloadError) as caught:
+        direct.attack_back(answer)
+    assert caught.value.rule == "reply.values"
+
+
+@pytest.mark.parametrize("answer", [{"status": "busy"}, {"status": "OK", "data": {"x": 1}}])
+def test_what_is_one_arrives(talk, answer):
+    for asker in ("scheduler", "alice"):
+        t = talk(asker, "worker")
+        t.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
+        assert t.attack_back(answer) == answer
