@@ -116,26 +116,42 @@ class _Topics:
         scheduler.stream_handlers["unsubscribe-topic"] = self.unsubscribe
         scheduler.handlers["events"] = self.events
         scheduler.handlers["log_event"] = self.log_event
+        self._streams = scheduler.stream_comms
+        self._log_worker = scheduler.stream_handlers["log-event"]
+        scheduler.stream_handlers["log-event"] = self.log_worker_event
 
     def log_event(self, comm: Any, topic: Any, msg: Any) -> Any:
         """Log as Dask does, which keeps each topic for good: a name of its own takes a kilobyte."""
-        link = getattr(comm, "link", None)
+        try:
+            self._begin(getattr(comm, "link", None), "log_event", topic)
+        except PolicyDenied as error:
+            return error_reply(error)
+        return self._log(topic=topic, msg=msg)
+
+    def log_worker_event(self, worker: str, topic: Any, msg: Any) -> None:
+        """Log what a worker says on its stream, where nobody waits for an answer."""
+        comm = getattr(self._streams.get(worker), "comm", None)
+        try:
+            self._begin(getattr(comm, "link", None), "log-event", topic)
+        except PolicyDenied as error:
+            logger.warning("%s", error)
+            return
+        self._log_worker(worker=worker, topic=topic, msg=msg)
+
+    def _begin(self, link: Any, operation: str, topic: Any) -> None:
+        """Count the topics that are new against whoever is the peer on *link*."""
         known = self._broker._topics
         new = {each for each in ([topic] if isinstance(topic, str) else topic) if each not in known}
         if link is not None and new:
             if self._begun[link.peer] + len(new) > _MAX_TOPICS:
-                try:
-                    link.refuse(
-                        link.inbound(Kind.DATA, "log_event"),
-                        "events.many-topics",
-                        f"{link.peer} has begun {self._begun[link.peer]} topics of events, and may"
-                        f" begin no more than {_MAX_TOPICS}",
-                        fix="Log under topics that are there, and put what differs into the event.",
-                    )
-                except PolicyDenied as error:
-                    return error_reply(error)
+                link.refuse(
+                    link.inbound(Kind.DATA, operation),
+                    "events.many-topics",
+                    f"{link.peer} has begun {self._begun[link.peer]} topics of events, and may"
+                    f" begin no more than {_MAX_TOPICS}",
+                    fix="Log under topics that are there, and put what differs into the event.",
+                )
             self._begun[link.peer] += len(new)
-        return self._log(topic=topic, msg=msg)
 
     def events(self, topic: str | None = None) -> Any:
         if topic is not None and topic not in self._broker._topics:

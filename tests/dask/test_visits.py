@@ -156,6 +156,29 @@ def test_one_principal_begins_few_topics(doors, monkeypatch):
     shared(doors, logs)
 
 
+def test_nor_does_a_worker_on_its_stream(doors, monkeypatch):
+    monkeypatch.setattr(visits, "_MAX_TOPICS", 3)
+
+    def logs(s: Shared) -> None:
+        s.scheduler.stream_comms["w"] = Stream(s.links["alice"])
+
+        def log(*topics: str, worker: str = "w") -> None:
+            log_event = s.scheduler.stream_handlers["log-event"]
+            log_event(worker=worker, topic=topics, msg={"x": 1})
+
+        log("a", "b")
+        log("a", "c", "d")
+        topics = s.scheduler._broker._topics
+        assert ["b" in topics, "c" in topics] == [True, False]
+        assert [said for _, said in s.scheduler.get_events("a")] == [{"x": 1, "worker": "w"}]
+        assert s.links["alice"].audit.events[0]["operation"] == "log-event"
+        log("a", "c")
+        log("e", worker="gone")
+        assert ["c" in topics, "e" in topics] == [True, True]
+
+    shared(doors, logs)
+
+
 def test_topics_are_forgotten_with_who_heard_of_them(guarded):
     async def leaves(visited: Visited) -> list[bool]:
         topics = visited.scheduler._broker._topics
