@@ -11,7 +11,6 @@ Spelling: ``text``, ``text?`` (or None), ``text*`` (a sequence or set), ``key->n
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from numbers import Integral
@@ -273,15 +272,6 @@ def _extensions(value: Any) -> bool:
         isinstance(what, tuple) and len(what) > 1 and _key(what) and _number(much)
         for what, much in spent.items()
     )
-
-
-#: What a task did, as workers call it: ``compute``, ``transfer``, ``disk-read``.
-_ACTION = re.compile(r"[A-Za-z][\w-]{0,49}", re.ASCII)
-
-
-def _action(value: Any) -> bool:
-    # A performance report has it as HTML, which runs scripts where somebody opens it.
-    return isinstance(value, str) and _ACTION.fullmatch(value) is not None
 
 
 def _action(value: Any) -> bool:
