@@ -55,6 +55,8 @@ _UNITS = ("ms", "us", "ns")
 #: moves what is shown by hours.
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _FIRST_DAY, _LAST_DAY = -719_161, 2_932_895
+#: Days of the longest timedelta. Only milliseconds can be more.
+_MOST_DAYS = 999_999_999
 
 
 # -- types ---------------------------------------------------------------------------------------
@@ -190,7 +192,7 @@ def _has_enum(described: Any) -> bool:
 
 
 def _check_dates(table: Any, refuse: Callable[[str], NoReturn]) -> None:
-    """Refuse dates and times outside of the years 1 to 9999."""
+    """Refuse dates and times outside of the years 1 to 9999, and what no timedelta can be."""
     for column in table.columns:
         if _is_dated(column.type):
             for chunk in column.chunks:
@@ -203,16 +205,21 @@ def _size(kind: Any) -> int:
 
 
 def _is_dated(kind: Any) -> bool:
-    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+    if _is_date(kind):
         return True
     return any(_is_dated(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _is_date(kind: Any) -> bool:
+    long = pa.types.is_duration(kind) and kind.unit == "ms"
+    return bool(long or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
 
 
 def _dates_in(array: Any) -> Iterator[Any]:
     kind = array.type
     if not len(array):
         return
-    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+    if _is_date(kind):
         yield array
     elif pa.types.is_struct(kind):
         for at in range(kind.num_fields):
@@ -227,7 +234,12 @@ def _check_span(dates: Any, refuse: Callable[[str], NoReturn]) -> None:
     each = 1 if days else _DAY[kind.unit]
     span = _compute.min_max(dates.view(pa.int32() if days else pa.int64()))
     low, high = span["min"].as_py(), span["max"].as_py()
-    if low is not None and not _FIRST_DAY * each <= low <= high <= _LAST_DAY * each:
+    if low is None:
+        return
+    if pa.types.is_duration(kind):
+        if max(-low, high) > _MOST_DAYS * each:
+            refuse("it holds durations of more than a billion days")
+    elif not _FIRST_DAY * each <= low <= high <= _LAST_DAY * each:
         refuse("it holds dates outside of the years 1 to 9999")
 
 
