@@ -33,6 +33,7 @@ from safeser.dask.around import confine
 from safeser.dask.comm import REFUSED, SafeserComm
 from safeser.dask.conflicts import guard_scheduler
 from safeser.dask.connections import connections
+from safeser.dask.copies import end_copies
 from safeser.dask.dependents import fail_dependents
 from safeser.dask.direct import guard_worker
 from safeser.dask.endings import say_no_more
@@ -232,6 +233,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         if self._server is Server.SCHEDULER:
             guard_scheduler(owner, self._channel, self._client_ids)
             end_retirements(owner)
+            end_copies(owner)
             know_workers(owner)
             look_up_no_names(owner)
             leave_nothing(owner)

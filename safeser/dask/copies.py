@@ -1,0 +1,64 @@
+"""Copying values to more workers: it ends, and says why, where a worker never gets one.
+
+The one rule: a worker that failed to take a value three times for one request is asked for it no
+more, and who asked for the copies is told.
+
+In distributed 2026.8.0 ``Scheduler.replicate`` asks again at once, for ever, as long as a copy is
+missing, and every other request to copy or to move values waits for it: one value that policy lets
+no worker pass on, one worker that says it failed, or one that is lost meanwhile, held up all of
+``replicate``, ``rebalance`` and ``scatter(broadcast=True)``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextvars import ContextVar
+from typing import Any
+
+from distributed.scheduler import Scheduler
+
+__all__ = ["end_copies"]
+
+#: As often is one worker asked to take one value, and so long it is waited for the next time.
+ATTEMPTS = 3
+_PAUSE = 0.1
+
+#: As much of a key as the error shows: whoever submitted it chose it.
+_SHOWN = 60
+
+#: How often which worker failed to take which value, for the request that is served here and now.
+_failed: ContextVar[Counter[tuple[str, Any]] | None] = ContextVar("safeser-copies", default=None)
+
+
+def end_copies(scheduler: Any) -> None:
+    """Have copying at *scheduler* end; calling it again changes nothing."""
+    if not isinstance(scheduler, Scheduler) or "gather_on_worker" in vars(scheduler):
+        return
+    gather, replicate = scheduler.gather_on_worker, scheduler.replicate
+
+    async def gather_on_worker(worker_address: str, who_has: dict[Any, list[str]]) -> set[Any]:
+        failed: set[Any] = await gather(worker_address, who_has)
+        counted = _failed.get()
+        # What was forgotten meanwhile nobody wants a copy of, and Dask leaves it out.
+        there = [key for key in failed if key in scheduler.tasks]
+        if counted is not None and there:
+            counted.update((worker_address, key) for key in there)
+            often = [key for key in there if counted[worker_address, key] >= ATTEMPTS]
+            if often:
+                raise RuntimeError(
+                    f"{str(often[0])[:_SHOWN]!r} could not be copied to {worker_address} in"
+                    f" {ATTEMPTS} attempts; the log of that worker says why"
+                )
+            await asyncio.sleep(_PAUSE)
+        return failed
+
+    async def copied(**request: Any) -> Any:
+        token = _failed.set(Counter())
+        try:
+            return await replicate(**request)
+        finally:
+            _failed.reset(token)
+
+    scheduler.gather_on_worker = gather_on_worker
+    scheduler.replicate = scheduler.handlers["replicate"] = copied
