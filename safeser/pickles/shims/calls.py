@@ -14,7 +14,7 @@ import inspect
 import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 import numpy as np
@@ -511,8 +511,8 @@ def original(value: Any) -> Any:
     kind = type(value)
     if kind is Whole:
         function = value.function
-        items = type(function) is _original("dask.utils:itemgetter")
-        known = items or isinstance(function, _FUNCTIONS) or is_unnamed(function)
+        name = f"{type(function).__module__}:{type(function).__qualname__}"
+        known = name in _CALLABLE or isinstance(function, _FUNCTIONS) or is_unnamed(function)
         return function if known else value
     if kind is Ufunc:
         return value.ufunc if type(value.ufunc) is np.ufunc else value
@@ -523,12 +523,28 @@ def original(value: Any) -> Any:
     return value if name is None else _original(name)
 
 
+#: What a graph's reader takes for a function.
 _FUNCTIONS = (
+    type,
+    partial,
     types.FunctionType,
     types.BuiltinFunctionType,
+    types.MethodType,
     types.MethodDescriptorType,
     type(np.sum),
+    np.ufunc,
+    operator.attrgetter,
     operator.itemgetter,
+    operator.methodcaller,
+)
+#: Of libraries that are not imported for it.
+_CALLABLE = frozenset(
+    (
+        "dask.array.ufunc:da_frompyfunc",
+        "dask.utils:itemgetter",
+        "toolz.functoolz:Compose",
+        "toolz.functoolz:curry",
+    )
 )
 
 
