@@ -36,6 +36,7 @@ from safeser.pickles.shims.methods import (
     WINDOW_METHODS,
 )
 from safeser.pickles.shims.numpy_random import KINDS
+from safeser.pickles.shims.patterns import check_replaced, check_texts
 from safeser.pickles.shims.rooms import not_installed
 from safeser.pickles.shims.whole import Ufunc, Whole, everywhere, refuse
 
@@ -159,6 +160,8 @@ class Method:
                 _function(args[0] if args else kwargs.get("func"), frozenset())
             kwargs = _quiet(kwargs)
             _quiet_places(type(value), name, args)
+            if name == "replace":
+                check_replaced(value, args, kwargs)
         elif not isinstance(value, int | float | complex):
             raise refuse("a method of", value)
         made = getattr(value, name)(*args, **kwargs)
@@ -267,6 +270,8 @@ def accessor_called(
 ) -> Any:
     """Call a method of ``.str``, ``.dt`` or ``.cat``; for ``FunctionMap.operation``."""
     _check_accessor(value, accessor, name)
+    if accessor == "str":
+        check_texts(value, name, args, kwargs)
     return _original("dask.dataframe.dask_expr._accessor:FunctionMap.operation")(
         value, accessor, name, tuple(args), dict(kwargs)
     )

@@ -1,0 +1,384 @@
+"""Patterns that approved tasks may look for: what the worst text can cost is known beforehand.
+
+The one rule: a pattern is bounded by the steps that Python's ``re`` can take over the longest of
+the texts that it is given, before it is given one. ``(a*)*b`` takes two to the power of their
+length, and keeps the interpreter to itself all the while: the worker is lost with its task.
+
+The bound is of what backtracking can do: the ways in which each part may match, times what comes
+after it. A part that repeats has one way where what follows begins with none of what it repeats,
+as in ``\\w+\\s`` or ``[^,]*,``; then whoever goes back fails at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from re import _constants as codes  # type: ignore[attr-defined]  # the parser's own names
+from re import _parser as parser  # type: ignore[attr-defined]  # what re itself reads patterns with
+from typing import Any, NamedTuple
+
+from safeser.errors import PolicyDenied
+from safeser.pickles.names import shown
+from safeser.pickles.shims.whole import refuse
+
+__all__ = ["check_replaced", "check_texts"]
+
+#: Steps over one text: some seconds.
+_MAX_STEPS = 200_000_000
+_MAX_PATTERN = 1000
+
+#: Methods of ``.str`` that take patterns, of which some do at each place of a text.
+_SEARCHING = frozenset(
+    ("contains", "count", "extract", "extractall", "findall", "replace", "split")
+)
+_WHOLE = frozenset(("fullmatch",))
+_PATTERNS = _SEARCHING | _WHOLE | {"match"}
+
+#: What a text is made of, as bits: ASCII, then any further digit, letter, space and other
+#: character, then its end.
+_DIGIT, _LETTER, _SPACE, _OTHER, _END = (1 << at for at in range(128, 133))
+_ASCII = (1 << 128) - 1
+_ANY = _END - 1
+_LINE = 1 << ord("\n")
+
+
+class _Cost(NamedTuple):
+    """What a part of a pattern costs from one place on.
+
+    :param ways: in how many ways it may match there, what follows being tried after each.
+    :param steps: for all of them.
+    :param first: what it may begin with.
+    :param empty: whether it may match nothing.
+    """
+
+    ways: int
+    steps: int
+    first: int
+    empty: bool
+
+
+def check_texts(texts: Any, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse to call *method* of the accessor of *texts* if its pattern may take too long.
+
+    :raises PolicyDenied: with the pattern.
+    """
+    if method not in _PATTERNS:
+        return
+    kind: Any = type(texts.str)
+    named = _signature(kind, method).bind(texts, *args, **kwargs).arguments
+    pattern = named.get("pat")
+    if not _is_pattern(method, pattern, named.get("regex")):
+        return
+    case: Any = named.get("case", True)
+    flags = _number(named.get("flags", 0)) | (0 if case in (True, None) else re.IGNORECASE)
+    for each in pattern if isinstance(pattern, dict) else (pattern,):
+        _check(each, flags, _longest(texts), search=method in _SEARCHING, whole=method in _WHOLE)
+
+
+def check_replaced(frame: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """The same for ``frame.replace``, which takes patterns in lists and mappings, too."""
+    kind: Any = type(frame)
+    named = _signature(kind, "replace").bind(frame, *args, **kwargs).arguments
+    asked, regex = named.get("to_replace"), named.get("regex", False)
+    found = list(_patterns_in((asked, regex), text=regex is not False))
+    if found:
+        columns = (
+            [frame.iloc[:, at] for at in range(frame.shape[1])] if frame.ndim == 2 else [frame]
+        )
+        longest = max(map(_longest, columns), default=0)
+        for each in found:
+            _check(each, 0, longest, search=True, whole=False)
+
+
+@cache
+def _signature(kind: type, method: str) -> inspect.Signature:
+    return inspect.signature(inspect.unwrap(getattr(kind, method)))
+
+
+def _number(flags: Any) -> int:
+    return flags if isinstance(flags, int) else 0  # pandas says that no flag is missing
+
+
+def _is_pattern(method: str, pattern: Any, regex: Any) -> bool:
+    """Tell whether pandas takes what *method* is asked for as a pattern."""
+    if isinstance(pattern, re.Pattern):
+        return True
+    if method == "split":
+        return pattern is not None and (bool(regex) or (regex is None and len(pattern) != 1))
+    return bool(regex) if method == "replace" else regex is not False
+
+
+def _patterns_in(values: Iterable[Any], *, text: bool) -> Iterator[Any]:
+    """Yield what pandas may take as patterns, wherever it may look for them."""
+    for value in values:
+        if isinstance(value, re.Pattern) or (text and isinstance(value, str)):
+            yield value
+        elif isinstance(value, Iterator):
+            raise refuse("the pattern", value)  # whoever looks at it has had it
+        elif hasattr(value, "keys"):
+            keys = list(value.keys())
+            yield from _patterns_in((*keys, *(value[key] for key in keys)), text=text)
+        elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+            yield from _patterns_in(value, text=text)
+
+
+def _longest(texts: Any) -> int:
+    try:
+        found = texts.str.len().max()
+    except AttributeError:  # pandas' word for: these are none
+        return 0
+    return int(found) if found > 0 else 0  # of none it is NaN
+
+
+def _check(pattern: Any, flags: int, longest: int, *, search: bool, whole: bool) -> None:
+    if isinstance(pattern, re.Pattern):
+        pattern, flags = pattern.pattern, pattern.flags
+    if type(pattern) is not str:
+        raise refuse("the pattern", pattern)
+    if len(pattern) > _MAX_PATTERN:
+        raise _refused(pattern, f"it is longer than {_MAX_PATTERN} characters")
+    # Rounded up, so that one pattern is looked at for few lengths.
+    rounded = 1 << max(longest - 1, 0).bit_length()
+    if _steps(pattern, int(flags), rounded, search=search, whole=whole) > _MAX_STEPS:
+        raise _refused(pattern, f"it may take too long on a text of {longest} characters")
+
+
+def _refused(pattern: str, why: str) -> PolicyDenied:
+    return PolicyDenied(
+        f"the pattern {shown(pattern)} is not one that an approved task may look for: {why}",
+        rule="submission.pattern",
+        fix="Repeat nothing that repeats, and say what ends each repetition, as in '[^,]*,'; or put"
+        " the call into a function of your own, which the policy lists by name.",
+    )
+
+
+@lru_cache(maxsize=1024)
+def _steps(pattern: str, flags: int, longest: int, *, search: bool, whole: bool) -> int:
+    """Return how many steps *pattern* may take over a text of *longest* characters."""
+    try:
+        parsed = parser.parse(pattern, flags)
+        walk = _Walk(longest, parsed.state.flags)
+        # Nothing comes after the end, but for a match that must be all of the text.
+        cost = walk.sequence(parsed, _END if whole else 0, last=not whole)
+    except RecursionError:
+        return _MOST
+    except (re.error, OverflowError, ValueError):
+        return 0  # re says what is wrong with it
+    if search and _begins_there(parsed, parsed.state.flags):
+        return cost.steps + longest
+    return cost.steps * (longest + 1 if search else 1)
+
+
+def _begins_there(parsed: Any, flags: int) -> bool:
+    """Tell whether a pattern matches nowhere but where the text begins."""
+    first = parsed[0] if len(parsed) else None
+    return first == (codes.AT, codes.AT_BEGINNING_STRING) or (
+        first == (codes.AT, codes.AT_BEGINNING) and not flags & re.MULTILINE
+    )
+
+
+#: No more ways or steps are counted.
+_MOST = 1 << 60
+
+
+class _Walk:
+    """What the parts of a pattern cost over a text of so many characters."""
+
+    def __init__(self, longest: int, flags: int) -> None:
+        self._longest = longest
+        self._flags = flags
+
+    def sequence(self, items: Iterable[Any], follow: int, *, last: bool) -> _Cost:
+        """Return what *items* cost together.
+
+        :param follow: what may come after them.
+        :param last: whether the pattern has matched after them, so that nothing is tried again.
+        """
+        parts: list[_Cost] = []
+        first, empty = 0, True
+        for item in reversed(list(items)):
+            part = self._item(item, first | follow if empty else first, last=last)
+            parts.append(part)
+            first = first | part.first if part.empty else part.first
+            empty = empty and part.empty
+            last = False
+        ways, steps = 1, 0
+        for part in reversed(parts):
+            steps = min(steps + ways * part.steps, _MOST)
+            ways = min(ways * part.ways, _MOST)
+        return _Cost(ways, steps, first, empty)
+
+    def _item(self, item: Any, follow: int, *, last: bool) -> _Cost:
+        code, value = item
+        if code in _REPEATS:
+            return self._repeated(code, value, follow, last=last)
+        if code is codes.BRANCH:
+            return self._branches(value[1], follow, last=last)
+        if code is codes.SUBPATTERN:
+            inner = _Walk(self._longest, (self._flags | value[1]) & ~value[2])
+            return inner.sequence(value[3], follow, last=last)
+        if code is codes.GROUPREF_EXISTS:
+            return self._branches([value[1], value[2] or []], follow, last=last)
+        return self._fixed(code, value)
+
+    def _fixed(self, code: Any, value: Any) -> _Cost:
+        """Return what an item costs that matches in one way, if at all."""
+        if code is codes.ATOMIC_GROUP:
+            return self.sequence(value, 0, last=False)._replace(ways=1)
+        if code in (codes.ASSERT, codes.ASSERT_NOT):
+            return _Cost(1, 1 + self.sequence(value[1], 0, last=False).steps, 0, empty=True)
+        if code is codes.GROUPREF:
+            return _Cost(1, self._longest + 1, _ANY, empty=True)
+        if code is codes.AT:
+            # The end is a thing of its own, before which a text may have a line's.
+            end = value in (codes.AT_END, codes.AT_END_STRING)
+            return _Cost(1, 1, _END | _LINE if end else 0, empty=not end)
+        return _Cost(1, 1, self._characters(code, value), empty=False)
+
+    def _branches(self, branches: Sequence[Any], follow: int, *, last: bool) -> _Cost:
+        costs = [self.sequence(branch, follow, last=last) for branch in branches]
+        begin = [cost.first | follow if cost.empty else cost.first for cost in costs]
+        ways = [cost.ways for cost in costs]
+        return _Cost(
+            # Where they begin with different characters, all but one fail at their first.
+            max(ways) if _are_apart(begin) else min(sum(ways), _MOST),
+            min(len(costs) + sum(cost.steps for cost in costs), _MOST),
+            _union(cost.first for cost in costs),
+            any(cost.empty for cost in costs),
+        )
+
+    def _repeated(self, code: Any, value: Any, follow: int, *, last: bool) -> _Cost:
+        least, most, body = value
+        first = self._first(body)[0]
+        inside = self.sequence(body, first | follow, last=False)
+        turns = min(int(most), self._longest + 1)
+        apart = _are_apart((first, follow))
+        if inside.empty or inside.ways > 1:
+            ways = _power(inside.ways + (inside.empty or not least), turns)
+            steps = ways * (inside.steps + 1) * (turns + 1)
+        else:
+            ways = 1 if apart else max(turns - least, 0) + 1
+            # What comes last takes what it can, and the next search begins behind that.
+            steps = ((least if last else turns) + 1) * (inside.steps + 1)
+        if code is codes.POSSESSIVE_REPEAT:
+            ways = 1
+        return _Cost(min(ways, _MOST), min(steps, _MOST), first, inside.empty or not least)
+
+    def _first(self, items: Iterable[Any]) -> tuple[int, bool]:
+        """Return what *items* may begin with, and whether they may match nothing."""
+        first = 0
+        for code, value in items:
+            if code in _REPEATS:
+                found, empty = self._first(value[2])
+                empty = empty or not value[0]
+            elif code is codes.BRANCH:
+                each = [self._first(branch) for branch in value[1]]
+                found, empty = _union(one for one, _ in each), any(nothing for _, nothing in each)
+            elif code is codes.SUBPATTERN:
+                inner = _Walk(self._longest, (self._flags | value[1]) & ~value[2])
+                found, empty = inner._first(value[3])
+            elif code is codes.GROUPREF_EXISTS:
+                found, empty = _ANY | _END, True
+            elif code is codes.ATOMIC_GROUP:
+                found, empty = self._first(value)
+            else:
+                _, _, found, empty = self._fixed(code, value)
+            first |= found
+            if not empty:
+                return first, False
+        return first, True
+
+    # -- of characters ----------------------------------------------------------------------------
+
+    def _characters(self, code: Any, value: Any) -> int:
+        """Return what a character may be that matches; never less."""
+        if code is codes.IN and value[0][0] is codes.NEGATE:
+            return _ANY & ~_union(self._surely(*item) for item in value[1:])
+        if code is codes.IN:
+            return _union(self._characters(*item) for item in value)
+        if code is codes.NOT_LITERAL:
+            return _ANY & ~self._surely(codes.LITERAL, value)
+        if code is codes.ANY:
+            return _ANY if self._flags & re.DOTALL else _ANY & ~_LINE
+        if code is codes.LITERAL and value > 127:
+            return self._cased(_kind(value))
+        found = self._surely(code, value)
+        if code is codes.RANGE and value[1] > 127:
+            found |= _ANY & ~_ASCII
+        return self._cased(found) if code in (codes.LITERAL, codes.RANGE) else found
+
+    def _surely(self, code: Any, value: Any) -> int:
+        """Return what a character may be and then matches for sure; never more."""
+        if code is codes.LITERAL:
+            return 1 << value if value < 128 else 0
+        if code is codes.RANGE:
+            return _union(1 << at for at in range(value[0], min(value[1], 127) + 1))
+        assert code is codes.CATEGORY
+        found = _CATEGORIES[value]
+        if not self._flags & re.ASCII:
+            return found
+        beyond = found & _OTHER  # of what is none of the three, as are then all beyond ASCII
+        return found & _ASCII | (_ANY & ~_ASCII if beyond else 0)
+
+    def _cased(self, found: int) -> int:
+        if not self._flags & re.IGNORECASE:
+            return found
+        for letter in range(26):
+            both = 1 << (65 + letter) | 1 << (97 + letter)
+            # Some letters beyond ASCII are small or capital ones of it, such as the Kelvin.
+            if found & (both | _LETTER):
+                found |= both
+        return found | _LETTER if found & _LETTERS else found
+
+
+_REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT)
+
+
+def _are_apart(masks: Iterable[int]) -> bool:
+    seen = 0
+    for mask in masks:
+        if seen & mask:
+            return False
+        seen |= mask
+    return True
+
+
+def _union(masks: Iterable[int]) -> int:
+    made = 0
+    for mask in masks:
+        made |= mask
+    return made
+
+
+def _power(ways: int, turns: int) -> int:
+    return int(min(ways ** min(turns, 64), _MOST))
+
+
+def _kind(point: int) -> int:
+    """Return the bit of a character beyond ASCII."""
+    char = chr(point)
+    if char.isdecimal():
+        return _DIGIT
+    if char.isspace():
+        return _SPACE
+    return _LETTER if char.isalnum() else _OTHER
+
+
+def _of_ascii(pattern: str) -> int:
+    return _union(1 << at for at in range(128) if re.match(pattern, chr(at)))
+
+
+_LETTERS = _of_ascii("[A-Za-z]")
+_DIGITS = _of_ascii(r"\d") | _DIGIT
+_WORDS = _of_ascii(r"\w") | _DIGIT | _LETTER
+_SPACES = _of_ascii(r"\s") | _SPACE
+_CATEGORIES = {
+    codes.CATEGORY_DIGIT: _DIGITS,
+    codes.CATEGORY_NOT_DIGIT: _ANY & ~_DIGITS,
+    codes.CATEGORY_WORD: _WORDS,
+    codes.CATEGORY_NOT_WORD: _ANY & ~_WORDS,
+    codes.CATEGORY_SPACE: _SPACES,
+    codes.CATEGORY_NOT_SPACE: _ANY & ~_SPACES,
+}
