@@ -516,8 +516,8 @@ def original(value: Any) -> Any:
     kind = type(value)
     if kind is Whole:
         function = value.function
-        name = f"{type(function).__module__}:{type(function).__qualname__}"
-        known = name in _CALLABLE or isinstance(function, _FUNCTIONS) or is_unnamed(function)
+        kind_name = f"{type(function).__module__}:{type(function).__qualname__}"
+        known = kind_name in _CALLABLE or isinstance(function, _FUNCTIONS) or is_unnamed(function)
         return function if known else value
     if kind is Ufunc:
         return value.ufunc if type(value.ufunc) is np.ufunc else value
