@@ -206,8 +206,8 @@ _WORKER_ELEMENTS = """
 close-stream
 close timeout:amount executor_wait:flag nanny:flag reason:text
 cancel-compute stimulus_id:text key:key
-acquire-replicas stimulus_id:text who_has:key->address* nbytes:key->integer
-compute-task stimulus_id:text key:key run_id:integer who_has:key->address* nbytes:key->integer
+acquire-replicas stimulus_id:text who_has:key->address* nbytes:key->number
+compute-task stimulus_id:text key:key run_id:integer who_has:key->address* nbytes:key->number
     priority:number* run_spec:any resource_restrictions:word->amount? actor:flag annotations:any
     span_id:word?
 free-keys stimulus_id:text keys:key*

@@ -215,3 +215,14 @@ def test_a_client_is_told_nothing_that_makes_no_sense(talk):
     ) is (t.SKIP)
     [element] = t.attack_back([{"op": "task-erred", "key": "x", "exception": None, "why": 1}])
     assert isinstance(element["exception"], PolicyDenied | PayloadError)
+
+
+def test_a_size_that_one_worker_reports_fits_where_others_are_told_it(talk):
+    # Dask hands it on as it came: a task that depends on it would be refused there.
+    t = talk("worker").worker_stream()
+    [said] = t.attack([{**REPORT, "nbytes": 1.5}])
+    assert said["nbytes"] == 1.5
+    for name in ("compute-task", "acquire-replicas"):
+        row = lookup(Server.WORKER, Channel.STREAM, name)
+        for nbytes in (said["nbytes"], 28, -1):  # which says that it is not known
+            assert row.shape_of("nbytes")({"x": nbytes})
