@@ -28,6 +28,7 @@ from dask.utils import methodcaller  # noqa: E402
 
 from safeser.dask import approved  # noqa: E402
 from safeser.pickles.shims import calls  # noqa: E402
+from safeser.values import Limits  # noqa: E402
 
 PROFILE = ("data", "numpy", "pandas", "functions", "dask-graph")
 #: With references that may be named, but must not be called.
@@ -348,6 +349,17 @@ class TestFunctions:
         array = np.zeros(4, {"names": ["a"], "formats": ["i1"], "itemsize": 400})
         with pytest.raises(PolicyDenied, match="with gaps"):
             calls.without_gaps(pd.DataFrame((array,)))
+
+    def test_bypass_of_time_keys_that_many_tasks_wait_for(self):
+        keys = [f"k{at}" for at in range(200)]
+        shared = List(*map(TaskRef, keys))
+        tasks = [Task(at, len, shared) for at in range(100)]
+        for task in tasks:
+            task._dependencies = shared.dependencies
+        data = pickle.dumps(tasks)
+        assert len(loads(data, profile=PROFILE, limits=Limits(max_refs=30_000))) == 100
+        with pytest.raises(PayloadError, match="more elements than allowed"):
+            loads(data, profile=PROFILE, limits=Limits(max_refs=18_000))
 
     def test_bypass_memory_that_blocks_leave_unwritten(self):
         core, block = importlib.import_module("dask.array.core"), np.ones(2)

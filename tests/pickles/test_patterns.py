@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safeser.errors import PolicyDenied
-from safeser.pickles.shims import calls
-from safeser.pickles.shims.patterns import _MAX_STEPS, _steps
+from safeser.pickles.shims import calls, patterns
+from safeser.pickles.shims.patterns import _MAX_STEPS, _steps, check_texts
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("dask.dataframe")
@@ -165,6 +165,18 @@ def test_bypass_a_pattern_that_kills_every_worker(call):
 )
 def test_what_is_cheap_is_looked_for(call, result):
     assert call() == result
+
+
+@pytest.mark.parametrize("texts", [TEXTS, TEXTS.astype(object), pd.Index(TEXTS)])
+def test_texts_are_looked_through_in_parts(texts, monkeypatch):
+    whole = called("findall", "[a-z]+", texts=texts)
+    monkeypatch.setattr(patterns, "_MAX_STEPS", 600)
+    parts = called("findall", "[a-z]+", texts=texts)
+    assert type(parts) is type(whole)
+    assert parts.equals(whole)
+    assert parts.dtype == whole.dtype
+    assert check_texts(texts, "findall", ("[a-z]+",), {}) == 2
+    assert check_texts(texts, "contains", ("[a-z]+",), {}) == 0
 
 
 def test_what_is_no_pattern_is_left_to_pandas():

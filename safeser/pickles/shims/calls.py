@@ -270,11 +270,21 @@ def accessor_called(
 ) -> Any:
     """Call a method of ``.str``, ``.dt`` or ``.cat``; for ``FunctionMap.operation``."""
     _check_accessor(value, accessor, name)
-    if accessor == "str":
-        check_texts(value, name, args, kwargs)
-    return _original("dask.dataframe.dask_expr._accessor:FunctionMap.operation")(
-        value, accessor, name, tuple(args), dict(kwargs)
+    at_once = check_texts(value, name, args, kwargs) if accessor == "str" else 0
+    texts = (
+        [_rows(value, at, at_once) for at in range(0, len(value), at_once)] if at_once else [value]
     )
+    call = _original("dask.dataframe.dask_expr._accessor:FunctionMap.operation")
+    first, *others = [call(part, accessor, name, tuple(args), dict(kwargs)) for part in texts]
+    if not others:
+        return first
+    pandas: Any = importlib.import_module("pandas")
+    is_index = isinstance(first, pandas.Index)
+    return first.append(others) if is_index else pandas.concat((first, *others))
+
+
+def _rows(texts: Any, start: int, count: int) -> Any:
+    return getattr(texts, "iloc", texts)[start : start + count]  # an index has none
 
 
 def _check_accessor(value: Any, accessor: Any, name: Any) -> None:
@@ -524,8 +534,8 @@ def original(value: Any) -> Any:
     if kind is Method:
         listed = type(value.method) is str and value.method in METHODS
         return _original("dask.utils:methodcaller")(value.method) if listed else value
-    name = _stand_ins().get(value) if kind is types.FunctionType else None
-    return value if name is None else _original(name)
+    found = _stand_ins().get(value) if kind is types.FunctionType else None
+    return value if found is None else _original(found)
 
 
 #: What a graph's reader takes for a function.

@@ -136,12 +136,12 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
     if len(plain(state, tuple, list)) != len(names):
         raise bad("state", "a task has not the fields of this Dask's")
     given = dict(zip(names, state, strict=True))
+    # One set of keys can stand in many tasks, each of which the scheduler ties to all of them.
+    site.charge(_TIES * len(plain(given["_dependencies"], frozenset)))
     container = isinstance(made, resolved("dask._task_spec:NestedContainer"))
     fields = {
         "_data_producer": plain(given["_data_producer"], bool),
-        "_dependencies": frozenset(
-            _key(site, key) for key in plain(given["_dependencies"], frozenset)
-        ),
+        "_dependencies": frozenset(_key(site, key) for key in given["_dependencies"]),
         # Left to be worked out: what is said to be a coroutine runs in its worker's event loop.
         **dict.fromkeys(_WORKED_OUT),
         "args": tuple(value_of(site, part) for part in plain(given["args"], tuple)),
@@ -162,6 +162,8 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
     return made
 
 
+#: What it takes to look at a key that a task waits for, to order it, to compare it and to note it.
+_TIES = 4
 _WORKED_OUT = {"_is_coro": bool, "_repr": str, "_token": str}
 
 

@@ -59,22 +59,28 @@ class _Cost(NamedTuple):
     empty: bool
 
 
-def check_texts(texts: Any, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def check_texts(texts: Any, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """Refuse to call *method* of the accessor of *texts* if its pattern may take too long.
 
+    :return: of how many texts at a time it is to be called, 0 if of all: pandas lets nobody else
+        have the interpreter between those of ``findall``.
     :raises PolicyDenied: with the pattern.
     """
     if method not in _PATTERNS:
-        return
+        return 0
     kind: Any = type(texts.str)
     named = _signature(kind, method).bind(texts, *args, **kwargs).arguments
     pattern = named.get("pat")
     if not _is_pattern(method, pattern, named.get("regex")):
-        return
+        return 0
     case: Any = named.get("case", True)
     flags = _number(named.get("flags", 0)) | (0 if case in (True, None) else re.IGNORECASE)
+    longest, most = _longest(texts), 1
     for each in pattern if isinstance(pattern, dict) else (pattern,):
-        _check(each, flags, _longest(texts), search=method in _SEARCHING, whole=method in _WHOLE)
+        search, whole = method in _SEARCHING, method in _WHOLE
+        most = max(most, _check(each, flags, longest, search=search, whole=whole))
+    at_once = _MAX_STEPS // most
+    return max(at_once, 1) if method == "findall" and at_once < len(texts) else 0
 
 
 def check_replaced(frame: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -132,7 +138,8 @@ def _longest(texts: Any) -> int:
     return int(found) if found > 0 else 0  # of none it is NaN
 
 
-def _check(pattern: Any, flags: int, longest: int, *, search: bool, whole: bool) -> None:
+def _check(pattern: Any, flags: int, longest: int, *, search: bool, whole: bool) -> int:
+    """Return how many steps *pattern* may take over one text, or refuse it."""
     if isinstance(pattern, re.Pattern):
         pattern, flags = pattern.pattern, pattern.flags
     if type(pattern) is not str:
@@ -141,8 +148,10 @@ def _check(pattern: Any, flags: int, longest: int, *, search: bool, whole: bool)
         raise _refused(pattern, f"it is longer than {_MAX_PATTERN} characters")
     # Rounded up, so that one pattern is looked at for few lengths.
     rounded = 1 << max(longest - 1, 0).bit_length()
-    if _steps(pattern, int(flags), rounded, search=search, whole=whole) > _MAX_STEPS:
+    steps = _steps(pattern, int(flags), rounded, search=search, whole=whole)
+    if steps > _MAX_STEPS:
         raise _refused(pattern, f"it may take too long on a text of {longest} characters")
+    return steps
 
 
 def _refused(pattern: str, why: str) -> PolicyDenied:
