@@ -98,6 +98,52 @@ def test_frames_as_tables_keep_what_pandas_noted():
     pd.testing.assert_frame_equal(through(table).to_pandas(), table.to_pandas())
 
 
+LONG = "x" * 1000
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([LONG, "y"]),
+        pa.array([LONG, "y"], pa.large_string()),
+        pa.array([LONG.encode(), b""]),
+        pa.array([LONG.encode()] * 2, pa.binary(1000)),
+        pa.array([[LONG], []]),
+        pa.array([{"a": LONG}, None]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_runs_do_not_stand_for_more_than_limits_allow(values):
+    def runs(length):
+        return pa.RunEndEncodedArray.from_arrays(pa.array([1 << 10, length], pa.int32()), values)
+
+    limits = Limits(max_array=1 << 21, max_bytes=1 << 24)
+    honest = runs((1 << 10) + 1)
+    same(through(honest), honest)
+    same(through(honest.slice(9, 9)), honest.slice(9, 9))
+    header, frames = families.serialize(honest, FAMILIES)
+    families.deserialize(header, frames, GRANT, limits=limits)
+    flipped = pa.RunEndEncodedArray.from_arrays(
+        pa.array([1 << 20, (1 << 20) + 1], pa.int32()), values
+    )
+    tables = [pa.table({"a": flipped}), flipped, pa.chunked_array([flipped.slice(5)])]
+    for each in tables:
+        header, frames = families.serialize(each, FAMILIES)
+        with pytest.raises(PayloadError) as caught:
+            families.deserialize(header, frames, GRANT, limits=limits)
+        assert caught.value.rule == "families.max-array"
+    several = pa.table({f"{number}": honest for number in range(20)})
+    header, frames = families.serialize(several, FAMILIES)
+    with pytest.raises(PayloadError) as caught:
+        families.deserialize(header, frames, GRANT, limits=limits)
+    assert caught.value.rule == "families.max-bytes"
+
+
+def test_runs_of_numbers_are_as_long_as_elements_may_be():
+    long = pa.RunEndEncodedArray.from_arrays(pa.array([1 << 20], pa.int32()), pa.array([1]))
+    same(through(long), long)
+
+
 def noted(**columns):
     """Return a table of which pandas is said to have noted *columns*, alike in their makers."""
     said = json.dumps({"columns": [], "column_indexes": [], "index_columns": [], **columns})

@@ -188,6 +188,7 @@ def _check_views(site: Site, made: Any) -> None:
             held = sum(buffer.size for buffer in buffers[1:] if buffer is not None)
             site.charge_bytes(max(0, int(used.sum(dtype=np.int64)) - held))
         elif _is.is_run_end_encoded(kind):
+            _check_runs(site, part)
             pending.append(part.values)
         elif _is.is_map(kind):
             pending += [part.keys, part.items]
@@ -195,6 +196,28 @@ def _check_views(site: Site, made: Any) -> None:
             pending += [part.field(at) for at in range(kind.num_fields)]
         elif kind.num_fields:
             pending.append(part.values)
+
+
+def _check_runs(site: Site, part: Any) -> None:
+    """Refuse runs that stand for too much: whoever converts them gets each element by itself.
+
+    Of numbers there are no more than is charged for as elements without bytes of their own.
+    """
+    kind = part.values.type
+    if _is.is_fixed_size_binary(kind):
+        sizes = np.full(len(part.values), kind.byte_width)
+    elif _is.is_string(kind) or _is.is_binary(kind):
+        sizes = np.diff(np.frombuffer(part.values.buffers()[1], np.int32))
+    elif _is.is_large_string(kind) or _is.is_large_binary(kind):
+        sizes = np.diff(np.frombuffer(part.values.buffers()[1], np.int64))
+    elif kind.num_fields:
+        sizes = np.full(len(part.values), part.values.nbytes)  # none takes more than all
+    else:
+        return
+    sizes = sizes[part.values.offset : part.values.offset + len(part.values)]
+    # A slice shows parts of its first and last run.
+    ends = np.clip(np.asarray(part.run_ends).astype(np.int64) - part.offset, 0, len(part))
+    site.check_standing(float((np.diff(ends, prepend=0) * sizes.astype(np.float64)).sum()))
 
 
 # -- several arrays ----------------------------------------------------------------------------

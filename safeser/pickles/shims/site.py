@@ -60,6 +60,7 @@ class Site:
         self.limits = limits
         self.shared = shared
         self.given = given
+        self._standing = 0.0
         self.budget = Budget(limits) if budget is None else budget
         self.budget.bring(given)
         self._hashes: dict[int, Counter[int]] = {}
@@ -100,6 +101,17 @@ class Site:
 
     def charge_bytes(self, count: int) -> None:
         self.budget.charge_bytes(count)
+
+    def check_standing(self, count: float) -> None:
+        """Refuse what stands for *count* bytes, which whoever uses it may write out.
+
+        Not charged as a copy: it is made to stand for more than it is.
+        """
+        self._standing += count
+        if count > self.limits.max_array:
+            raise over("max-array", "a part of the object stands for more bytes than allowed")
+        if self._standing > self.limits.max_bytes:
+            raise over("max-bytes", "the object stands for more bytes than allowed")
 
     def opened(self, node: Buffer, buffers: Sequence[Any]) -> Any:
         """Return the buffer that *node* stands for, as writable as the stream lets it be."""
