@@ -213,11 +213,12 @@ def test_values_of_every_kind_are_looked_into():
     )
     calls.no_gaps_in(given)
     element = np.zeros(1, GAPS)[0]
+    key = np.frombuffer(bytes(element), GAPS)[0]
     index = pd.Index([1, element], dtype=object)
     for one in (
         *(deque([element]), UserDict(a=element), UserList([element]), ChainMap({1: element})),
         *(types.SimpleNamespace(a=element), types.MappingProxyType({1: element}), [[element]]),
-        *([{1: element}], index, pd.Series([1], index=index[1:])),
+        *([{1: element}], [{key: 1}], {1, key}, index, pd.Series([1], index=index[1:])),
     ):
         with pytest.raises(PolicyDenied, match="with gaps"):
             calls.no_gaps_in((*given, one))

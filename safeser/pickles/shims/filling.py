@@ -118,7 +118,7 @@ def _are_rows(values: Iterable[Any]) -> bool:
     (kind, *others) = set(map(type, values))
     if others or kind not in (list, tuple, dict):
         return False
-    rows = map(dict.values, values) if kind is dict else values
+    rows = chain(values, map(dict.values, values)) if kind is dict else values
     return _LEAVES.issuperset(map(type, chain.from_iterable(rows)))
 
 
@@ -133,7 +133,7 @@ def _held(value: Any) -> list[Any] | None:
     if isinstance(value, _MEMBERS):
         return [value]
     if isinstance(value, dict | types.MappingProxyType):
-        return [value.values()]  # its keys are plain: others are not hashed where it arrives
+        return [value, value.values()]
     if isinstance(value, UserList | UserDict | ChainMap | types.SimpleNamespace):
         return [vars(value).values()]
     return _held_by_pandas(value) if _is_of_pandas(value) else None
