@@ -106,6 +106,7 @@ def _check_table(data: Any, limits: Limits, where: str) -> None:
         LookupError,
         OSError,
         RuntimeError,
+        SystemError,
         TypeError,
         ValueError,
         struct.error,

@@ -257,3 +257,38 @@ def test_empty_arrays_do_not_lie_elsewhere(array):
 def test_dictionaries_of_nothing_are_refused():
     array = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), pa.nulls(1))
     assert "nulls" in refused(column(array))
+
+
+def test_a_dictionary_counts_once_for_all_of_its_tables():
+    values = pa.array(["x" * (1 << 18), "y"])
+    batches = [
+        pa.RecordBatch.from_arrays([pa.DictionaryArray.from_arrays(indexes, values)], ["v"])
+        for indexes in (pa.array([0, None, 1], pa.int8()), pa.nulls(2, pa.int8())) * 20
+    ]
+    data = stream(*batches)
+    assert len(data) < 1 << 20
+    check(data)
+    nested = pa.ListArray.from_arrays([0, 1], batches[0].column(0).slice(0, 1))
+    check(stream(*[pa.RecordBatch.from_arrays([nested], ["v"])] * 2))
+
+
+@pytest.mark.parametrize("index", [2, -1])
+def test_each_index_leads_into_its_dictionary(index):
+    values = pa.array(["x", "y"])
+    first, other = (
+        pa.DictionaryArray.from_arrays(pa.array([number] * 9, pa.int8()), values, safe=False)
+        for number in (1, index)
+    )
+    batches = [pa.RecordBatch.from_arrays([each], ["v"]) for each in (first, other)]
+    assert "leads out" in refused(stream(*batches))
+
+
+def test_tables_are_as_long_as_their_columns():
+    data = column(pa.array([7, 8, 9]))
+    rows = struct.pack("<q", 3)
+    assert data.count(rows) == 2  # of the table, and of its column
+    with pytest.raises((OSError, pa.ArrowException)):
+        check(data.replace(rows, struct.pack("<q", HUGE), 1))
+    empty = pa.array([{}] * 3, pa.struct([]))
+    assert "without any column" in refused(stream(pa.RecordBatch.from_struct_array(empty)))
+    check(stream(pa.RecordBatch.from_struct_array(empty.slice(0, 0))))

@@ -28,6 +28,7 @@ __all__ = ["check_stream"]
 
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
+_compute: Any = importlib.import_module("pyarrow.compute")
 
 #: Version 5 of the format, which writers have used since 2020. Older ones said elsewhere that they
 #: are compressed.
@@ -82,10 +83,14 @@ def check_stream(data: Any, limits: Limits) -> None:
     (_check_remembered if len(said) <= _REMEMBERED else _check_schema)(said)
     for message in messages:
         _check_body(bytes(message.metadata))
+    known: set[Any] = set()
     with pa.ipc.open_stream(content) as reader:
         for batch in reader:
+            if batch.num_rows and not batch.num_columns:
+                _refuse("has rows without any column")  # others Arrow compares with their columns
             for column in batch.columns:
-                _check_array(site, column)
+                if not _has_known_dictionary(site, column, known):
+                    _check_array(site, column)
 
 
 def _refuse(what: str) -> NoReturn:
@@ -213,8 +218,33 @@ def _check_body(said: bytes) -> None:
 # -- arrays --------------------------------------------------------------------------------------
 
 
+def _is_simple(kind: Any) -> bool:
+    return kind.id in _SIMPLE and is_flat(kind)
+
+
+def _has_known_dictionary(site: Site, array: Any, known: set[Any]) -> bool:
+    """Check the indexes of *array* alone, and tell so, if its dictionary was checked before.
+
+    A stream brings it once for all of its tables.
+    """
+    if not pa.types.is_dictionary(array.type) or not _is_simple(array.type.value_type):
+        return False  # parts of others may change while their buffers stay
+    values = array.dictionary
+    places = [None if each is None else (each.address, each.size) for each in values.buffers()]
+    dictionary = (str(array.type), len(values), *places)
+    if dictionary not in known:
+        known.add(dictionary)
+        return False
+    _check_array(site, array.indices)
+    span = _compute.min_max(array.indices)
+    low, high = span["min"].as_py(), span["max"].as_py()
+    if low is not None and not 0 <= low <= high < len(values):
+        _refuse("has an index that leads out of its dictionary")
+    return True
+
+
 def _check_array(site: Site, array: Any) -> None:
-    if array.type.id in _SIMPLE and is_flat(array.type) and len(array):
+    if _is_simple(array.type) and len(array):
         for buffer in array.buffers():
             # Several columns may share their bytes, and whoever sorts them copies each.
             site.charge_bytes(0 if buffer is None else buffer.size)
