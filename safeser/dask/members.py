@@ -2,7 +2,7 @@
 
 The one rule: a worker speaks for itself, of what it was given to compute. Whoever registered it, by
 that very key, speaks for it and nobody else does; what is said of a task that another worker is
-computing is refused.
+computing is refused, and that it has the result of one that it was never told of.
 
 Dask's scheduler takes each message's own word for which worker it is about, and tells workers apart
 by an id that they choose, and that whoever asks hears: one that registered under the id of another
@@ -13,8 +13,10 @@ nothing any more (distributed 2026.8.0, ``WorkerState.__eq__``).
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakSet
 
 from distributed.batched import BatchedSend
 from distributed.comm.addressing import normalize_address
@@ -57,13 +59,25 @@ def _key_of(link: Any) -> str:
     return str(link.session.peer_key.text)
 
 
+def _only_works(link: Any) -> bool:
+    """Tell whether the peer on *link* may register workers and, as a client, submit nothing."""
+    if not link.policy.permits_operation(link.inbound(Kind.ADMIN, "register-worker")).permitted:
+        return False
+    grant = link.policy.grant(link.inbound(Kind.TASK, "update-graph"))
+    return bool(grant.submission == "none")
+
+
 class _Members:
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         self._keys: dict[str, str] = {}  # by which key each worker registered, by its address
         handlers, streams = scheduler.handlers, scheduler.stream_handlers
+        #: What the scheduler had each worker compute, or have for that, or keep a copy of.
+        self._told: defaultdict[str, WeakSet[Any]] = defaultdict(WeakSet)
+        self._tell()
         self._add = handlers["register-worker"]
         handlers["register-worker"] = self.register
+        handlers["add_keys"] = self._copies("add_keys", handlers["add_keys"])
         for name in _ABOUT.keys() & handlers.keys():
             handlers[name] = self._for_itself(name, handlers[name])
         if "shuffle" in scheduler.extensions:
@@ -71,8 +85,11 @@ class _Members:
             self._restrict = handlers["shuffle_restrict_task"]
             handlers["shuffle_barrier"] = self.shuffle_barrier
             handlers["shuffle_restrict_task"] = self.shuffle_restrict_task
+        for name in ("replicate", "rebalance"):
+            handlers[name] = self._for_clients(name, handlers[name])
         for name in ("task-finished", "task-erred"):
             streams[name] = self._of_its_own(name, streams[name])
+        streams["add-keys"] = self._copies("add-keys", streams["add-keys"])
 
     # --- who there is ----------------------------------------------------------------------------
 
@@ -101,6 +118,7 @@ class _Members:
                 await self._remove(address)
             if address not in scheduler.workers:
                 self._keys.pop(address, None)
+                self._told.pop(address, None)
 
     async def _remove(self, address: str) -> None:
         """Remove a worker whose registration ended half way, as Dask does by itself for no other.
@@ -186,16 +204,89 @@ class _Members:
                 at = task.processing_on
                 if at is not None and at.address != worker:
                     return self._not_its_own(name, key, worker)
+                if task.state == "memory" and not self._may_hold(worker, task):
+                    return self._not_its_own(name, key, worker)
             return stock(key=key, worker=worker, **report)
 
         return handler
 
     def _not_its_own(self, name: str, key: Any, worker: str) -> None:
         link = self._link_of(worker)
-        logger.warning("%s reports %s, which another worker computes", worker, str(key)[:_SHOWN])
+        logger.warning("%s reports %s, which is not its own", worker, str(key)[:_SHOWN])
         if link is not None:
-            error = PolicyDenied("another worker computes that task", rule="worker.task")
+            error = PolicyDenied("that task is another worker's", rule="worker.task")
             link.note_refusal(link.inbound(Kind.DATA, name), error)
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Take note of what the scheduler has workers compute, fetch and keep."""
+        scheduler, told = self._scheduler, self._told
+        task_to_msg = scheduler._task_to_msg
+        acquire, gather = scheduler.request_acquire_replicas, scheduler.gather_on_worker
+
+        def _task_to_msg(task: Any) -> Any:
+            if task.processing_on is not None:
+                known = told[task.processing_on.address]
+                known.add(task)
+                known.update(task.dependencies)
+            return task_to_msg(task)
+
+        def request_acquire_replicas(addr: str, keys: Iterable[Any], *, stimulus_id: str) -> Any:
+            keys = list(keys)
+            self._note_told(addr, keys)
+            return acquire(addr, keys, stimulus_id=stimulus_id)
+
+        def gather_on_worker(worker_address: str, who_has: dict[Any, list[str]]) -> Any:
+            self._note_told(worker_address, who_has)
+            return gather(worker_address, who_has)
+
+        scheduler._task_to_msg = _task_to_msg
+        scheduler.request_acquire_replicas = request_acquire_replicas
+        scheduler.gather_on_worker = gather_on_worker
+
+    def _note_told(self, address: str, keys: Iterable[Any]) -> None:
+        tasks = self._scheduler.tasks
+        self._told[address].update(tasks[key] for key in keys if key in tasks)
+
+    def _may_hold(self, address: str, task: Any) -> bool:
+        state = self._scheduler.workers.get(address)
+        return task in self._told.get(address, ()) or state in (task.who_has or ())
+
+    def _copies(self, name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
+        """Have *stock* hear of those copies alone that a worker may have.
+
+        Whoever is asked for a value may be any of those who say that they have it, and all others
+        are told to drop theirs.
+        """
+        tasks = self._scheduler.tasks
+
+        def handler(worker: str, keys: Iterable[Any] = (), **rest: Any) -> Any:
+            kept = []
+            for key in keys:
+                task = tasks.get(key)
+                if task is None or task.state != "memory" or self._may_hold(worker, task):
+                    kept.append(key)
+                else:
+                    self._not_its_own(name, key, worker)
+            return stock(worker=worker, keys=kept, **rest)
+
+        return handler
+
+    def _for_clients(self, name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
+        """Let no worker ask for copies, of which it could be told to keep one, for itself."""
+
+        def handler(comm: Any, **request: Any) -> Any:
+            link = getattr(comm, "link", None)
+            if link is not None and _only_works(link):
+                try:
+                    reason = "who may register workers and submit nothing moves no values"
+                    self._refuse(link, name, "worker.copies", reason)
+                except PolicyDenied as error:
+                    return error_reply(error)
+            return stock(**request)
+
+        return handler
 
     # --- shuffles --------------------------------------------------------------------------------
 

@@ -125,6 +125,16 @@ class Cluster:
         state.processing.add(task)
         return task
 
+    def held(self, key: str, *ports: int) -> Any:
+        """Return a task whose result the workers at *ports* have, as far as they are there."""
+        task = self.scheduler.new_task(key, None, "memory")
+        task.set_nbytes(1)
+        for port in ports:
+            state = self.scheduler.workers.get(address(port))
+            if state is not None:
+                self.scheduler.add_replica(task, state)
+        return task
+
     async def end(self) -> None:
         self.scheduler.status = Status.closed
         for task in self._under_way:
@@ -254,6 +264,7 @@ def beat(port: int, **changed: Any) -> dict[str, Any]:
 def test_a_worker_speaks_for_itself(doors, guarded, by):
     async def main(c: Cluster) -> None:
         await c.register(1)
+        await c.register(2)
         state = c.scheduler.workers[address(1)]
         link = c.link(by)
         taken = by == "one" or not guarded
@@ -263,7 +274,8 @@ def test_a_worker_speaks_for_itself(doors, guarded, by):
         # By its name as well.
         said = await c.ask("heartbeat_worker", link, **beat(1, address="w1"))
         assert (said["status"] == "OK") is taken
-        c.scheduler.new_task("k", None, "memory")
+        c.held("k", 2)
+        c.scheduler.request_acquire_replicas(address(1), ["k"], stimulus_id="s")
         await c.ask("add_keys", link, worker=address(1), keys=["k"])
         assert bool(state.has_what) is taken
         said = await c.ask("shuffle_get", link, id="x", worker=address(1))
@@ -329,6 +341,90 @@ def test_nobody_fails_what_another_worker_computes(doors, guarded):
         hear["task-erred"](**erred("unknown", 2))
         hear["task-finished"](**finished("k", 1))
         assert task.state == "forgotten"  # since nobody wants it
+
+    on(doors, guarded, main)
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+
+def holders(task: Any) -> set[str]:
+    return {state.address for state in task.who_has or ()}
+
+
+def test_nobody_claims_to_have_what_it_was_never_told_of(doors, guarded):
+    # Whoever has a copy is asked for it, and Dask has all others drop theirs.
+    async def main(c: Cluster) -> None:
+        await c.register(1)
+        other = await c.register(2)
+        task = c.held("k", 1)
+        hear = c.scheduler.stream_handlers["add-keys"]
+        hear(worker=address(2), keys=["k", "gone"], stimulus_id="s")
+        assert holders(task) == ({address(1)} if guarded else {address(1), address(2)})
+        await c.ask("add_keys", other.link, worker=address(2), keys=["k"])
+        task.run_id = 7
+        c.scheduler.stream_handlers["task-finished"](**finished("k", 2))
+        assert holders(task) == ({address(1)} if guarded else {address(1), address(2)})
+        if guarded:
+            assert other.link.audit.rules == ["worker.task"] * 3
+        # Who has it says so again.
+        hear(worker=address(1), keys=["k"], stimulus_id="s")
+        assert address(1) in holders(task)
+
+    on(doors, guarded, main)
+
+
+@pytest.mark.parametrize("how", ["for a task", "to compute", "to keep", "to copy"])
+def test_what_a_worker_was_told_of_it_may_have(doors, how):
+    async def main(c: Cluster) -> None:
+        await c.register(1)
+        await c.register(2)
+        task = c.held("k", 1)
+        if how == "to compute":
+            running = c.running("r", 2)
+            running.priority = (0,)
+            c.scheduler._task_to_msg(running)
+            running.state, running.processing_on = "memory", None
+            task = running
+        elif how == "for a task":
+            running = c.running("r", 2)
+            running.add_dependency(task)
+            running.priority = (0,)
+            c.scheduler._task_to_msg(running)
+        elif how == "to keep":
+            c.scheduler.request_acquire_replicas(address(2), ["k"], stimulus_id="s")
+        else:
+            c.scheduler.gather_on_worker(address(2), {"k": [address(1)], "gone": []}).close()
+        told = {"worker": address(2), "keys": [task.key], "stimulus_id": "s"}
+        c.scheduler.stream_handlers["add-keys"](**told)
+        assert address(2) in holders(task)
+        # Nothing of it is left for who comes later under that address.
+        await c.scheduler.remove_worker(address(2), stimulus_id="s")
+
+    on(doors, True, main)
+
+
+@pytest.mark.parametrize("name", ["replicate", "rebalance"])
+def test_a_worker_asks_for_no_copies(doors, guarded, name):
+    async def main(c: Cluster) -> None:
+        worker = await c.register(1)
+        asked: list[Any] = []
+        if guarded:  # what is behind the guard was taken when it was made
+            c = Cluster(c.doors, guarded=False)
+        c.scheduler.handlers[name] = lambda **request: asked.append(request)
+        if guarded:
+            know_workers(c.scheduler)
+            worker = await c.register(1)
+        request = {"keys": ["k"], "workers": [address(1)]}
+        await c.ask(name, worker.link, **request)
+        assert bool(asked) is not guarded
+        await c.ask(name, c.link("another's key"), **request)
+        await c.ask(name, c.link("alice's", "alice"), **request)
+        await c.ask(name, None, **request)
+        if guarded:
+            assert worker.link.audit.rules == ["worker.copies"]
+            assert len(asked) == 2
+        await c.end()
 
     on(doors, guarded, main)
 
