@@ -295,6 +295,10 @@ def test_threads_may_share_it(verdicts):
     finally:
         sys.setswitchinterval(before)
     assert made == [pickle.loads(data) for data in datas] * 20
+    # A thread that finds it taken does without, so how many it holds by then is luck.
+    assert len(verdicts) <= 40
+    for data in datas * 3:
+        pickles.loads(data)
     assert len(verdicts) == 40
 
 
