@@ -66,5 +66,5 @@ def test_a_scheduler_file_that_is_not_whole_is_no_address(tmp_path: Path) -> Non
 
 def test_without_dask_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    with pytest.raises(ConfigError, match=r"safeser\[demo\]"):
+    with pytest.raises(ConfigError, match=r"'\.\[demo\]'"):
         dask_command()
