@@ -17,7 +17,7 @@ from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.policy import Policy
 from safeser.values import UNKNOWN, Context, Kind, Payload
 
-__all__ = ["AuditSink", "Recording", "event"]
+__all__ = ["AuditSink", "Recording", "event", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
 
@@ -151,14 +151,7 @@ class Recording:
 
     def note_refusal(self, context: Context, error: SafeserError, *, where: str = "") -> None:
         """Record a refusal that something else raised, such as a malformed message."""
-        try:
-            self.audit.record(
-                event("refuse", context, None, error.rule, False, where=where or error.where)
-            )
-        except AuditError as failure:
-            # The message is refused already; that its refusal cannot be recorded changes nothing
-            # about it, and must not end the event loop of whoever reads.
-            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+        note_refusal(self.audit, context, error, where=where)
 
     def note_unauthenticated(self, error: EnvelopeError) -> None:
         """Record bytes that nobody vouches for: they came on this link, but not from its peer."""
@@ -218,6 +211,18 @@ class _Together:
 
     def __exit__(self, *_: object) -> None:
         self._link._end_together()
+
+
+def note_refusal(
+    audit: AuditSink, context: Context, error: SafeserError, *, where: str = ""
+) -> None:
+    """Record a refusal in *audit*; *where* is said in place of the error's own word for it."""
+    try:
+        audit.record(event("refuse", context, None, error.rule, False, where=where or error.where))
+    except AuditError as failure:
+        # The message is refused already; that its refusal cannot be recorded changes nothing
+        # about it, and must not end the event loop of whoever reads.
+        logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
 
 
 def event(

@@ -15,7 +15,10 @@ from typing import Any
 
 from distributed.shuffle._core import ShuffleRun
 
+from safeser.channel.records import note_refusal
+from safeser.dask.settings import open_channels
 from safeser.errors import PayloadError
+from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["keep_own_partitions"]
 
@@ -31,14 +34,23 @@ def keep_own_partitions() -> None:
         own = _own(run)
         for partition in data:
             if not _is_numbered(partition) or partition not in own:
-                raise PayloadError(
-                    "a shard is of no part of the shuffle that this worker keeps",
-                    rule="shuffle.partition",
-                    where="data",
-                )
+                raise _refused()
         await keeps(run, data)
 
     ShuffleRun._write_to_disk = keep
+
+
+def _refused() -> PayloadError:
+    """Return the error that refuses a shard, once it is recorded; who sent it is not known here."""
+    error = PayloadError(
+        "a shard is of no part of the shuffle that this worker keeps",
+        rule="shuffle.partition",
+        where="data",
+    )
+    for channel in open_channels():
+        told = Context(UNKNOWN, channel.identity.principal, Kind.DATA, "shuffle_receive")
+        note_refusal(channel.audit, told, error)
+    return error
 
 
 def _own(run: Any) -> frozenset[Any]:

@@ -10,7 +10,6 @@ client alone, and read as it reads.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, NoReturn
@@ -19,14 +18,12 @@ from distributed.comm import registry
 
 from safeser.audit.record import printable
 from safeser.channel import AuditSink
-from safeser.channel.records import event
+from safeser.channel.records import note_refusal
 from safeser.dask.settings import open_channels
-from safeser.errors import AuditError, ConfigError
+from safeser.errors import ConfigError
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["guard_schemes", "note_left", "record_for", "seal_other_schemes"]
-
-logger = logging.getLogger("safeser.dask")
 
 _KNOWN = ("tcp", "tls", "ws", "wss", "inproc", "ucx", "ucxx")
 _OWN = "safeser"
@@ -78,12 +75,7 @@ def note_left(error: ConfigError, scheme: str) -> None:
     """Record that this process was to leave its scheme: perhaps a message named where to go."""
     channels = [(each.identity.principal, each.audit) for each in open_channels()]
     for principal, audit in (*channels, *_guarded.values()):
-        context = Context(principal, UNKNOWN, Kind.ADMIN)
-        try:
-            audit.record(event("refuse", context, None, error.rule, False, where=f"{scheme}://"))
-        except AuditError as failure:
-            # It is refused already.
-            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+        note_refusal(audit, Context(principal, UNKNOWN, Kind.ADMIN), error, where=f"{scheme}://")
 
 
 class _Backends(dict[str, Any]):

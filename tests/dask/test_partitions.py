@@ -16,6 +16,7 @@ from distributed.shuffle._rechunk import ArrayRechunkRun
 from distributed.shuffle._shuffle import DataFrameShuffleRun
 from tornado.ioloop import IOLoop
 
+from safeser.dask import partitions
 from safeser.dask.partitions import keep_own_partitions
 from safeser.errors import PayloadError
 
@@ -135,3 +136,13 @@ def test_no_part_of_another_worker_is_kept(tmp_path, kind, shard):
     with pytest.raises(PayloadError) as caught:
         receive(kind, tmp_path, shard)
     assert caught.value.rule == "shuffle.partition"
+
+
+def test_what_is_kept_out_is_recorded(tmp_path, doors, monkeypatch):
+    channel = doors.channel("worker", "demo")
+    monkeypatch.setattr(partitions, "open_channels", lambda: (channel,))
+    with pytest.raises(PayloadError):
+        receive("frame", tmp_path, escaping("frame", "target"))
+    (record,) = channel.audit.events
+    told = [record[name] for name in ("sender", "recipient", "operation", "rule", "where")]
+    assert told == ["unknown", "worker", "shuffle_receive", "shuffle.partition", "data"]
