@@ -89,6 +89,8 @@ class _Members:
             handlers[name] = self._for_clients(name, handlers[name])
         for name in ("task-finished", "task-erred"):
             streams[name] = self._of_its_own(name, streams[name])
+        if "stealing" in scheduler.extensions:
+            streams["steal-response"] = self._of_whom_it_is_taken(streams["steal-response"])
         streams["add-keys"] = self._copies("add-keys", streams["add-keys"])
 
     # --- who there is ----------------------------------------------------------------------------
@@ -207,6 +209,22 @@ class _Members:
                 if task.state == "memory" and not self._may_hold(worker, task):
                     return self._not_its_own(name, key, worker)
             return stock(key=key, worker=worker, **report)
+
+        return handler
+
+    def _of_whom_it_is_taken(self, stock: Callable[..., Any]) -> Callable[..., Any]:
+        """Have *stock* hear of that worker alone that is asked to give up a task.
+
+        Requests are numbered, so that others can tell what they would have to name.
+        """
+        tasks, asked = self._scheduler.tasks, self._scheduler.extensions["stealing"].in_flight
+
+        def handler(key: Any, worker: str, **answer: Any) -> Any:
+            task = tasks.get(key)
+            request = asked.get(task) if task is not None else None
+            if request is not None and request["victim"].address != worker:
+                return self._not_its_own("steal-response", key, worker)
+            return stock(key=key, worker=worker, **answer)
 
         return handler
 

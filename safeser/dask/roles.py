@@ -109,6 +109,12 @@ class Roles:
             self._schedulers.add(scheduler)
         return channel
 
+    @staticmethod
+    def worker_key(given: Mapping[str, Any]) -> str | None:
+        """Return the key of the worker that a nanny here starts; None if none is set here."""
+        worker = unrecorded_channel("worker", _overrides(given, "worker"))
+        return None if worker is None else worker.identity.public.text
+
     def connecting(self, given: Mapping[str, Any]) -> Channel:
         """Return the channel for a connection that this process opens."""
         role = self._role(given.get("role"), given)

@@ -42,6 +42,7 @@ from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
 from safeser.dask.members import know_workers
 from safeser.dask.named import own_connections
+from safeser.dask.nannies import guard_nanny, wait_for_nannies
 from safeser.dask.registrations import ClientIds
 from safeser.dask.resumed import fetch_what_was_cancelled
 from safeser.dask.retirement import end_retirements
@@ -220,6 +221,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         own_connections(comm_handler, self._server)
         if self._server is Server.NANNY:
             roles.follow_worker(comm_handler)
+            guard_nanny(owner, roles.worker_key(safeser or {}))
         if self._server is Server.WORKER:
             fail_dependents(owner)
             fetch_apart(owner)
@@ -235,6 +237,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             end_retirements(owner)
             end_copies(owner)
             know_workers(owner)
+            wait_for_nannies(owner)
             look_up_no_names(owner)
             leave_nothing(owner)
         forget_names_of_packages()

@@ -345,6 +345,38 @@ def test_nobody_fails_what_another_worker_computes(doors, guarded):
     on(doors, guarded, main)
 
 
+@pytest.mark.parametrize("state", ["ready", "released", "nonsense"])
+def test_nobody_gives_up_what_another_worker_was_asked_for(doors, guarded, state):
+    async def main(c: Cluster) -> None:
+        await c.register(1)
+        await c.register(2)
+        other = await c.register(3)
+        task = c.running("k", 1)
+        task.priority = (0,)
+        workers = c.scheduler.workers
+        stealing = c.scheduler.extensions["stealing"]
+        number = stealing.move_task_request(task, workers[address(1)], workers[address(2)])
+        hear = c.scheduler.stream_handlers["steal-response"]
+        said = {"key": "k", "state": state, "stimulus_id": number}
+        if not guarded and state == "nonsense":
+            with pytest.raises(ValueError, match="Unexpected"):
+                hear(worker=address(3), **said)
+            return
+        hear(worker=address(3), **said)
+        assert (task in stealing.in_flight) is guarded
+        assert (task.processing_on is workers[address(1)]) is guarded
+        if not guarded:
+            return
+        assert other.link.audit.rules == ["worker.task"]
+        hear(worker=address(3), **{**said, "key": "gone"})
+        hear(worker=address(1), **{**said, "state": "ready"})
+        assert task.processing_on is workers[address(2)]
+        hear(worker=address(3), **said)  # over: Dask notes it
+        assert task.processing_on is workers[address(2)]
+
+    on(doors, guarded, main)
+
+
 # --- copies --------------------------------------------------------------------------------------
 
 
