@@ -25,7 +25,7 @@ from safeser.dask.annotations import check_annotation
 from safeser.dask.approved_culprits import named_culprit
 from safeser.dask.ordering import orderly
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.pickles.shims.calls import name_of, named
+from safeser.pickles.shims.standing import name_of, named
 from safeser.values import Grant, Kind, Limits
 
 __all__ = [

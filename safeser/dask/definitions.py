@@ -32,7 +32,9 @@ from dask._task_spec import (
 from distributed.utils import iscoroutinefunction
 
 from safeser.dask.agreement import MAX_PAIRS, Agreement, Exhausted
-from safeser.pickles.shims.calls import Method, Ufunc, Whole, original
+from safeser.pickles.shims.calls import Method
+from safeser.pickles.shims.standing import original
+from safeser.pickles.shims.whole import Ufunc, Whole
 
 __all__ = ["Comparison"]
 

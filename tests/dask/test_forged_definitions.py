@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from safeser.dask import agreement
 from safeser.dask.agreement import Agreement
 from safeser.dask.definitions import Comparison
-from safeser.pickles.shims.calls import Method, Ufunc, Whole, filtered, item
+from safeser.pickles.shims.calls import Method, filtered, item
+from safeser.pickles.shims.whole import Ufunc, Whole
 
 HONEST = Task("x", operator.add, 1, TaskRef("y"))
 

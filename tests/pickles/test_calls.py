@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.pickles.shims import calls
+from safeser.pickles.shims import calls, standing, whole
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("dask.dataframe")
@@ -72,10 +72,10 @@ class Posing(str):
         (lambda: calls.concatenated_shaped([BLOCK] * 4, (2, 2)).shape, (4, 4)),
         (lambda: calls.merged([[0], [2, 1]], ROWS).tolist(), [1, 3, 2]),
         (lambda: calls.merged(iter([np.array([0])]), iter([ROWS[0]])).tolist(), [1]),
-        (lambda: calls.Ufunc(np.add)(1, 2, where=True), 3),
-        (lambda: calls.Whole(np.zeros)(1, FIELDS).tolist(), [(0, 0, 0)]),
-        (lambda: calls.Whole(np.zeros)(1, [("a", "i1", 2), ("b", FIELDS)]).shape, (1,)),
-        (lambda: len(calls.Whole(np.split)(np.zeros(2), 2)), 2),
+        (lambda: whole.Ufunc(np.add)(1, 2, where=True), 3),
+        (lambda: whole.Whole(np.zeros)(1, FIELDS).tolist(), [(0, 0, 0)]),
+        (lambda: whole.Whole(np.zeros)(1, [("a", "i1", 2), ("b", FIELDS)]).shape, (1,)),
+        (lambda: len(whole.Whole(np.split)(np.zeros(2), 2)), 2),
         (lambda: calls.item(np.zeros(1, FIELDS), ["c", "b", "a"]).tolist(), [(0,) * 3]),
         (lambda: calls.ramped(np.zeros(1), 2, 2, 0, 1).tolist(), [1, 2]),
         (lambda: calls.transformed_back(np.array([2.0, 0.0]), 2).tolist(), [1, 1]),
@@ -170,7 +170,7 @@ FURTHER = {
     "resample-apply": lambda: calls.resampled(
         FRAME.a, None, None, None, "1D", {}, "apply", None, ("to_pickle",), {}
     ),
-    "named": lambda: calls.named("os:system"),
+    "named": lambda: standing.named("os:system"),
     # What is left out is memory that others have used.
     "ragged": lambda: calls.concatenated([[BLOCK, BLOCK], [BLOCK]]),
     "ragged-in-tuples": lambda: calls.concatenated(((BLOCK, BLOCK), (BLOCK,))),
@@ -184,17 +184,17 @@ FURTHER = {
     "places-twice": lambda: calls.merged([[0, 0]], [ROWS[1]]),
     "places-of-none": lambda: calls.merged([[0], [1, 2]], ROWS[:1]),
     "places-from-the-end": lambda: calls.merged([[-1], [0, 1]], ROWS),
-    "where": lambda: calls.Ufunc(np.add)(BLOCK, BLOCK, where=False),
-    "where-mask": lambda: calls.Ufunc(np.sqrt)(BLOCK, where=BLOCK > 1),
+    "where": lambda: whole.Ufunc(np.add)(BLOCK, BLOCK, where=False),
+    "where-mask": lambda: whole.Ufunc(np.sqrt)(BLOCK, where=BLOCK > 1),
     "where-clip": lambda: calls.clipped(BLOCK, 0, 1, where=False),
-    "gaps": lambda: calls.Whole(np.full)(1, 0, GAPS),
-    "gaps-before": lambda: calls.Whole(np.ones)(1, {**GAPS, "offsets": [4], "itemsize": 5}),
-    "gaps-inside": lambda: calls.Whole(np.array)([1], [("a", GAPS), ("b", "i1")]),
-    "gaps-in-parts": lambda: calls.Whole(np.zeros)(1, [("a", GAPS, 2)]),
+    "gaps": lambda: whole.Whole(np.full)(1, 0, GAPS),
+    "gaps-before": lambda: whole.Whole(np.ones)(1, {**GAPS, "offsets": [4], "itemsize": 5}),
+    "gaps-inside": lambda: whole.Whole(np.array)([1], [("a", GAPS), ("b", "i1")]),
+    "gaps-in-parts": lambda: whole.Whole(np.zeros)(1, [("a", GAPS, 2)]),
     "gaps-of-one": lambda: calls.item(np.zeros(1, FIELDS)[["a", "c"]], 0),
     "gaps-of-some": lambda: calls.item(np.zeros(1, FIELDS), ["a", "c"]),
     "gaps-of-a-method": lambda: calls.Method("astype")(np.zeros(1), GAPS),
-    "gaps-in-a-list": lambda: calls.Whole(np.split)(np.zeros(2, FIELDS)[["a", "c"]], 2),
+    "gaps-in-a-list": lambda: whole.Whole(np.split)(np.zeros(2, FIELDS)[["a", "c"]], 2),
     "a-ramp-of-nothing": lambda: calls.ramped(np.zeros(0), 1, 9, 0, 1),
     "no-values": lambda: calls.transformed_back(np.ones((0, 2)), 9, axis=0),
     "where-method": lambda: calls.Method("clip")(BLOCK, 0, 1, where=False),
@@ -282,43 +282,43 @@ def test_bypass_nothing_is_sent_behind_a_mask(name, monkeypatch):
 
 
 def test_functions_of_elements_travel_by_name():
-    made = pickle.loads(pickle.dumps(calls.Ufunc(np.add)))
-    assert made == calls.Ufunc(np.add)
-    assert made != calls.Ufunc(np.sqrt)
+    made = pickle.loads(pickle.dumps(whole.Ufunc(np.add)))
+    assert made == whole.Ufunc(np.add)
+    assert made != whole.Ufunc(np.sqrt)
     assert made.func is made
     assert (made.__name__, made.__dask_tokenize__()) == ("add", ("safeser-ufunc", "add"))
     assert hash(made) == hash(np.add)
 
 
 def test_functions_that_make_arrays_travel_by_name():
-    made = pickle.loads(pickle.dumps(calls.Whole(np.full)))
-    assert made == calls.Whole(np.full)
-    assert made != calls.Whole(np.ones)
+    made = pickle.loads(pickle.dumps(whole.Whole(np.full)))
+    assert made == whole.Whole(np.full)
+    assert made != whole.Whole(np.ones)
     assert made.func is made
     assert (made.__name__, made.__dask_tokenize__()) == ("full", ("safeser-whole", np.full))
     assert hash(made) == hash(np.full)
-    assert calls.Whole(operator.itemgetter(0)).__name__ == "itemgetter"
+    assert whole.Whole(operator.itemgetter(0)).__name__ == "itemgetter"
 
 
 @pytest.mark.parametrize("name", calls.GUARDED)
 def test_what_stands_for_dasks_functions_travels_by_name(name):
-    made = calls.named(name)
+    made = standing.named(name)
     assert pickle.loads(pickle.dumps(made)) is made
     assert made.__module__.startswith("safeser.pickles.shims.")
 
 
 def test_whoever_has_not_what_one_calls_says_what_to_install(monkeypatch):
     # A scheduler often has no pandas, and is sent graphs of frames.
-    monkeypatch.setattr(calls, "_home", lambda _: "nowhere.calls")
+    monkeypatch.setattr(standing, "home", lambda _: "nowhere.calls")
     with pytest.raises(PayloadError, match="needs nowhere, which is not installed here") as caught:
-        calls.named("dask.dataframe.methods:fillna_check")
+        standing.named("dask.dataframe.methods:fillna_check")
     assert caught.value.rule == "pickle.unresolved"
 
 
 @pytest.mark.parametrize("name", calls.REPLACED)
 def test_what_replaces_a_listed_function_travels_by_name(name):
-    made = calls.replaced(calls._original(name))
-    assert made is not calls._original(name)
+    made = standing.replaced(calls.by_name(name))
+    assert made is not calls.by_name(name)
     assert pickle.loads(pickle.dumps(made)) is made
     assert made.__module__.startswith("safeser.pickles.shims.")
 
@@ -334,9 +334,9 @@ for name, made in pickle.loads(sys.stdin.buffer.read()).items():
 
 def test_whoever_loads_one_has_imported_what_it_calls():
     # A task in a thread would import it while the event loop, for the next task, imports it too.
-    written = {name: pickle.dumps(calls.named(name)) for name in sorted(calls.GUARDED)}
+    written = {name: pickle.dumps(standing.named(name)) for name in sorted(calls.GUARDED)}
     for name in set(calls.REPLACED) - {"numpy:clip", "numpy.fft:irfft", "_operator:getitem"}:
-        written[name] = pickle.dumps(calls.replaced(calls._original(name)))
+        written[name] = pickle.dumps(standing.replaced(calls.by_name(name)))
     ended = subprocess.run(
         [sys.executable, "-c", LOADED],
         input=pickle.dumps(written),
@@ -348,9 +348,9 @@ def test_whoever_loads_one_has_imported_what_it_calls():
 
 @pytest.mark.parametrize("name", [*calls.GUARDED, *calls.UNNAMED])
 def test_dasks_own_are_written_by_that_name(name):
-    assert calls.name_of(calls._original(name)) == name
+    assert standing.name_of(calls.by_name(name)) == name
 
 
 def test_other_functions_have_no_name_of_that_kind():
-    assert calls.name_of(len) is None
-    assert calls.name_of(np.ones(3)) is None
+    assert standing.name_of(len) is None
+    assert standing.name_of(np.ones(3)) is None

@@ -14,7 +14,7 @@ import inspect
 import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -37,24 +37,19 @@ from safeser.pickles.shims.methods import (
 )
 from safeser.pickles.shims.numpy_random import KINDS
 from safeser.pickles.shims.patterns import check_replaced, check_texts
-from safeser.pickles.shims.rooms import not_installed
-from safeser.pickles.shims.whole import Ufunc, Whole, everywhere, refuse
+from safeser.pickles.shims.whole import everywhere, refuse
 
 __all__ = [
     "DATA_ATTRIBUTES",
     "GUARDED",
     "METHODS",
     "REPLACED",
+    "STANDING",
     "UNNAMED",
     "Method",
-    "Ufunc",
-    "Whole",
+    "by_name",
+    "home",
     "is_own",
-    "is_unnamed",
-    "name_of",
-    "named",
-    "original",
-    "replaced",
     "with_their_library",
 ]
 
@@ -210,32 +205,32 @@ def ramped(start: Any, *args: Any, **kwargs: Any) -> Any:
     """Lead from each value of *start* to another; for ``linear_ramp_chunk``, which pads arrays."""
     if np.size(start) == 0:
         raise refuse("a ramp from", start)
-    return _original("dask.array.creation:linear_ramp_chunk")(start, *args, **kwargs)
+    return by_name("dask.array.creation:linear_ramp_chunk")(start, *args, **kwargs)
 
 
 def concatenated(arrays: Any, /) -> Any:
     """Join blocks; for ``concatenate3``, which makes room for as many as the first lists hold."""
-    return _original("dask.array.core:concatenate3")(in_full(arrays))
+    return by_name("dask.array.core:concatenate3")(in_full(arrays))
 
 
 def concatenated_axes(arrays: Any, axes: Any) -> Any:
     """Join blocks along *axes*; for ``concatenate_axes``."""
-    return _original("dask.array.core:concatenate_axes")(in_full(arrays), axes)
+    return by_name("dask.array.core:concatenate_axes")(in_full(arrays), axes)
 
 
 def concatenated_shaped(arrays: Any, shape: Any) -> Any:
     """Join a list of blocks as *shape* has it; for ``concatenate_shaped``."""
-    return _original("dask.array.core:concatenate_shaped")(in_full(arrays), shape)
+    return by_name("dask.array.core:concatenate_shaped")(in_full(arrays), shape)
 
 
 def finalized(results: Any, /) -> Any:
     """Join the blocks of a whole array; for ``finalize``."""
-    return _original("dask.array.core:finalize")(in_full(results))
+    return by_name("dask.array.core:finalize")(in_full(results))
 
 
 def merged(locations: Any, values: Any, /) -> Any:
     """Put parts of an array at the places that each names; for ``_vindex_merge``."""
-    return _original("dask.array.core:_vindex_merge")(*places_in_full(locations, values))
+    return by_name("dask.array.core:_vindex_merge")(*places_in_full(locations, values))
 
 
 # -- more by name ---------------------------------------------------------------------------------
@@ -249,7 +244,7 @@ def attribute(value: Any, name: str, /) -> Any:
 def operated(name: str, left: Any, right: Any, **kwargs: Any) -> Any:
     """Apply a frame's operator; for ``MethodOperator.operation``."""
     _listed("the operator", name, OPERATORS)
-    return _original("dask.dataframe.dask_expr._expr:MethodOperator.operation")(
+    return by_name("dask.dataframe.dask_expr._expr:MethodOperator.operation")(
         name, _of(left, *_FRAMES), right, **kwargs
     )
 
@@ -257,7 +252,7 @@ def operated(name: str, left: Any, right: Any, **kwargs: Any) -> Any:
 def accessed(value: Any, accessor: str, name: str, /) -> Any:
     """Return a property of ``.str``, ``.dt`` or ``.cat``; for ``PropertyMap.operation``."""
     _check_accessor(value, accessor, name)
-    found = _original("dask.dataframe.dask_expr._accessor:PropertyMap.operation")(
+    found = by_name("dask.dataframe.dask_expr._accessor:PropertyMap.operation")(
         value, accessor, name
     )
     if callable(found):  # a method, which something else might call
@@ -274,7 +269,7 @@ def accessor_called(
     texts = (
         [_rows(value, at, at_once) for at in range(0, len(value), at_once)] if at_once else [value]
     )
-    call = _original("dask.dataframe.dask_expr._accessor:FunctionMap.operation")
+    call = by_name("dask.dataframe.dask_expr._accessor:FunctionMap.operation")
     first, *others = [call(part, accessor, name, tuple(args), dict(kwargs)) for part in texts]
     if not others:
         return first
@@ -298,7 +293,7 @@ def drawn(kind: Any, name: str, *args: Any) -> Any:
     _listed("the distribution", name, DRAWS)
     if kind is not None and kind is not np.random.RandomState:
         raise refuse("the random state", kind)
-    return _original("dask.array.random:_apply_random")(kind, name, *args)
+    return by_name("dask.array.random:_apply_random")(kind, name, *args)
 
 
 def generated(kind: Any, name: str, bits: Any, *args: Any) -> Any:
@@ -309,14 +304,14 @@ def generated(kind: Any, name: str, bits: Any, *args: Any) -> Any:
         kind is not None and kind not in sources
     ):
         raise refuse("the generator", bits)
-    return _original("dask.array.random:_apply_random_func")(kind, name, bits, *args)
+    return by_name("dask.array.random:_apply_random_func")(kind, name, bits, *args)
 
 
 def chosen(bits: Any, *args: Any) -> Any:
     """Choose from an array by a generator over *bits*."""
     if not isinstance(bits, np.random.BitGenerator):
         raise refuse("the generator", bits)
-    return _original("dask.array.random:_choice_rng")(bits, *args)
+    return by_name("dask.array.random:_choice_rng")(bits, *args)
 
 
 def rolled(  # noqa: PLR0917 - the arguments are those of Dask's function
@@ -337,7 +332,7 @@ def rolled(  # noqa: PLR0917 - the arguments are those of Dask's function
         _quiet_places(kind, how, how_args)
     if how == "apply":
         _function(how_args[0] if how_args else how_kwargs.get("func"), frozenset())
-    return _original("dask.dataframe.dask_expr._rolling:_rolling_agg")(
+    return by_name("dask.dataframe.dask_expr._rolling:_rolling_agg")(
         frame, window, _quiet(kwargs), how, tuple(how_args), how_kwargs, *more, **named
     )
 
@@ -356,7 +351,7 @@ def resampled(series: Any, *args: Any) -> Any:
             _function(name, WINDOW_METHODS)
     elif how == "apply":
         _function(functions, frozenset())
-    made = _original("dask.dataframe.tseries.resample:_resample_series")(
+    made = by_name("dask.dataframe.tseries.resample:_resample_series")(
         series,
         start,
         end,
@@ -385,7 +380,7 @@ def grouped(original: str, *, at: int) -> Callable[..., Any]:
             if isinstance(function, str):
                 for kind in _classes(*_GROUPED):
                     _quiet_places(kind, function, tuple(given))
-        made = _original(original)(frame, *args, **_quiet(kwargs))
+        made = by_name(original)(frame, *args, **_quiet(kwargs))
         return nothing_behind_masks(made) if function == "quantile" else made
 
     return call
@@ -396,7 +391,7 @@ def _call(original: str, check: Callable[..., None]) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         check(*args, **kwargs)
-        return _original(original)(*args, **kwargs)
+        return by_name(original)(*args, **kwargs)
 
     return call
 
@@ -405,7 +400,7 @@ def emptied(frame: Any, /) -> Any:
     """Return what says how *frame* is made, without rows; for ``make_meta``, which makes frames of
     anything. Dask asks for it where nobody says what ``from_map`` and ``from_delayed`` will give.
     """
-    return _original("dask.dataframe.dispatch:make_meta")(_of(frame, *_FRAMES))
+    return by_name("dask.dataframe.dispatch:make_meta")(_of(frame, *_FRAMES))
 
 
 def filtered(function: Any, values: Any, /) -> Any:
@@ -415,7 +410,7 @@ def filtered(function: Any, values: Any, /) -> Any:
 
 def split_up(*args: Any, **kwargs: Any) -> dict[Any, Any]:
     """Return the parts of a frame by their number, as a plain dict that travels as data."""
-    return dict(_original(f"{_EXPR}._shuffle:SimpleShuffle._shuffle_group")(*args, **kwargs))
+    return dict(by_name(f"{_EXPR}._shuffle:SimpleShuffle._shuffle_group")(*args, **kwargs))
 
 
 def _check_extreme(*_: Any, **kwargs: Any) -> None:
@@ -505,75 +500,7 @@ REPLACED: Mapping[str, str] = {
     "numpy.fft:irfft": "transformed_back",
     "numpy:clip": "clipped",
 }
-_STANDING = {**GUARDED, **REPLACED}
-
-
-def replaced(function: Any) -> Any:
-    """Return what is called in place of *function*, which is a listed one."""
-    if type(function) is np.ufunc:
-        return Ufunc(function)
-    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
-    if name in REPLACED:
-        return _standing(name)
-    return Whole(function) if name.startswith(_MAKERS) else function
-
-
-def original(value: Any) -> Any:
-    """Return what *value* is called in place of; *value* itself, if that is nothing.
-
-    One that a graph brought may hold anything: what no graph's reader makes stands for itself.
-    """
-    kind = type(value)
-    if kind is Whole:
-        function = value.function
-        kind_name = f"{type(function).__module__}:{type(function).__qualname__}"
-        known = kind_name in _CALLABLE or isinstance(function, _FUNCTIONS) or is_unnamed(function)
-        return function if known else value
-    if kind is Ufunc:
-        return value.ufunc if type(value.ufunc) is np.ufunc else value
-    if kind is Method:
-        listed = type(value.method) is str and value.method in METHODS
-        return _original("dask.utils:methodcaller")(value.method) if listed else value
-    found = _stand_ins().get(value) if kind is types.FunctionType else None
-    return value if found is None else _original(found)
-
-
-#: What a graph's reader takes for a function.
-_FUNCTIONS = (
-    type,
-    partial,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.MethodDescriptorType,
-    type(np.sum),
-    np.ufunc,
-    operator.attrgetter,
-    operator.itemgetter,
-    operator.methodcaller,
-)
-#: Of libraries that are not imported for it.
-_CALLABLE = frozenset(
-    (
-        "dask.array.ufunc:da_frompyfunc",
-        "dask.utils:itemgetter",
-        "toolz.functoolz:Compose",
-        "toolz.functoolz:curry",
-    )
-)
-
-
-@cache
-def _stand_ins() -> dict[Any, str]:
-    return {globals()[own]: name for name, own in _STANDING.items()}
-
-
-#: What makes arrays of whatever type a task tells.
-_MAKERS = ("numpy", "dask.array.", "dask.dataframe.", "scipy.")
-
-
-def _standing(name: str) -> Any:
-    return getattr(importlib.import_module(_home(name)), _STANDING[name])
+STANDING: Mapping[str, str] = {**GUARDED, **REPLACED}
 
 
 def _without_gaps(function: Any) -> Any:
@@ -586,13 +513,13 @@ def _without_gaps(function: Any) -> Any:
 
 
 @cache
-def _original(name: str) -> Any:
-    """Return what a guarded function calls in the end; only names of this file come here."""
+def by_name(name: str) -> Any:
+    """Return what a guarded function calls in the end; only names of this room come here."""
     module, _, qualname = name.partition(":")
     return operator.attrgetter(qualname)(importlib.import_module(module))
 
 
-def _home(name: str) -> str:
+def home(name: str) -> str:
     """Return the module by which workers load what is called in place of *name*."""
     for library, module in _HOMES.items():
         if name.startswith(f"{library}."):
@@ -606,9 +533,9 @@ _HOMES = {
     "dask.dataframe": "safeser.pickles.shims.frame_calls",
 }
 
-for _name, _own in _STANDING.items():
+for _name, _own in STANDING.items():
     _made = globals()[_own] = _without_gaps(globals()[_own])
-    _made.__module__, _made.__name__, _made.__qualname__ = _home(_name), _own, _own
+    _made.__module__, _made.__name__, _made.__qualname__ = home(_name), _own, _own
 
 
 def with_their_library(library: str) -> dict[str, Any]:
@@ -617,7 +544,7 @@ def with_their_library(library: str) -> dict[str, Any]:
     A task that only imported it when it runs, in a thread, would do so while the event loop loads
     the next task and imports it too; one of the two finds half of it.
     """
-    found = {own: name for name, own in _STANDING.items() if name.startswith(f"{library}.")}
+    found = {own: name for name, own in STANDING.items() if name.startswith(f"{library}.")}
     for name in found.values():
         importlib.import_module(name.partition(":")[0])
     return {own: globals()[own] for own in found}
@@ -629,47 +556,3 @@ def is_own(function: Any) -> bool:
 
 
 _OWN = frozenset((__name__, *_HOMES.values()))
-
-
-@cache
-def _names() -> dict[Any, str]:
-    return {_original(name): name for name in (*UNNAMED, *GUARDED)}
-
-
-@cache
-def _unnamed() -> tuple[Any, ...]:
-    return tuple(map(_original, UNNAMED))
-
-
-def is_unnamed(obj: Any) -> bool:
-    """Tell whether *obj* is what a name of :data:`UNNAMED` stands for."""
-    return any(obj is found for found in _unnamed())
-
-
-def name_of(obj: Any) -> str | None:
-    """Return the name by which :func:`named` finds what stands for *obj* in a graph, if it does."""
-    kinds = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-    # Of others, hashing may be a matter of all that they hold: a task computes its token.
-    if (
-        isinstance(obj, kinds)
-        or obj is filter
-        or (type(obj).__module__, type(obj).__name__) == ("dask.utils", "Dispatch")
-    ):
-        return _names().get(obj)
-    return None
-
-
-def named(name: str) -> Any:
-    """Return what stands for one of :data:`UNNAMED` or :data:`GUARDED` in a graph.
-
-    :raises PayloadError: if its library is not installed here.
-    """
-    try:
-        if name in GUARDED:
-            return _standing(name)
-        if name in UNNAMED:
-            return _original(name)
-    except ImportError as error:
-        missing = error.name or name
-        raise not_installed(missing.partition(".")[0]) from None
-    raise refuse("the function", name)

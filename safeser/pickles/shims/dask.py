@@ -19,7 +19,7 @@ import numpy as np
 from safeser.pickles.budget import over
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.calls import GUARDED, METHODS, UNNAMED, named
+from safeser.pickles.shims.calls import GUARDED, METHODS, UNNAMED
 from safeser.pickles.shims.dask_values import (
     MAX_NESTING,
     called,
@@ -30,6 +30,7 @@ from safeser.pickles.shims.dask_values import (
     value_of,
 )
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.pickles.shims.standing import named
 
 __all__ = ["SHIMS"]
 

@@ -18,16 +18,10 @@ import numpy as np
 
 from safeser.pickles.names import shown
 from safeser.pickles.profiles import DATA_PROFILES, Profile
-from safeser.pickles.shims.calls import (
-    DATA_ATTRIBUTES,
-    Method,
-    Ufunc,
-    Whole,
-    is_own,
-    is_unnamed,
-    replaced,
-)
+from safeser.pickles.shims.calls import DATA_ATTRIBUTES, Method, is_own
 from safeser.pickles.shims.site import Site, bad
+from safeser.pickles.shims.standing import is_unnamed, replaced
+from safeser.pickles.shims.whole import Ufunc, Whole
 
 __all__ = ["MAX_NESTING", "called", "function_of", "own", "profile_of", "resolved", "value_of"]
 
