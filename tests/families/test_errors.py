@@ -2,6 +2,7 @@
 
 import copy
 import json
+import linecache
 import pickle
 import sys
 import traceback
@@ -51,7 +52,7 @@ def raised(exc, cause=None):
         OSError("odd"),
         UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
         StopIteration(3),
-        SyntaxError("bad", ("f.py", 1, 2, "x", 1, 3)),
+        SyntaxError("bad", ("<f.py>", 1, 2, "x", 1, 3)),
         UserWarning("careful"),
         ImportError("x"),
     ],
@@ -260,6 +261,29 @@ def test_a_syntax_error_that_points_nowhere_is_only_text(name, place):
     back = families.deserialize(header, frames, GRANT)
     assert type(back) is RemoteError
     assert len("".join(traceback.format_exception(back))) < 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("{}/f.py", "<f.py>"),
+        ("<{}/f.py", "<f.py>"),
+        (r"C:\{}\f.py", "<f.py>"),
+        ("<string>", "<string>"),
+        ("", ""),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("cls", [SyntaxError, IndentationError, TabError])
+def test_nobody_opens_the_file_that_a_syntax_error_names(tmp_path, cls, name, shown):
+    # As IPython does to show its line, of a file of that name on the machine of whoever looks.
+    (tmp_path / "f.py").write_text("told\n", encoding="utf-8")
+    name = name and name.format(tmp_path)
+    back = through(cls("bad", (name, 1, 2, "x", 1, 3)))
+    assert type(back) is cls
+    assert (back.filename, back.text) == (shown, "x")
+    assert linecache.getlines(back.filename or "") == []
+    assert linecache.getlines(copy.copy(back).filename or "") == []
 
 
 # -- more than one failure ---------------------------------------------------------------------

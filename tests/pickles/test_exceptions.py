@@ -8,6 +8,7 @@ import dataclasses
 import decimal
 import http.client
 import json
+import linecache
 import pickle
 import re
 import subprocess
@@ -58,7 +59,7 @@ FOREIGN = [
     ImportError("no", name="x", path="y"),
     StopIteration(5),
     ExceptionGroup("g", [ValueError(1), ExceptionGroup("h", [KeyError(2)])]),
-    raised(compile, "(", "file", "exec"),
+    raised(compile, "(", "<file>", "exec"),
     raised(b"\xff".decode),
     raised("\ud800".encode),
     raised(lambda: None.x),
@@ -171,6 +172,14 @@ def test_an_exception_of_ones_own(shop, written_by_tblib):
         loads(data, profile=PROFILE)
 
 
+def test_nobody_opens_the_file_that_a_pickled_syntax_error_names():
+    place = (__file__, 1, 2, "x", 1, 3)
+    got = loads(pickle.dumps(SyntaxError("bad", place)), profile=PROFILE)
+    assert got.args == ("bad", ("<test_exceptions.py>", *place[1:]))
+    assert linecache.getlines(got.filename) == []
+    assert loads(pickle.dumps(SyntaxError("bad", place, 5)), profile=PROFILE).args[2:] == (5,)
+
+
 TBLIB = "tblib.pickling_support:unpickle_exception"
 
 
@@ -180,7 +189,7 @@ def rebuilt(asm, name, *attributes):
 
 
 def broken(asm, *, column=1, end=2, text="("):
-    place = asm.tuple(*[asm.value(part) for part in ("file", 1, column, text, 1, end)])
+    place = asm.tuple(*[asm.value(part) for part in ("<file>", 1, column, text, 1, end)])
     return asm.call("builtins:SyntaxError", asm.text("m"), place)
 
 

@@ -19,7 +19,7 @@ from safeser.families.plain import DEFAULTS
 from safeser.families.registered.naming import refuse_class
 from safeser.families.registry import is_remade
 from safeser.pickles.profiles import Profile
-from safeser.pickles.shims.exceptions import SHIMS, check_arguments
+from safeser.pickles.shims.exceptions import SHIMS, check_arguments, without_file
 from safeser.pickles.shims.site import Site
 
 __all__ = ["from_data", "is_listed", "name_of", "register_exception"]
@@ -232,7 +232,10 @@ def _as_itself(data: ExceptionData, members: list[BaseException]) -> BaseExcepti
 
 
 def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
-    """Return the exception if it says what was sent, with escapes where it would print others."""
+    """Return the exception if it says what was sent, with escapes where it would print others.
+
+    A SyntaxError comes without the folder of its file, which whoever shows it might open.
+    """
     exc = _called(data.type, args, data.fields)
     text = "" if exc is None else str(exc)
     if exc is None or shown(text)[:MAX_MESSAGE] != data.message:
@@ -241,7 +244,7 @@ def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
     if shown(text) == text and not isinstance(exc, SyntaxError):
         return exc
     fields = {name: _shown_arg(value) for name, value in data.fields.items()}
-    exc = _called(data.type, _shown_args(type(exc), args), fields)
+    exc = _called(data.type, _shown_args(type(exc), without_file(type(exc), args)), fields)
     return exc if exc is not None and shown(str(exc)) == str(exc) else None
 
 

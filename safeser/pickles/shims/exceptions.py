@@ -18,7 +18,7 @@ from typing import Any
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 
-__all__ = ["SHIMS", "check_arguments"]
+__all__ = ["SHIMS", "check_arguments", "without_file"]
 
 _NOTHING = object()
 _MAX_NOTES = 100
@@ -30,7 +30,7 @@ def _exception(site: Site, name: str, *args: Any) -> Any:
     site.charge(len(args))
     kind = getattr(builtins, name.partition(":")[2])
     check_arguments(kind, args)
-    made = kind(*args)
+    made = kind(*without_file(kind, args))
     # OSError picks its subclass by the number.
     if type(made) is not kind and kind is not OSError:
         raise bad("class", f"{name} made something of another type")
@@ -43,6 +43,22 @@ def check_arguments(kind: type[BaseException], args: tuple[Any, ...]) -> None:
         _check_span(*args)
     elif issubclass(kind, SyntaxError) and len(args) > 1:
         _check_place(*plain(args[1], tuple))
+
+
+def without_file(kind: type[BaseException], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return *args* of which nobody opens a file by its name, wherever the error is shown.
+
+    IPython shows the line of a SyntaxError from the file that it names, on the machine of whoever
+    looks: a pipe there holds the notebook for ever, a device takes all memory. Names in angle
+    brackets are no files to whatever reads lines by :mod:`linecache`.
+    """
+    if not issubclass(kind, SyntaxError) or len(args) <= 1 or type(args[1]) is not tuple:
+        return args
+    message, (file, *place), *rest = args
+    if not file or (file.startswith("<") and file.endswith(">")):
+        return args
+    named = file.replace("\\", "/").rpartition("/")[2]
+    return message, (f"<{named}>", *place), *rest
 
 
 def _check_place(  # noqa: PLR0917 - the parts are those of the exception
