@@ -48,6 +48,7 @@ def backend() -> Backend:
     from safeser.dask.around import refuse_downloads
     from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
+    from safeser.dask.events import make_no_loggers
     from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
     from safeser.dask.partitions import keep_own_partitions
@@ -64,6 +65,7 @@ def backend() -> Backend:
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     escape_templates()
     escape_logs()
+    make_no_loggers()
     described.register()
     references.register()
     return Backend()

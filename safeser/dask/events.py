@@ -1,10 +1,12 @@
 """Events that Dask's client prints or logs, as text that steers no terminal and formats nothing.
 
 The one rule: whoever may log an event chose every part of it, and somebody else sees it. What will
-be printed is made text and escaped first; a log record has its message and no arguments.
+be printed is made text and escaped first; a log record has its message and no arguments, and makes
+no logger.
 
 Where Dask does it (distributed 2026.8.0, ``client.py``): ``_handle_print`` prints what comes,
-``_handle_forwarded_log_record`` makes a :class:`logging.LogRecord` of whatever attributes come.
+``_handle_forwarded_log_record`` makes a :class:`logging.LogRecord` of whatever attributes come, and
+a logger of its name.
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from distributed import Client
+
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
 
-__all__ = ["plain_event"]
+__all__ = ["make_no_loggers", "plain_event"]
 
 #: The topic of what ``distributed.print`` says, and how those of forwarded log records begin.
 _PRINT, _FORWARDED = "print", "forwarded-log-record"
+
+#: Longer than the path of any module.
+_LOGGER_NAME = 500
 
 #: Attributes of a record that are numbers, and come from the clock and the process of its worker.
 _NUMBERS = frozenset(
@@ -84,7 +91,8 @@ def _record(said: Any) -> dict[str, Any]:
     ``msg % args`` of a peer's choice is a gigabyte in twelve bytes; an honest worker made one text
     of both.
     """
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+    name = said.get("name") if isinstance(said, dict) else None
+    if not isinstance(name, str) or len(name) > _LOGGER_NAME:
         raise _malformed()
     kept: dict[str, Any] = {}
     for name, value in said.items():
@@ -97,3 +105,30 @@ def _record(said: Any) -> dict[str, Any]:
         elif value is None or type(value) in (bool, int, float):
             kept[name] = value
     return {**kept, "msg": _text(said.get("msg", "")), "args": None, "exc_info": None}
+
+
+def make_no_loggers() -> None:
+    """Have forwarded records handled by the loggers that this process has; once is enough.
+
+    :mod:`logging` keeps a logger for good, and a place for each of its name's beginnings: 80 kB of
+    dots took 1.5 GB. One that nobody asked for here would hand its records to the next above.
+    """
+    Client._handle_forwarded_log_record = _handle
+
+
+def _handle(_: Any, event: Any) -> None:
+    record = logging.makeLogRecord(event[1])
+    name, logger = record.name, _known(record.name)
+    if logger is not None:
+        logger.handle(record)
+        return
+    while logger is None:
+        name = name.rpartition(".")[0]
+        logger = _known(name)
+    logger.callHandlers(record)
+
+
+def _known(name: str) -> logging.Logger | None:
+    """Return the logger *name* if this process has it, as it always has the root."""
+    found = logging.root if name in ("", "root") else logging.root.manager.loggerDict.get(name)
+    return found if isinstance(found, logging.Logger) else None

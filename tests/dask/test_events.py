@@ -9,7 +9,7 @@ import pytest
 from distributed.client import Client, _handle_print
 from distributed.protocol import to_serialize
 
-from safeser.dask.events import plain_event
+from safeser.dask.events import make_no_loggers, plain_event
 from safeser.errors import PayloadError
 
 STEERING = "\x1b]0;mine\x07\x1b[2J\x9b1m\r\u202e"
@@ -129,7 +129,29 @@ def test_an_honest_record_arrives(talk, lines):
     assert event[1]["created"] == RECORD["created"]
 
 
-@pytest.mark.parametrize("event", [None, (1.0, "text"), (1.0, {}), (1.0, {"name": 5})])
+@pytest.mark.parametrize("name", [RECORD["name"] + ".deeper.still", RECORD["name"]])
+def test_a_record_makes_no_logger_and_reaches_the_next_above(talk, lines, name):
+    # Each would be kept for good, with a place for each of its dots.
+    make_no_loggers()
+    before = set(logging.root.manager.loggerDict)
+    event = told(talk, "forwarded-log-record-x", {**RECORD, "name": name, "msg": "said"})
+    Client._handle_forwarded_log_record(None, event)
+    assert lines.getvalue() == f"{name} ERROR 0 said\n"
+    assert set(logging.root.manager.loggerDict) == before
+
+
+@pytest.mark.parametrize("name", ["", "root", "safeser_nobody_has_it.at_all"])
+def test_a_record_of_no_logger_here_reaches_the_root(talk, caplog, name):
+    make_no_loggers()
+    event = told(talk, "forwarded-log-record-x", {**RECORD, "name": name, "msg": "said"})
+    Client._handle_forwarded_log_record(None, event)
+    assert [record.getMessage() for record in caplog.records] == ["said"]
+    assert "safeser_nobody_has_it" not in logging.root.manager.loggerDict
+
+
+@pytest.mark.parametrize(
+    "event", [None, (1.0, "text"), (1.0, {}), (1.0, {"name": 5}), (1.0, {"name": "a." * 40_000})]
+)
 def test_what_is_no_log_record_is_refused(event):
     with pytest.raises(PayloadError):
         plain_event("forwarded-log-record-x", event)

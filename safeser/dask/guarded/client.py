@@ -14,6 +14,7 @@ from distributed.core import Status
 from distributed.security import Security as DaskSecurity
 
 from safeser.dask import require_distributed
+from safeser.dask.events import make_no_loggers
 from safeser.dask.guarded.comm import GUARDED, GuardedBackend
 from safeser.dask.guarded.settings import GuardedSecurity, guarded_security
 from safeser.dask.logged import escape_logs
@@ -40,6 +41,7 @@ def guard(
     """
     require_distributed()
     escape_logs()
+    make_no_loggers()
     made = guarded_security(scheme, security, deserializers)
     _refuse_unguarded()
     record_for(made.guard.principal, made.guard.audit)
