@@ -108,7 +108,7 @@ def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
 def _unsent(payload: Received, reason: Any) -> SerializationError:
     text = "".join(c if c.isprintable() else " " for c in _said(reason)[:_EXPLANATION])
     return SerializationError(
-        f"{payload.author} could not send this value: {text}",
+        f"{payload.author} could not send this value: {text.rstrip('. ')}",
         rule="peer.unsent",
         where=payload.where,
     )
