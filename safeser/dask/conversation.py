@@ -280,6 +280,7 @@ class Conversation:
             if not self._asked:
                 raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
             reply = self._built_reply(fields, parsed, willing)
+            replies.require_form(self._asked, reply)
         except SafeserError as error:
             self._note(error)
             return self._without_values(error)

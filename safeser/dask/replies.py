@@ -5,7 +5,8 @@ The one rule: what was asked for decides how an answer is read; the peer's word 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from safeser.dask import translate
@@ -13,6 +14,7 @@ from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.operations.shapes import shape
 
 __all__ = [
     "answers_call",
@@ -23,6 +25,7 @@ __all__ = [
     "is_actor_call",
     "known_fields",
     "refused",
+    "require_form",
     "require_values",
     "rows_of",
     "why_no_values",
@@ -130,6 +133,55 @@ def require_values(reply: Any) -> None:
         rule="reply.values",
     )
 
+
+def require_form(asked: Mapping[str, Any], reply: Any) -> None:
+    """Refuse an answer that Dask's tools would take for more than it is; see ``_FORMS``.
+
+    :raises PayloadError: if it is another than an honest peer gives.
+    """
+    name = asked.get("op")
+    fits = _FORMS.get(name) if isinstance(name, str) else None
+    failed = isinstance(reply, dict) and reply.get("status") == "uncaught-error"
+    if fits is not None and not failed and not fits(reply):
+        raise PayloadError(f"that is no answer to {name}", rule="reply.form")
+
+
+def _is_state(state: Any) -> bool:
+    """Tell whether a worker's state names it by what is no path.
+
+    Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes what the worker says of
+    its configuration there: into ``~/.config/dask``, from where Dask reads what it is to import.
+    """
+    return not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
+
+
+def _is_dump(dump: Any) -> bool:
+    workers = dump.get("workers") if isinstance(dump, dict) else None
+    return isinstance(workers, dict) and all(map(_is_state, workers.values()))
+
+
+def _is_samples(samples: Any) -> bool:
+    """Tell whether samples of memory were taken lately; ``plot`` makes a row for each second."""
+    now = time.time()
+    return isinstance(samples, list | tuple) and all(
+        isinstance(sample, list | tuple)
+        and len(sample) == 2
+        and all(map(_AMOUNT, sample))
+        and now - _LONGEST <= sample[0] <= now + _AHEAD
+        for sample in samples
+    )
+
+
+_NAME_OF_FILE, _AMOUNT = shape("file"), shape("amount")
+
+#: Longer than anybody samples, and more than clocks differ, in seconds.
+_LONGEST, _AHEAD = 100 * 86_400, 86_400
+
+_FORMS: Mapping[str, Callable[[Any], bool]] = {
+    "dump_state": _is_state,
+    "get_cluster_state": _is_dump,
+    "memory_sampler_stop": _is_samples,
+}
 
 _ACTOR_CALLS = ("actor_execute", "actor_attribute")
 

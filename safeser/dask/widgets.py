@@ -4,7 +4,8 @@ The one rule: what its templates insert is text, unless it was made by one of it
 hold what peers say: addresses, names of workers, keys, types of results, logs; and Dask's
 environment escapes nothing by itself, so that one worker's name would run scripts in the notebook
 of whoever looks. So would a task's error, which progress bars show (distributed 2026.8.0,
-``diagnostics/progressbar.py``).
+``diagnostics/progressbar.py``). What a bar counts are numbers: it is drawn as long as a scheduler
+says that it is.
 """
 
 from __future__ import annotations
@@ -20,9 +21,16 @@ import dask
 import distributed
 from dask.widgets import FILTERS, get_template, widgets
 from distributed.core import clean_exception
-from distributed.diagnostics.progressbar import MultiProgressWidget, ProgressWidget
+from distributed.diagnostics.progressbar import (
+    MultiProgressWidget,
+    ProgressWidget,
+    TextProgressBar,
+)
 from jinja2 import Environment, Template
 from markupsafe import Markup, escape
+
+from safeser.errors import PayloadError
+from safeser.operations.shapes import shape
 
 __all__ = ["escape_templates"]
 
@@ -69,6 +77,9 @@ def escape_templates() -> None:
     for bar in (ProgressWidget, MultiProgressWidget):
         if not hasattr(bar._draw_stop, "__wrapped__"):
             bar._draw_stop = _escaping_errors(bar._draw_stop)
+    for bar in (TextProgressBar, ProgressWidget, MultiProgressWidget):
+        if not hasattr(bar._draw_bar, "__wrapped__"):
+            bar._draw_bar = _counting(bar._draw_bar)
 
 
 class _Told(Exception):
@@ -87,3 +98,33 @@ def _escaping_errors(draw: Callable[..., None]) -> Callable[..., None]:
         draw(bar, *args, exception=exception, **kwargs)
 
     return draw_stop
+
+
+_is_count = shape("count")
+
+
+def _counting(draw: Callable[..., None]) -> Callable[..., None]:
+    @wraps(draw)
+    def draw_bar(bar: Any, remaining: Any, all: Any, **kwargs: Any) -> None:
+        counted = _is_counted
+        if isinstance(bar, MultiProgressWidget):
+            counted = _are_counted
+        if not counted(remaining, all):
+            raise PayloadError("a scheduler counts tasks in no numbers", rule="raw.progress")
+        draw(bar, remaining=remaining, all=all, **kwargs)
+
+    return draw_bar
+
+
+def _is_counted(left: Any, total: Any) -> bool:
+    # Of fewer than none left Dask draws a bar of any length; what Counters make is told as it is.
+    return _is_count(left) and _is_count(total) and left <= total
+
+
+def _are_counted(left: Any, total: Any) -> bool:
+    return (
+        isinstance(left, dict)
+        and isinstance(total, dict)
+        and left.keys() == total.keys()
+        and all(_is_counted(left[group], total[group]) for group in total)
+    )

@@ -7,6 +7,7 @@ which that happened. Where Dask would unpickle a field, its own functions are us
 from __future__ import annotations
 
 import pickle
+import time
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,58 @@ def test_what_is_one_arrives(talk, answer):
         t = talk(asker, "worker")
         t.request({"op": "get_data", "keys": ["x"], "who": None, "reply": True})
         assert t.attack_back(answer) == answer
+
+
+@pytest.mark.parametrize("name", ["../../.config/dask", "/etc", "a/b", "..", "", ".", 5, None])
+def test_no_state_names_a_path(talk, name):
+    """DumpArtefact.to_yamls writes what a worker says of its configuration below that name."""
+    t = asks(talk, "scheduler", "worker", op="dump_state", exclude=())
+    state = {"id": name, "config": {"distributed": {"client": {"preload": ["evil"]}}}}
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back(state)
+    assert caught.value.rule == "reply.form"
+    t = asks(talk, "alice", op="get_cluster_state", exclude=())
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back({"scheduler": {}, "workers": {"safeser://w": state}, "versions": {}})
+    assert caught.value.rule == "reply.form"
+
+
+def test_an_honest_state_is_told(talk):
+    worker = {"id": "Worker-5f0a4a1e-2a0c", "config": {"x": 1}, "tasks": {}}
+    t = asks(talk, "scheduler", "worker", op="dump_state", exclude=())
+    assert t.reply(worker) == worker
+    assert t.reply({"tasks": {}}) == {"tasks": {}}
+    told = {"scheduler": {"id": "x"}, "workers": {"a": worker, "b": "OSError()"}, "versions": {}}
+    t = asks(talk, "alice", op="get_cluster_state", exclude=())
+    assert t.reply(told) == told
+    for none in ({"workers": []}, [], "x"):
+        with pytest.raises(PayloadError):
+            t.attack_back(none)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        ((0.0, 1), (9e9, 1)),  # a row for each second between, when they are plotted
+        ((float("nan"), 1),),
+        (("now", 1),),
+        ((1.0,),),
+        (5,),
+        "text",
+        {"a": 1},
+    ],
+)
+def test_samples_of_memory_were_taken_lately(talk, samples):
+    t = asks(talk, op="memory_sampler_stop", key="k")
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back(samples)
+    assert caught.value.rule == "reply.form"
+    now = time.time()
+    assert t.reply([(now - 3600, 5), (now, 6)]) == ((now - 3600, 5), (now, 6))
+    assert t.reply(()) == ()
+
+
+def test_why_there_are_no_samples_is_told(talk):
+    t = asks(talk, op="memory_sampler_stop", key="k")
+    error = {"status": "uncaught-error", "exception": ValueError("gone"), "traceback": None}
+    assert str(t.reply(error)["exception"]) == "gone"

@@ -6,6 +6,7 @@ import asyncio
 import html
 import sys
 import warnings
+from collections import Counter
 from types import SimpleNamespace
 
 import dask.array as da
@@ -25,6 +26,7 @@ import safeser.dask.client
 from safeser.dask.client import Client
 from safeser.dask.described import Described
 from safeser.dask.widgets import escape_templates
+from safeser.errors import PayloadError
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[2J"
 
@@ -432,6 +434,60 @@ def test_an_error_that_a_bar_shows_is_text(ipywidgets, error):
 
 
 def test_bars_are_escaped_once():
-    drawn = progressbar.ProgressWidget._draw_stop
+    drawn = progressbar.ProgressWidget._draw_stop, progressbar.TextProgressBar._draw_bar
     escape_templates()
-    assert progressbar.ProgressWidget._draw_stop is drawn
+    assert drawn == (progressbar.ProgressWidget._draw_stop, progressbar.TextProgressBar._draw_bar)
+
+
+@pytest.fixture
+def bars(ipywidgets):
+    runner = SimpleNamespace(LoopRunner=lambda **_: None)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(progressbar, "LoopRunner", runner.LoopRunner)
+        text = progressbar.TextProgressBar(["x"], start=False)
+    return {
+        "text": text,
+        "one": progressbar.ProgressWidget(["x"]),
+        "several": progressbar.MultiProgressWidget(["x"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("left", "total"),
+    [
+        (-(1 << 30), 1),  # a bar of forty billion signs
+        (2, 1),
+        (1 << 60, 1 << 60),
+        (0.5, 1),
+        (True, 1),
+        ("1", 1),
+        (Counter({EVIL: -5}), Counter()),  # less than nothing of it, told as so many
+        (None, None),
+    ],
+)
+def test_what_a_bar_counts_are_numbers(bars, capsys, left, total):
+    for kind, bar in bars.items():
+        several = kind == "several"
+        told = {"remaining": {"x": left}, "all": {"x": total}} if several else {}
+        with pytest.raises(PayloadError) as caught:
+            bar._draw_bar(**{"remaining": left, "all": total, "status": "running", **told})
+        assert caught.value.rule == "raw.progress"
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("left", "total"), [({}, {"x": 1}), ({"x": 1}, {}), (1, {"x": 1}), ({"x": 1}, 1)]
+)
+def test_what_several_bars_count_are_the_same_groups(bars, left, total):
+    with pytest.raises(PayloadError):
+        bars["several"]._draw_bar(remaining=left, all=total, status="running")
+
+
+def test_bars_of_honest_counts_are_drawn(bars, capsys):
+    bars["text"]._draw_bar(remaining=1, all=4, status="running")
+    assert "[##############################          ] | 75% Completed" in capsys.readouterr().out
+    bars["one"]._draw_bar(remaining=0, all=0, status="finished")
+    assert "0 / 0" in bars["one"].bar_text.value
+    bars["several"].make_widget({EVIL: 2})
+    bars["several"]._draw_bar(remaining={EVIL: 1}, all={EVIL: 2}, status="running")
+    assert "1 / 2" in bars["several"].bar_texts[EVIL].value
