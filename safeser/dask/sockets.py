@@ -46,8 +46,10 @@ from safeser.dask.nannies import guard_nanny, wait_for_nannies
 from safeser.dask.registrations import ClientIds
 from safeser.dask.resumed import fetch_what_was_cancelled
 from safeser.dask.retirement import end_retirements
+from safeser.dask.retrying import retry_what_failed
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.schemes import note_left
+from safeser.dask.taken import take_whole_graphs
 from safeser.dask.transfers import share_transfers
 from safeser.dask.visits import forget_names_of_packages, leave_nothing
 from safeser.envelope import Handshake
@@ -233,7 +235,9 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         self._client_ids = ClientIds.of(owner)
         confine(owner, self._channel.policy)
         if self._server is Server.SCHEDULER:
+            take_whole_graphs(owner)
             guard_scheduler(owner, self._channel, self._client_ids)
+            retry_what_failed(owner)
             end_retirements(owner)
             end_copies(owner)
             know_workers(owner)

@@ -278,6 +278,7 @@ ROOTS = {
             ("span", 1),
             ("span", {"name": [1], "ids": ["a"]}),
             ("span", {"name": ["a"], "ids": []}),
+            ("span", {"name": ["a"] * 33, "ids": [str(at) for at in range(33)]}),
             ("anything", 2**64),
         ]
     },

@@ -1,0 +1,62 @@
+"""Graphs and data are taken in as a whole or not at all.
+
+The one rule: what cannot be taken in leaves no task behind, and each task has its place in the
+order of all.
+
+Dask's scheduler makes the tasks of a graph first, and then reads what was said beside it: a time
+that is none, or a task that is named as the sender's and has no priority, ends it in between.
+Tasks stay behind then that nobody wants and whose keys are taken for good. Those that a client's
+own order of its graph leaves out get no place in it: where tasks queue, they cannot be compared
+with any other, so that everybody's work stopped and worker after worker was removed. Data that is
+said to be at a worker which is not there leaves its key taken as well (distributed 2026.8.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from distributed.scheduler import Scheduler
+
+__all__ = ["take_whole_graphs"]
+
+
+def take_whole_graphs(scheduler: Any) -> None:
+    """Have *scheduler* take graphs in whole; to be called before its guard, once or more."""
+    if not isinstance(scheduler, Scheduler) or "_create_taskstate_from_graph" in vars(scheduler):
+        return
+    tasks = scheduler.tasks
+    stock, stock_data = scheduler._create_taskstate_from_graph, scheduler.update_data
+
+    def create(
+        *, dsk: Mapping[Any, Any], ordered: Mapping[Any, Any], client: str, **rest: Any
+    ) -> Any:
+        if not dsk.keys() <= ordered.keys():
+            ordered = {**dict.fromkeys(dsk, 0), **ordered}
+        new = [key for key in dsk if key not in tasks]
+        try:
+            return stock(dsk=dsk, ordered=ordered, client=client, **rest)
+        except Exception:
+            _forget(scheduler, new, client)
+            raise
+
+    def update_data(
+        *, who_has: Mapping[Any, Any], nbytes: Mapping[Any, Any], client: str | None = None
+    ) -> Any:
+        new = [key for key in who_has if key not in tasks]
+        try:
+            return stock_data(who_has=who_has, nbytes=nbytes, client=client)
+        except Exception:
+            _forget(scheduler, new, client)
+            raise
+
+    scheduler._create_taskstate_from_graph, scheduler.update_data = create, update_data
+
+
+def _forget(scheduler: Any, keys: Iterable[Any], client: str | None) -> None:
+    stimulus = "safeser-taken"
+    if client in scheduler.clients:
+        # First, so that it hears of the error, and not that they were cancelled.
+        scheduler.client_releases_keys(keys, client, stimulus)
+    left = {key: "forgotten" for key in keys if key in scheduler.tasks}
+    scheduler.transitions(left, stimulus)
