@@ -91,6 +91,7 @@ _EXPECTED: dict[str, tuple[str, ...]] = {
     "report": ("self", "msg", "ts", "client"),
     "_find_lost_dependencies": ("self", "dsk", "keys"),
     "stimulus_cancel": ("self", "keys", "client", "force", "reason", "msg"),
+    "stimulus_retry": ("self", "keys", "client"),
 }
 
 #: Which of them must call which, so that what is put in their place is reached.
@@ -188,6 +189,7 @@ class Guard:
         scheduler._find_lost_dependencies = self.find_lost
         scheduler.update_data = self.update_data
         scheduler.stream_handlers["update-graph"] = self.update_graph
+        scheduler.stream_handlers["update-data"] = self.announce_unasked
         scheduler.handlers["update_data"] = self.announce
         scheduler.handlers["scatter"] = self.scatter
 
@@ -292,7 +294,8 @@ class Guard:
         tasks = self._scheduler.tasks
 
         def there(key: Any) -> Any:
-            return tasks[key].run_spec if key in tasks else None
+            task = tasks.get(key)
+            return None if task is None else self._definition(task, submission)
 
         def here(key: Any) -> Any:
             return dsk[key] if key in dsk else there(key)
@@ -303,10 +306,20 @@ class Guard:
             if task is None or (type(node) is Alias and node.target == key):
                 continue
             owner = self.owner_of(task)
-            if task.run_spec is None or not comparison.same(task.run_spec, node):
+            known = self._definition(task, submission)
+            if known is None or not comparison.same(known, node):
                 yield _Conflict(task, "key.definition", owner)
             elif owner != submission.principal:
                 yield _Conflict(task, "key.principal", owner)
+
+    def _definition(self, task: TaskState, submission: _Submission) -> Any:
+        """Return what *task* computes, if what it names is what that was for its owner.
+
+        Of data that a task was given, Dask keeps the key alone; once that is forgotten, somebody
+        else's data can have it, with which that task would have given something else.
+        """
+        lost = task.has_lost_dependencies and self.owner_of(task) != submission.principal
+        return None if lost else task.run_spec
 
     def _on_their_way(self, keys: Iterable[Any]) -> Iterator[_Conflict]:
         """Yield keys of data that is being brought to workers, and is no task yet."""
@@ -369,6 +382,12 @@ class Guard:
             if error.rule == "key.definition":
                 self._coming.drop(self._brought(comm, who_has))
             return error_reply(error)
+
+    def announce_unasked(self, *, client: str, **data: Any) -> None:
+        """Take note of the same on a client's stream, where nobody waits for an answer."""
+        stream = self._scheduler.client_comms.get(client)
+        if stream is not None:  # else it has left
+            self.announce(stream.comm, client=client, **data)
 
     def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
         """Return at which workers there may be what the peer on *comm* says that it brought.

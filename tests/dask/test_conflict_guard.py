@@ -713,3 +713,36 @@ def test_what_was_refused_is_forgotten_with_the_client_that_it_was_refused_to(se
         assert operations(setup.submit("carol", add("k", 1, 3))) == ["task-erred"]
         del setup.fake.clients[f"Client-carol-{turn}"]
     assert setup.guard._refused.keys() == {"Client-carol-4"}
+
+
+def test_bypass_a_value_of_data_whose_key_is_somebody_elses_by_now(setup):
+    def scatter(who: str) -> Any:
+        request = {"data": {"d": 1}, "client": setup.names[who]}
+        handler = setup.fake.handlers["scatter"]
+        return asyncio.run(handler(SimpleNamespace(link=Way(who)), **request))
+
+    tasks = setup.fake.tasks
+    scatter("alice")
+    setup.submit("alice", {**add("k", TaskRef("d"), 1), **add("l", TaskRef("k"), 1)})
+    del tasks["d"]  # released; what was computed of it stays
+    tasks["k"].has_lost_dependencies = True
+    assert scatter("carol") == "noted"
+    (told,) = setup.submit("carol", add("k", TaskRef("d"), 1))
+    assert (told["op"], setup.rules[-1]) == ("task-erred", "key.definition")
+    # Where it is a part of another task, as well.
+    fused = Task.fuse(*add("k", TaskRef("d"), 1).values(), *add("l", TaskRef("k"), 1).values())
+    assert operations(setup.submit("carol", {"l": fused}, "l")) == ["task-erred"]
+    assert setup.submit("alice", add("k", TaskRef("d"), 1)) == []  # what she has is her own
+    assert setup.submit("alice", {"l": fused}, "l") == []
+
+
+def test_bypass_data_that_a_client_tells_of_on_its_stream(setup):
+    tell = setup.fake.stream_handlers["update-data"]
+    setup.submit("alice", add("k", 1, 2))
+    tell(who_has={"k": ["w"], "new": ["w"]}, nbytes={}, client=setup.names["carol"])
+    assert setup.fake.tasks.keys() == {"k"}
+    assert setup.rules == ["key.definition"]
+    tell(who_has={"new": ["w"]}, nbytes={}, client=setup.names["carol"])
+    assert setup.guard.owner_of(setup.fake.tasks["new"]) == "carol"
+    tell(who_has={"more": ["w"]}, nbytes={}, client="Client-gone")
+    assert "more" not in setup.fake.tasks
