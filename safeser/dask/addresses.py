@@ -1,62 +1,105 @@
-"""Addresses that a client names to the scheduler, which would ask name servers for them.
+"""Addresses that peers name to the scheduler, which would ask name servers for them.
 
-The one rule: only workers that register have their host names looked up. Dask's scheduler does so
-for whatever address a request or an annotation names, in its event loop, as often as one is named:
-a list of names in a slow zone holds the whole cluster, and who answers for the zone hears of it.
+The one rule: only workers that register have their host names looked up, and nobody waits for that
+but those who register by one. Dask's scheduler does so for whatever address a request or an
+annotation names, in its event loop, as often as one is named: a list of names in a slow zone holds
+the whole cluster, and who answers for the zone hears of it.
 """
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from types import MethodType
 from typing import Any
 
-from distributed.comm.addressing import parse_address, parse_host_port, unparse_host_port
+from distributed.comm.addressing import (
+    parse_address,
+    parse_host_port,
+    resolve_address,
+    unparse_host_port,
+)
 from distributed.scheduler import Scheduler
 
 from safeser.errors import ConfigError
 
-__all__ = ["look_up_no_names"]
-
-#: Workers' names that are remembered; a cluster has fewer.
-_MAX_NAMES = 10_000
+__all__ = ["forget", "look_up", "look_up_no_names"]
 
 _THIS_MACHINE = ("", "localhost")
 
+#: Not the event loop's own threads, which others need to connect.
+_lookups = ThreadPoolExecutor(max_workers=4, thread_name_prefix="safeser-names")
+
 
 def look_up_no_names(scheduler: Any) -> None:
-    """Have *scheduler* take addresses from clients, and no names of hosts."""
-    if not isinstance(scheduler, Scheduler) or "coerce_address" in vars(scheduler):
-        return
-    stock = MethodType(type(scheduler).coerce_address, scheduler)
-    registered: dict[str, str] = {}
+    """Have *scheduler* take addresses from its peers, and no names of hosts."""
+    if isinstance(scheduler, Scheduler) and "coerce_address" not in vars(scheduler):
+        scheduler.coerce_address = _Names(scheduler).coerce_address
 
-    def coerce_address(addr: Any, resolve: bool | None = None) -> str:
+
+async def look_up(scheduler: Any, address: Any) -> None:
+    """Look the host of a worker up that is about to register at *scheduler* as *address*.
+
+    :raises OSError: if there is none of that name.
+    """
+    names = getattr(scheduler.coerce_address, "__self__", None)
+    if isinstance(names, _Names):
+        await names.look_up(address)
+
+
+def forget(scheduler: Any, address: Any) -> None:
+    """Forget what :func:`look_up` found for *address*, unless a worker is there."""
+    names = getattr(scheduler.coerce_address, "__self__", None)
+    if isinstance(names, _Names):
+        names.forget(address)
+
+
+class _Names:
+    """The addresses of one scheduler's workers that registered by the name of a host."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._stock = MethodType(type(scheduler).coerce_address, scheduler)
+        self._found: dict[str, str] = {}
+
+    async def look_up(self, address: Any) -> None:
+        if type(address) is str and address not in self._scheduler.aliases and _is_name(address):
+            loop = asyncio.get_running_loop()
+            self._found[address] = await loop.run_in_executor(_lookups, resolve_address, address)
+
+    def forget(self, address: Any) -> None:
+        if self._found.get(address) not in self._scheduler.workers:
+            self._found.pop(address, None)
+
+    def coerce_address(self, addr: Any, resolve: bool | None = None) -> str:
         # Dask says whether to resolve for workers alone: those that register or send a heartbeat.
-        if resolve is not None:
-            found: str = stock(addr, resolve)
-            if type(addr) is str and len(registered) < _MAX_NAMES:
-                registered[addr] = found
-            return found
-        if type(addr) is str and addr in registered:
-            return registered[addr]
-        if addr not in scheduler.aliases:
-            _require_no_name(unparse_host_port(*addr) if isinstance(addr, tuple) else addr)
+        if resolve is not False and type(addr) is str and addr in self._found:
+            return self._found[addr]
+        if addr not in self._scheduler.aliases:
+            named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
+            if resolve and isinstance(named, str) and _is_name(named):
+                return named  # a heartbeat of who is there no more, or never was
+            _require_no_name(named)
         try:
-            return str(stock(addr))
+            return str(self._stock(addr) if resolve is None else self._stock(addr, resolve))
         except ConfigError as error:
             raise ValueError(error.message) from None
-
-    scheduler.coerce_address = coerce_address
 
 
 def _require_no_name(address: Any) -> None:
     """Raise what Dask raises itself of what is no address: it may be the name of a host."""
-    if not isinstance(address, str):
-        return  # Dask says so
+    if isinstance(address, str) and _is_name(address):  # of anything else, Dask says so
+        raise ValueError("a worker is named by its address, not by that of a host")
+
+
+def _is_name(address: str) -> bool:
+    """Tell whether *address* names a host that is to be looked up; ValueError if it is none."""
     host, _ = parse_host_port(parse_address(address)[1])
-    if host not in _THIS_MACHINE:
-        try:
-            ip_address(host.partition("%")[0])
-        except ValueError:
-            raise ValueError("a worker is named by its address, not by that of a host") from None
+    if host in _THIS_MACHINE:
+        return False
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return True
+    return False

@@ -23,6 +23,7 @@ from distributed.comm.addressing import normalize_address
 from distributed.scheduler import Scheduler
 from distributed.shuffle._core import barrier_key
 
+from safeser.dask import addresses
 from safeser.dask.replies import error_reply
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import Kind
@@ -97,8 +98,11 @@ class _Members:
 
     async def register(self, comm: Any, **request: Any) -> Any:
         """Add a worker as Dask does, and leave nothing of it behind."""
-        scheduler = self._scheduler
-        link = getattr(comm, "link", None)
+        link, told = getattr(comm, "link", None), request["address"]
+        resolve = request.get("resolve_address", True)
+        if resolve:
+            await addresses.look_up(self._scheduler, told)
+        # From here on until it is there, or refused, nobody else is served.
         try:
             if link is not None:
                 self._require_new(link, request)
@@ -106,7 +110,13 @@ class _Members:
             await comm.write(error_reply(error))
             await comm.close()
             return None
-        resolve = request.get("resolve_address", True)
+        try:
+            return await self._register(comm, link, resolve, request)
+        finally:
+            addresses.forget(self._scheduler, told)
+
+    async def _register(self, comm: Any, link: Any, resolve: bool, request: dict[str, Any]) -> Any:
+        scheduler = self._scheduler
         address = normalize_address(scheduler.coerce_address(request["address"], resolve))
         if address in scheduler.workers:
             return await self._add(comm, **request)  # which refuses

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed.comm import tcp
 from distributed.scheduler import Scheduler
 
-from safeser.dask.addresses import look_up_no_names
+from safeser.dask.addresses import forget, look_up, look_up_no_names
 from safeser.errors import ConfigError
 
 
 class Held(Scheduler):
     def __init__(self) -> None:
+        self.workers: dict[str, Any] = {}
         self.aliases = {"first": "safeser://127.0.0.1:1", 7: "safeser://127.0.0.1:7"}
 
     def __del__(self) -> None: ...
@@ -30,6 +34,8 @@ def asked(monkeypatch):
         return stock("127.0.0.9" if host == "node.invalid" else host, *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    # Without what Dask remembers of earlier answers.
+    monkeypatch.setattr(tcp, "ensure_ip", vars(tcp.ensure_ip).get("__wrapped__", tcp.ensure_ip))
     return names
 
 
@@ -75,10 +81,62 @@ def test_addresses_and_names_of_workers_are(scheduler, address, found):
     assert scheduler.coerce_address(address) == found
 
 
+def looked_up(scheduler, address):
+    asyncio.run(look_up(scheduler, address))
+
+
 def test_a_worker_that_registers_by_a_name_is_known_by_it(scheduler, asked):
-    assert scheduler.coerce_address("safeser://node.invalid:1", True) == "safeser://127.0.0.9:1"
+    name, found = "safeser://node.invalid:1", "safeser://127.0.0.9:1"
+    assert scheduler.coerce_address(name, True) == name  # whose heartbeat is of no worker
+    assert asked == []
+    looked_up(scheduler, name)
     assert asked == ["node.invalid"]
-    assert scheduler.coerce_address("safeser://node.invalid:1") == "safeser://127.0.0.9:1"
+    assert scheduler.coerce_address(name, True) == found
+    assert scheduler.coerce_address(name) == found
+    scheduler.workers = {found: None}
+    forget(scheduler, name)  # as who registers it again, and is refused
+    assert scheduler.coerce_address(name) == found
+    scheduler.workers = {}
+    forget(scheduler, name)
+    with pytest.raises(ValueError):
+        scheduler.coerce_address(name)
+    assert asked == ["node.invalid"]
+
+
+@pytest.mark.parametrize("address", ["safeser://127.0.0.1:5", "first", "safeser://localhost:1"])
+def test_what_is_no_name_is_not_looked_up(scheduler, asked, address):
+    looked_up(scheduler, address)
+    assert asked == []
+
+
+def test_nobody_waits_for_names_that_somebody_else_registers_by(scheduler, monkeypatch):
+    answered, threads = threading.Event(), []
+
+    def resolve_address(address: str) -> str:
+        threads.append(threading.current_thread())
+        answered.wait(10)
+        return "safeser://127.0.0.9:1"
+
+    monkeypatch.setattr("safeser.dask.addresses.resolve_address", resolve_address)
+
+    async def main() -> None:
+        slow = asyncio.ensure_future(look_up(scheduler, "safeser://slow.invalid:1"))
+        while not threads:
+            await asyncio.sleep(0)
+        assert not slow.done()
+        answered.set()
+        await slow
+
+    asyncio.run(main())
+    assert threads[0] is not threading.current_thread()
+
+
+def test_other_schedulers_look_names_up_as_they_do(asked):
+    stock = Held()
+    looked_up(stock, "safeser://node.invalid:1")
+    forget(stock, "safeser://node.invalid:1")
+    assert asked == []
+    assert stock.coerce_address("safeser://node.invalid:1", True) == "safeser://127.0.0.9:1"
     assert asked == ["node.invalid"]
 
 
@@ -100,6 +158,7 @@ def test_a_scheduler_that_listens_twice_and_others(scheduler):
     first = scheduler.coerce_address
     look_up_no_names(scheduler)
     assert scheduler.coerce_address is first
+    assert first.__self__ is not scheduler
     other = SimpleNamespace()
     look_up_no_names(other)
     assert vars(other) == {}
