@@ -1,19 +1,22 @@
 """Retiring a worker that holds what no other worker may have: it ends, and says why.
 
-The one rule: a worker that was asked to take a value and failed to is not asked again for that
-retirement; where nobody is left to ask, Dask's own way out is taken. The worker goes on as before,
-``retire_workers`` does not name it among those that it retired, and the log says which value it is.
+The one rule: a worker that was asked to take a value and failed to, or took nothing for a minute,
+is not asked again for that retirement, and nobody stops what moves values meanwhile. Where nobody
+is left to ask, Dask's own way out is taken. The worker goes on as before, ``retire_workers`` does
+not name it among those that it retired, and the log says which value it is.
 
 In distributed 2026.8.0 ``RetireWorker`` asks the same workers for the same values every two
 seconds. That one of them cannot take a value is reported as a failed task, which the scheduler
 ignores for a task that it knows to be done; so with a value that policy lets no worker pass on,
-``retire_workers`` would never return.
+``retire_workers`` would never return. Nor would it if one worker says nothing: the one that reports
+the least memory is asked, whoever it is. Everything else that moves values waits for it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -28,6 +31,12 @@ logger = logging.getLogger("safeser.dask")
 #: apart, and most clusters' workers are one principal, to which policy says the same each time.
 ATTEMPTS = 3
 
+#: So long may a worker that was asked for values take none of them, beside the time in which the
+#: slowest network brings one, in bytes per second; workers report how large values are.
+PATIENCE = 60.0
+_SLOWEST = 1_000_000
+_LONGEST = 3600.0
+
 #: As much of a key and of a reason as the log shows; whoever made them chose them.
 _SHOWN = 300
 
@@ -40,10 +49,14 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
         _retirements.add(self)
         self._asked: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
         self._failed: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+        #: Since when each of those that were asked has taken nothing.
+        self._idle: dict[str, float] = {}
 
     def run(self) -> Generator[Suggestion, Any, None]:
         """Suggest what Dask suggests, to those who are left."""
         running = self.manager.scheduler.running
+        now = monotonic()
+        self._give_up(now)
         suggestions = super().run()
         chosen = None
         while True:
@@ -61,6 +74,23 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
             chosen = yield suggestion
             if suggestion.op == "replicate" and chosen is not None:
                 self._asked.setdefault(task, set()).add(chosen.address)
+                self._idle.setdefault(chosen.address, now)
+
+    def _give_up(self, now: float) -> None:
+        """Take note of who was asked for values, and takes none any more."""
+        for task, asked in self._asked.items():
+            took = asked & {state.address for state in task.who_has or ()}
+            asked.difference_update(took)
+            self._idle |= dict.fromkeys(took, now)
+        waited_for = set()
+        for task, asked in self._asked.items():
+            needed = PATIENCE + min(task.nbytes / _SLOWEST, _LONGEST)
+            for address in asked - self._failed.get(task, set()):
+                waited_for.add(address)
+                if now - self._idle[address] > needed:
+                    self.note(task, address, "it takes nothing, and says nothing")
+        for address in self._idle.keys() - waited_for:
+            del self._idle[address]
 
     def note(self, task: Any, worker: str, reason: object) -> None:
         """Take note that *worker* failed to take the value of *task*, if it was asked to."""
@@ -101,6 +131,18 @@ class _Reports:
         return self._handle(key=key, worker=worker, **report)
 
 
+def _while_nobody_retires(scheduler: Any, stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Have *stock* stop what moves values at *scheduler* only while no retirement waits for it."""
+
+    def amm_handler(method: str) -> Any:
+        manager = scheduler.extensions["amm"]
+        if method == "stop" and any(each.manager is manager for each in _under_way(scheduler)):
+            raise RuntimeError("workers retire, which needs the active memory manager until then")
+        return stock(method=method)
+
+    return amm_handler
+
+
 def end_retirements(scheduler: Any) -> None:
     """Have retirements at *scheduler* end; calling it again changes nothing."""
     if not isinstance(scheduler, dask_scheduler.Scheduler):
@@ -108,3 +150,6 @@ def end_retirements(scheduler: Any) -> None:
     dask_scheduler.RetireWorker = Retirement
     if not isinstance(scheduler.stream_handlers["task-erred"], _Reports):
         scheduler.stream_handlers["task-erred"] = _Reports(scheduler)
+        if "amm_handler" in scheduler.handlers:
+            stock = scheduler.handlers["amm_handler"]
+            scheduler.handlers["amm_handler"] = _while_nobody_retires(scheduler, stock)

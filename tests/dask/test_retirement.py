@@ -10,7 +10,7 @@ from distributed.active_memory_manager import ActiveMemoryManagerExtension, Reti
 from distributed.scheduler import Scheduler
 
 from safeser.dask import retirement
-from safeser.dask.retirement import ATTEMPTS, Retirement, end_retirements
+from safeser.dask.retirement import ATTEMPTS, PATIENCE, Retirement, end_retirements
 
 
 class Task:
@@ -125,6 +125,74 @@ def test_a_value_that_only_takes_long_is_waited_for(made):
         manager.run_once()
     assert scheduler.asked == [(1, "a")] * 10
     assert not policy.done()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    held = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(retirement, "monotonic", lambda: held.now)
+    return held
+
+
+def moves(task, workers):
+    task.who_has = {workers[1]}
+    del workers[0].has_what[task]
+
+
+def test_who_takes_nothing_is_not_waited_for(made, clock, caplog):
+    scheduler, manager, policy, workers = made(3)
+    scheduler.task("a", workers[0])
+    manager.run_once()
+    clock.now += PATIENCE
+    manager.run_once()
+    assert scheduler.asked == [(1, "a")] * 2
+    clock.now += 1
+    manager.run_once()
+    assert scheduler.asked[2:] == [(2, "a")]
+    assert "to safeser://127.0.0.1:1: it takes nothing, and says nothing" in caplog.text
+    clock.now += PATIENCE + 1
+    manager.run_once()
+    assert (policy.done(), policy.no_recipients) == (True, True)
+
+
+def test_who_takes_one_value_after_the_other_is(made, clock):
+    scheduler, manager, policy, workers = made(2)
+    tasks = [scheduler.task(key, workers[0]) for key in "abc"]
+    tasks[2].nbytes = 100_000_000
+    manager.run_once()
+    for task in tasks[:2]:
+        clock.now += PATIENCE
+        moves(task, workers)
+        manager.run_once()
+    clock.now += PATIENCE + 100
+    manager.run_once()
+    assert not policy._failed
+    assert not policy.done()
+    moves(tasks[2], workers)
+    policy._give_up(clock.now)
+    assert not policy._idle
+
+
+def test_nobody_stops_what_a_retirement_needs(made):
+    scheduler, _, policy, workers = made(2)
+    amm = ActiveMemoryManagerExtension(
+        scheduler, policies=set(), measure="optimistic", register=False, start=False, interval=1
+    )
+    scheduler.extensions, scheduler.periodic_callbacks = {"amm": amm}, {}
+    scheduler.handlers["amm_handler"] = amm.amm_handler
+    del scheduler.stream_handlers["task-erred"]
+    scheduler.stream_handlers["task-erred"] = scheduler.ignored
+    end_retirements(scheduler)
+    handle = scheduler.handlers["amm_handler"]
+    assert handle(method="running") is False
+    assert handle(method="stop") is None  # that one is another's
+    policy = dask_scheduler.RetireWorker(workers[0].address)
+    amm.add_policy(policy)
+    with pytest.raises(RuntimeError, match="retire"):
+        handle(method="stop")
+    handle(method="run_once")
+    assert policy.done()
+    assert handle(method="stop") is None
 
 
 def test_only_who_was_asked_counts_and_only_while_it_goes_on(made):
