@@ -2,7 +2,9 @@
 
 The one rule: nobody who could not connect over ``safeser://`` reaches a server of this process by
 another door, unless its operator named that door in the policy; and nothing that is downloaded, or
-that somebody else on this machine may write, becomes code or data here.
+that somebody else on this machine may write, becomes code or data here. Dask runs preloads of a
+scheduler, and of a worker without a nanny, before it asks for the first comm: those that it
+downloaded have run by then, and all that is left is not to go on.
 
 A scheduler has bound its web server before Dask asks for the first comm, so it is bound anew when
 the listener is made, before the event loop has answered anything that came in. Workers bind theirs
