@@ -432,7 +432,8 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
     try:
         said_a, said_b = (reducer(x) if reducer else x.__reduce_ex__(4) for x in (a, b))
         if isinstance(said_a, str) or isinstance(said_b, str):
-            return [(said_a, said_b)]
+            # What a module holds under that name, and which module that is, it does not say.
+            return [] if a is b else _DIFFER
         if len(said_a) != len(said_b):
             return _DIFFER
         pairs: Pairs = list(zip(said_a[:3], said_b[:3], strict=True))
