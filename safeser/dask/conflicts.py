@@ -21,7 +21,7 @@ from itertools import chain
 from time import time
 from types import MethodType
 from typing import Any, NoReturn
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from dask._task_spec import Alias
 from distributed.comm.core import CommClosedError
@@ -35,6 +35,7 @@ from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
 from safeser.dask.hosts import anywhere
 from safeser.dask.lost import Lost
+from safeser.dask.noted import NotedTasks, OfTasks
 from safeser.dask.refused import GraphFailures
 from safeser.dask.registrations import ClientIds
 from safeser.dask.replies import error_reply
@@ -167,8 +168,8 @@ class Guard:
         self._channel = channel
         self._clients = client_ids
         # Both forget a task when Dask does: then its key is free.
-        self._owners: WeakKeyDictionary[TaskState, str] = WeakKeyDictionary()
-        self._refused: dict[str, WeakSet[TaskState]] = {}
+        self._owners: OfTasks[str] = OfTasks()
+        self._refused: dict[str, NotedTasks] = {}
         self._coming = Arrivals(scheduler)
         self._lost = Lost()
         self._find_lost = scheduler._find_lost_dependencies
@@ -215,7 +216,7 @@ class Guard:
         self._owners[task] = self._current(None).principal
         coming = self._coming.get(key)
         for client in coming.refused if coming is not None else ():
-            self._refused.setdefault(client, WeakSet()).add(task)
+            self._refused.setdefault(client, NotedTasks()).add(task)
         return task
 
     def owner_of(self, task: TaskState) -> str:
@@ -264,7 +265,7 @@ class Guard:
             # Ids are their clients', who make a new one each time that they connect.
             for gone in self._refused.keys() - self._scheduler.clients.keys():
                 del self._refused[gone]
-            marked = self._refused.setdefault(client, WeakSet())
+            marked = self._refused.setdefault(client, NotedTasks())
             tasks = set()
             for task in (conflict.task for conflict in refused):
                 if isinstance(task, Coming):

@@ -16,7 +16,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
-from weakref import WeakSet
 
 from distributed.batched import BatchedSend
 from distributed.comm.addressing import normalize_address
@@ -24,6 +23,7 @@ from distributed.scheduler import Scheduler
 from distributed.shuffle._core import barrier_key
 
 from safeser.dask import addresses
+from safeser.dask.noted import NotedTasks
 from safeser.dask.replies import error_reply
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import Kind
@@ -74,7 +74,7 @@ class _Members:
         self._keys: dict[str, str] = {}  # by which key each worker registered, by its address
         handlers, streams = scheduler.handlers, scheduler.stream_handlers
         #: What the scheduler had each worker compute, or have for that, or keep a copy of.
-        self._told: defaultdict[str, WeakSet[Any]] = defaultdict(WeakSet)
+        self._told: defaultdict[str, NotedTasks] = defaultdict(NotedTasks)
         self._tell()
         self._add = handlers["register-worker"]
         handlers["register-worker"] = self.register

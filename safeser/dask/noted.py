@@ -1,0 +1,61 @@
+"""What is noted of tasks beside what Dask's scheduler keeps of them, for as long as each is there.
+
+The one rule: a note is of one task, and not of the next one that gets its key. To Dask any two
+tasks of one key are equal (distributed 2026.8.0, ``TaskState.__eq__``): where the one before has
+not quite gone yet, a dictionary or set takes the next one for it, and forgets both when it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+from weakref import KeyedRef
+
+__all__ = ["NotedTasks", "OfTasks"]
+
+V = TypeVar("V")
+
+
+class OfTasks(Generic[V]):
+    """A value for each of some tasks, which ends with the task."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[Any, V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __setitem__(self, task: Any, value: V) -> None:
+        where = id(task)
+        self._held[where] = KeyedRef(task, self._gone, where), value
+
+    def _gone(self, ref: Any) -> None:
+        # Before anything else can be at that address.
+        held = self._held.get(ref.key)
+        if held is not None and held[0] is ref:
+            del self._held[ref.key]
+
+    def get(self, task: Any, default: V) -> V:
+        held = self._held.get(id(task))
+        return default if held is None else held[1]
+
+
+class NotedTasks:
+    """Some tasks."""
+
+    def __init__(self) -> None:
+        self._of: OfTasks[bool] = OfTasks()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __contains__(self, task: Any) -> bool:
+        return self._of.get(task, False)
+
+    def add(self, task: Any) -> None:
+        if task not in self:
+            self._of[task] = True
+
+    def update(self, tasks: Iterable[Any]) -> None:
+        for task in tasks:
+            self.add(task)
