@@ -373,8 +373,10 @@ def _as_it_was(said: Exception, whole: Any) -> Exception:
 
 
 def _safe_exception(value: Any, *, note: Note) -> Any:
-    if value is None or isinstance(value, BaseException | Relayed | str):
+    if value is None or isinstance(value, BaseException | Relayed):
         return value
+    if isinstance(value, str):
+        return _plain_text(value, note=note)  # Dask makes an Exception of it
     refusal = PayloadError(
         "an error arrived as raw bytes, which are never unpickled",
         rule="raw.exception",

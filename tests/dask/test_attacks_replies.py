@@ -43,6 +43,16 @@ def test_errors_in_replies_are_never_unpickled(talk, forms, form, field):
     clean_exception(got["exception"] or "none", got["traceback"])
 
 
+def test_an_error_that_is_told_as_text_steers_no_terminal(talk):
+    # clean_exception makes an Exception of text, whose traceback is printed as it is.
+    steering = "\x1b[2J\r\u202e"
+    reply = {"status": "uncaught-error", "exception": steering, "traceback": None}
+    told = [asks(talk).attack_back(reply)["exception"]]
+    erred = {"op": "task-erred", "key": "x", "exception": steering, "traceback": None}
+    told += [each["exception"] for each in talk("alice").client_stream().attack_back([erred])]
+    assert told == ["\\x1b[2J\\r\\u202e"] * 2
+
+
 @pytest.mark.parametrize("form", ["opaque", "eager", "cloudpickle"])
 def test_no_pickle_comes_back_to_a_client(talk, forms, form):
     t = asks(talk)
