@@ -3,12 +3,18 @@
 The one rule: ``force`` reaches what the canceller's own principal wants, and nobody else does.
 Dask lets every client cancel every key by it, with all that depends on that key, so that somebody
 who may submit nothing could end everybody's work. Who may restart the cluster could do so anyway.
+
+It also tells all clients which keys were cancelled. A client whose graph is on its way holds a
+future that nobody at the scheduler knows of yet: whoever submits and cancels under the same key
+meanwhile ended it. So others are told of what they want alone. And it asserts that somebody wants
+whatever depends on a key that is cancelled: that a task of somebody else's depends on it, which
+nobody wants by itself, closed the connection of whoever cancelled, with all their futures.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from distributed.scheduler import TaskState
@@ -41,7 +47,6 @@ class Cancelling:
         self._scheduler = scheduler
         self._owner_of = owner_of
         self._principal_of = principal_of
-        self._cancel = scheduler.stimulus_cancel
         scheduler.stream_handlers["cancel-keys"] = self.cancel
 
     def cancel(
@@ -52,11 +57,42 @@ class Cancelling:
         reason: str | None = None,
         msg: str | None = None,
     ) -> None:
-        stream = self._scheduler.client_comms.get(client)
+        """Do what Dask's ``stimulus_cancel`` does, as far as it is *client*'s to say."""
+        scheduler = self._scheduler
+        stream = scheduler.client_comms.get(client)
         link = getattr(getattr(stream, "comm", None), "link", None)
+        scheduler.log_event(client, {"action": "cancel", "count": len(keys), "force": force})
+        if client not in scheduler.clients:
+            return
         if force and link is not None and not _may_restart(link):
             keys = self._own(link, keys)
-        self._cancel(keys, client, force, reason, msg)
+        cancelled = self._cancelled(keys, scheduler.clients[client], force=force)
+        wanting = {client}
+        if force:
+            wanting.update(each.client_key for task in cancelled for each in task.who_wants or ())
+        names = [task.key for task in cancelled]
+        for each in wanting:
+            scheduler.client_releases_keys(names, each, "safeser-cancel")
+        told = {"op": "cancelled-keys", "keys": names, "reason": reason, "msg": msg}
+        if link is None:
+            scheduler.report(told)
+            return
+        # What others want by now, or are about to, is theirs.
+        own = [each for each in scheduler.client_comms if self._principal_of(each) == link.peer]
+        for each in wanting.union(own):
+            scheduler.report(told, client=each)
+
+    def _cancelled(self, keys: Iterable[Any], client: Any, *, force: bool) -> list[TaskState]:
+        """Return the tasks of *keys* that *client* cancels, and with each what depends on it."""
+        tasks = self._scheduler.tasks
+        found: dict[TaskState, None] = {}
+        ahead = [tasks[key] for key in keys if key in tasks]
+        while ahead:
+            each = ahead.pop()
+            if each not in found and (force or each.who_wants == {client}):
+                found[each] = None
+                ahead += each.dependents
+        return list(found)
 
     def _own(self, link: Link, keys: Collection[Any]) -> list[Any]:
         """Return those of *keys* that are wanted by the principal behind *link* alone."""

@@ -523,6 +523,56 @@ def test_force_reaches_nothing_of_others_by_what_it_depends_on(doors):
     shared(doors, cancels)
 
 
+def test_bypass_others_are_told_of_what_they_want_alone(doors):
+    """A future whose graph is still on its way ended by another one's cancelling of that key."""
+
+    def cancels(s: Shared) -> None:
+        told: dict[str, list[Any]] = {}
+
+        def note(msg: Any, ts: Any = None, client: Any = None) -> None:
+            if msg["op"] == "cancelled-keys" and ts is None:
+                told.setdefault(client or "everybody", []).extend(msg["keys"])
+
+        s.join("Client-again", s.links["bob"])
+        cancelling = s.scheduler.stream_handlers["cancel-keys"].__self__
+        cancelling._principal_of = lambda name: "bob" if name == "Client-again" else name[7:]
+        s.scheduler.report = note
+        bobs = {"Client-bob", "Client-again"}
+        s.task("k", "Client-bob")
+        assert s.cancel("bob", "k", force=False) == ["k"]
+        assert told.keys() == bobs
+        told.clear()
+        first, second = s.task("first", "Client-alice"), s.task("second", "Client-bob")
+        third = s.task("third", "Client-alice")
+        for one in (second, third):
+            one.add_dependency(first)
+        third.add_dependency(second)
+        assert s.cancel("carol", "first", "nowhere", force=True) == ["first", "second", "third"]
+        assert told.keys() == {"Client-alice", "Client-bob", "Client-carol"}
+        told.clear()
+        s.task("own", VIEWER)
+        assert s.cancel("viewer", "own", force=False) == ["own"]
+        assert told == {"everybody": ["own"]}
+
+    shared(doors, cancels)
+
+
+def test_bypass_what_depends_on_a_key_and_nobody_wants_ends_no_cancelling(doors):
+    def cancels(s: Shared) -> None:
+        mine = s.task("mine", "Client-alice")
+        theirs = s.scheduler.new_task("theirs", None, "released")
+        more = s.task("more", "Client-alice")
+        for one in (theirs, more):
+            one.add_dependency(mine)
+        with pytest.raises(AssertionError):
+            s.scheduler.stimulus_cancel(["mine"], "Client-alice", False, "r", "m")
+        assert s.cancel("alice", "mine", force=False) == ["more"]
+        assert not mine.who_wants  # needed by what is somebody else's
+        assert s.cancel("nobody", "mine", force=True) == []
+
+    shared(doors, cancels)
+
+
 def test_a_client_that_is_no_peer_cancels_as_ever(doors):
     def cancels(s: Shared) -> None:
         s.task("alices", "Client-alice")
@@ -545,13 +595,14 @@ def test_many_keys_that_much_depends_on_are_looked_at_once(doors):
         cancelling._principal_of = lambda client: looks.append(client) or asked(client)
         names = [task.key for task in chain]
         assert s.cancel("bob", *names, force=True) == names
-        assert len(looks) == 100
+        clients = len(s.scheduler.client_comms)
+        assert len(looks) == 100 + clients
         kept = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
         for one, two in pairwise(kept):
             two.add_dependency(one)
         s.hear("client-desires-keys", keys=names[-1:], client="Client-alice")
         assert s.cancel("bob", *names, force=True) == []
-        assert len(looks) <= 202
+        assert len(looks) <= 202 + 2 * clients
 
     shared(doors, cancels)
 
