@@ -24,7 +24,7 @@ from distributed.scheduler import Scheduler
 
 from safeser.errors import ConfigError
 
-__all__ = ["forget", "look_up", "look_up_no_names"]
+__all__ = ["forget", "look_up", "look_up_no_names", "place", "resolved"]
 
 _THIS_MACHINE = ("", "localhost")
 
@@ -55,6 +55,30 @@ def forget(scheduler: Any, address: Any) -> None:
         names.forget(address)
 
 
+async def resolved(address: str) -> str:
+    """Return *address* with that of its host in the place of a name.
+
+    :raises OSError: if there is none of that name.
+    """
+    if not _is_name(address):
+        return address
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_lookups, resolve_address, address)
+
+
+def place(address: str) -> tuple[str, int | None]:
+    """Return where *address* leads, whatever its spelling; ValueError if it is none.
+
+    A server of this machine may listen at any of its addresses.
+    """
+    host, port = parse_host_port(parse_address(address)[1])
+    if host in _THIS_MACHINE:
+        return "here", port
+    ip = ip_address(host.partition("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ("here" if ip.is_loopback or ip.is_unspecified else str(ip)), port
+
+
 class _Names:
     """The addresses of one scheduler's workers that registered by the name of a host."""
 
@@ -65,8 +89,7 @@ class _Names:
 
     async def look_up(self, address: Any) -> None:
         if type(address) is str and address not in self._scheduler.aliases and _is_name(address):
-            loop = asyncio.get_running_loop()
-            self._found[address] = await loop.run_in_executor(_lookups, resolve_address, address)
+            self._found[address] = await resolved(address)
 
     def forget(self, address: Any) -> None:
         if self._found.get(address) not in self._scheduler.workers:

@@ -102,6 +102,9 @@ class _Members:
         resolve = request.get("resolve_address", True)
         if resolve:
             await addresses.look_up(self._scheduler, told)
+        if link is not None and request.get("nanny"):
+            # The place itself: a name may lead elsewhere later, and one place has many spellings.
+            request["nanny"] = await addresses.resolved(request["nanny"])
         # From here on until it is there, or refused, nobody else is served.
         try:
             if link is not None:
@@ -149,9 +152,9 @@ class _Members:
         if any(state.server_id == request.get("server_id") for state in workers):
             self._refuse(link, "register-worker", "worker.id", "its id is that of another worker")
         nanny, key = request.get("nanny"), _key_of(link)
-        if nanny and any(
-            state.nanny == nanny and self._keys.get(state.address) != key for state in workers
-        ):
+        others = [state for state in workers if self._keys.get(state.address) != key]
+        place = addresses.place(nanny) if nanny else None
+        if nanny and any(state.nanny and addresses.place(state.nanny) == place for state in others):
             # What Dask has a nanny do to the worker that it names would be done to the other one.
             reason = "its nanny is that of another worker, which registered by another key"
             self._refuse(link, "register-worker", "worker.nanny", reason)

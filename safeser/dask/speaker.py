@@ -111,5 +111,5 @@ def _is_address(name: str) -> bool:
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
-        return "://" in name
+        return "://" in name or (host == "localhost" and ":" in name)
     return True

@@ -37,6 +37,7 @@ def test_whoever_registers_has_a_plain_name(talk, asker, operation, field, form)
         "safeser://127.0.0.1:2",
         "tcp://node:2",
         "127.0.0.1:2",
+        "localhost:2",
         "127.0.0.1",
         "::1",
         "[::1]:2",

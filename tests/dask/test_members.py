@@ -7,6 +7,7 @@ here can go.
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from distributed import Scheduler
 from distributed.comm.core import CommClosedError
 from distributed.core import Status, _expects_comm
 
+from safeser.dask import addresses
 from safeser.dask.members import know_workers
 
 METRICS = {
@@ -237,6 +239,45 @@ def test_a_nanny_is_that_of_who_named_it_first(doors):
         # Its own worker, started anew, may come before the old one is known to be gone.
         await c.register(3, nanny=address(9))
         assert set(c.scheduler.workers) == {address(1), address(3)}
+
+    on(doors, True, main)
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        "safeser://localhost:9",
+        "safeser://127.0.0.1:09",
+        "safeser://127.0.0.2:9",
+        "safeser://0.0.0.0:9",
+        "safeser://[::1]:9",
+        "safeser://[::ffff:127.0.0.1]:9",
+        "127.0.0.1:9",
+        "safeser://node.invalid:9",
+    ],
+)
+def test_a_nanny_is_known_however_it_is_spelt(doors, monkeypatch, spelt):
+    def resolve_address(address: str) -> str:
+        return address.replace("node.invalid", "127.0.0.1")
+
+    class AtOnce:
+        def submit(self, call: Any, *args: Any) -> Future[Any]:
+            done: Future[Any] = Future()
+            done.set_result(call(*args))
+            return done
+
+    monkeypatch.setattr(addresses, "resolve_address", resolve_address)
+    monkeypatch.setattr(addresses, "_lookups", AtOnce())
+
+    async def main(c: Cluster) -> None:
+        await c.register(1, nanny=address(9))
+        other = await c.register(2, "other", nanny=spelt)
+        assert other.said[0]["exception"].rule == "worker.nanny"
+        await c.register(3, "other", nanny="safeser://node.invalid:8")
+        # Where the name leads later is nobody's business.
+        assert c.scheduler.workers[address(3)].nanny == address(8)
+        await c.register(4, "other", nanny="safeser://192.0.2.1:9")
+        assert address(4) in c.scheduler.workers
 
     on(doors, True, main)
 
