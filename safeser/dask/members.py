@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any
 
 from distributed.batched import BatchedSend
@@ -44,6 +45,10 @@ _ABOUT = {
 #: What somebody else than a worker says of it, too: its nanny, or whom policy lets remove it.
 _OTHERS_SAY = frozenset({"unregister"})
 
+#: So long after a worker left is its nanny known as its own: by then it was started again.
+HELD_SECONDS = 120.0
+_MOST_HELD = 10_000
+
 #: As much of a key as the log shows: whoever submitted it chose it.
 _SHOWN = 60
 
@@ -72,6 +77,9 @@ class _Members:
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         self._keys: dict[str, str] = {}  # by which key each worker registered, by its address
+        #: Of workers that have just left: by which key they had registered, and until when that
+        #: counts, by the place of their nanny.
+        self._left: dict[Any, tuple[str, float]] = {}
         handlers, streams = scheduler.handlers, scheduler.stream_handlers
         #: What the scheduler had each worker compute, or have for that, or keep a copy of.
         self._told: defaultdict[str, NotedTasks] = defaultdict(NotedTasks)
@@ -125,6 +133,7 @@ class _Members:
             return await self._add(comm, **request)  # which refuses
         if link is not None:
             self._keys[address] = _key_of(link)
+        came = request.get("name") not in scheduler.aliases  # or it is refused
         try:
             return await self._add(comm, **request)
         finally:
@@ -132,8 +141,24 @@ class _Members:
             if state is not None and state.server_id == request.get("server_id"):
                 await self._remove(address)
             if address not in scheduler.workers:
-                self._keys.pop(address, None)
+                key = self._keys.pop(address, None)
+                if came and key is not None and request.get("nanny"):
+                    self._hold(addresses.place(request["nanny"]), key)
                 self._told.pop(address, None)
+
+    def _hold(self, place: Any, key: str) -> None:
+        """Keep the nanny at *place* for the next worker of *key*, which it starts now.
+
+        Whoever named that nanny in between would keep the worker out.
+        """
+        now = monotonic()
+        self._left = {at: held for at, held in self._left.items() if held[1] > now}
+        if place in self._left or len(self._left) < _MOST_HELD:
+            self._left[place] = key, now + HELD_SECONDS
+
+    def _held_by_another(self, place: Any, key: str) -> bool:
+        owner, until = self._left.get(place, (key, 0.0))
+        return owner != key and until > monotonic()
 
     async def _remove(self, address: str) -> None:
         """Remove a worker whose registration ended half way, as Dask does by itself for no other.
@@ -152,9 +177,13 @@ class _Members:
         if any(state.server_id == request.get("server_id") for state in workers):
             self._refuse(link, "register-worker", "worker.id", "its id is that of another worker")
         nanny, key = request.get("nanny"), _key_of(link)
+        if not nanny:
+            return
         others = [state for state in workers if self._keys.get(state.address) != key]
-        place = addresses.place(nanny) if nanny else None
-        if nanny and any(state.nanny and addresses.place(state.nanny) == place for state in others):
+        place = addresses.place(nanny)
+        if self._held_by_another(place, key) or any(
+            state.nanny and addresses.place(state.nanny) == place for state in others
+        ):
             # What Dask has a nanny do to the worker that it names would be done to the other one.
             reason = "its nanny is that of another worker, which registered by another key"
             self._refuse(link, "register-worker", "worker.nanny", reason)

@@ -16,7 +16,7 @@ from distributed import Scheduler
 from distributed.comm.core import CommClosedError
 from distributed.core import Status, _expects_comm
 
-from safeser.dask import addresses
+from safeser.dask import addresses, members
 from safeser.dask.members import know_workers
 
 METRICS = {
@@ -278,6 +278,33 @@ def test_a_nanny_is_known_however_it_is_spelt(doors, monkeypatch, spelt):
         assert c.scheduler.workers[address(3)].nanny == address(8)
         await c.register(4, "other", nanny="safeser://192.0.2.1:9")
         assert address(4) in c.scheduler.workers
+
+    on(doors, True, main)
+
+
+def test_nobody_takes_the_nanny_of_a_worker_that_is_started_again(doors, monkeypatch):
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(members, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(members, "_MOST_HELD", 1)
+
+    async def leaves(c: Cluster, comm: Comm) -> None:
+        await comm.close()
+        await comm.task
+
+    async def main(c: Cluster) -> None:
+        await leaves(c, await c.register(1, nanny=address(9)))
+        await leaves(c, await c.register(6, nanny=address(8)))  # of too many
+        other = await c.register(2, "other", nanny=address(9))
+        assert other.said[0]["exception"].rule == "worker.nanny"
+        again = await c.register(3, nanny=address(9))
+        # Whoever is refused holds nothing.
+        taken = await c.register(4, "other", name="w3", nanny=address(7))
+        assert taken.said[0]["message"] == "name taken, w3"
+        await leaves(c, again)
+        clock.now += members.HELD_SECONDS
+        await c.register(5, nanny=address(7))
+        await c.register(4, "other", nanny=address(9))
+        assert set(c.scheduler.workers) == {address(4), address(5)}
 
     on(doors, True, main)
 
