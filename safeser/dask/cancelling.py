@@ -26,6 +26,9 @@ from safeser.values import Kind
 __all__ = ["Cancelling"]
 
 logger = logging.getLogger("safeser.dask")
+_schedulers_log = logging.getLogger(
+    "distributed.scheduler"
+)  # which Client.get_scheduler_logs shows
 
 RULE = "key.cancel"
 
@@ -90,6 +93,7 @@ class Cancelling:
         while ahead:
             each = ahead.pop()
             if each not in found and (force or each.who_wants == {client}):
+                _schedulers_log.info("Scheduler cancels key %s.  Force=%s", each.key, force)
                 found[each] = None
                 ahead += each.dependents
         return list(found)
