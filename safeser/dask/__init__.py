@@ -54,6 +54,7 @@ def backend() -> Backend:
     from safeser.dask.partitions import keep_own_partitions
     from safeser.dask.schemes import seal_other_schemes
     from safeser.dask.sockets import Backend
+    from safeser.dask.spilled import shorten_names
     from safeser.dask.widgets import escape_templates
 
     require_known_scheduler()
@@ -62,6 +63,7 @@ def backend() -> Backend:
     honour_decorators()
     name_roles()
     keep_own_partitions()
+    shorten_names()
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     escape_templates()
     escape_logs()
