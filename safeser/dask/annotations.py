@@ -16,11 +16,13 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["check_annotation", "check_beside"]
+__all__ = ["can_be_sent", "check_annotation", "check_beside"]
 
 _PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
 #: Deeper than what anybody annotates with.
 _MAX_NESTING = 8
+#: Far less than what messages may be nested.
+_DEEPEST = 32
 #: Dask sends the negative of a priority; msgpack has 64 bits for both.
 _INT63 = 1 << 63
 _MAX_RETRIES = 1 << 31
@@ -65,6 +67,21 @@ def check_plain(value: Any, depth: int = 0) -> None:
         )
 
 
+def can_be_sent(value: Any, depth: int = 0) -> bool:
+    """Tell whether numbers and texts in *value*, a key or an annotation, fit into messages.
+
+    What is neither travels as a payload, which fails by itself if it cannot.
+    """
+    kind = type(value)
+    if kind is str or kind is int:
+        return _is_sendable(value)
+    if kind is dict:
+        value = (part for pair in value.items() for part in pair)
+    elif kind not in (list, tuple, set, frozenset):
+        return True
+    return depth < _DEEPEST and all(can_be_sent(part, depth + 1) for part in value)
+
+
 def check_annotation(name: Any, value: Any) -> None:
     """Refuse the annotation *name* of a task, or of all of them, that Dask cannot compute with."""
     check_plain(value)
@@ -84,7 +101,7 @@ def _unusual(name: str) -> PolicyDenied:
 def _is_sendable(value: Any) -> bool:
     if type(value) is int:
         return -_INT63 < value < _INT63
-    if type(value) is str:
+    if type(value) is str and not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:  # half of a pair that stands for a character

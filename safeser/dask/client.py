@@ -21,6 +21,7 @@ from distributed.security import Security as DaskSecurity
 
 from safeser.channel import Channel, Link, OpenLink
 from safeser.dask import approved
+from safeser.dask.annotations import can_be_sent
 from safeser.dask.comm import SafeserComm
 from safeser.dask.display import Display
 from safeser.dask.gathering import Gathering
@@ -33,7 +34,7 @@ from safeser.dask.local import LocalCluster, require_processes
 from safeser.dask.progress import count_own_futures
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, PayloadError
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import UNKNOWN, Context, Kind
 
@@ -123,6 +124,12 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
 
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
         self._check_submission()
+        if not all(map(can_be_sent, keys)):
+            raise PayloadError(
+                "a key holds text or a number that no message can hold",
+                rule="payload.unsendable",
+                fix="Name tasks by text of Unicode characters, or numbers of 63 bits.",
+            )
         if type(expr) is dict:
             # recreate_error_locally asks for dependencies by an empty graph in this form, which
             # Dask's own scheduler fails on.

@@ -9,6 +9,9 @@ Tasks stay behind then that nobody wants and whose keys are taken for good. Thos
 own order of its graph leaves out get no place in it: where tasks queue, they cannot be compared
 with any other, so that everybody's work stopped and worker after worker was removed. Data that is
 said to be at a worker which is not there leaves its key taken as well (distributed 2026.8.0).
+
+A task whose key or annotation fits into no message is handed to a worker, for Dask, and never
+arrives there: a few of them, and everybody's work stands still.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from distributed.scheduler import Scheduler
+
+from safeser.dask.annotations import can_be_sent
+from safeser.errors import PayloadError
 
 __all__ = ["take_whole_graphs"]
 
@@ -34,6 +40,13 @@ def take_whole_graphs(scheduler: Any) -> None:
         if not dsk.keys() <= ordered.keys():
             ordered = {**dict.fromkeys(dsk, 0), **ordered}
         new = [key for key in dsk if key not in tasks]
+        said = (rest["global_annotations"], rest["annotations_by_type"])
+        if not all(map(can_be_sent, new)) or not all(map(can_be_sent, said)):
+            raise PayloadError(
+                "a key or an annotation holds text or a number that no message can hold",
+                rule="payload.unsendable",
+                fix="Name and annotate them by text of Unicode characters, or numbers of 63 bits.",
+            )
         try:
             return stock(dsk=dsk, ordered=ordered, client=client, **rest)
         except Exception:

@@ -16,7 +16,7 @@ from safeser.dask.client import Client
 from safeser.dask.comm import SafeserComm
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
-from safeser.errors import ConfigError, PolicyDenied
+from safeser.errors import ConfigError, PayloadError, PolicyDenied
 from safeser.identities import make_identities
 
 
@@ -81,6 +81,16 @@ def test_whoever_may_not_is_told_where_he_asks(unconnected, identity):
     with identity("bob"), pytest.raises(PolicyDenied) as caught:
         client._graph_to_futures(None, [])
     assert caught.value.rule == "submission.none"
+
+
+@pytest.mark.parametrize("key", ["\udc80", ("x", 1 << 64)])
+def test_a_key_that_no_message_can_hold_is_refused_where_it_is_submitted(
+    unconnected, identity, key
+):
+    client = unconnected("alice")
+    with identity("alice"), pytest.raises(PayloadError) as caught:
+        client._graph_to_futures(None, ["x", key])
+    assert caught.value.rule == "payload.unsendable"
 
 
 def test_what_is_submitted_while_the_client_connects_again_leaves_as_before(unconnected, doors):

@@ -61,7 +61,7 @@ def test_a_nanny_hears_of_its_own_worker_that_it_retires(nanny, doors):
     assert nanny.said == ["r"] * 3
 
 
-@pytest.mark.parametrize("pid", [None, os.getpid(), 1 << 30])
+@pytest.mark.parametrize("pid", [None, os.getpid(), 1 << 30], ids=["none", "own", "nobody"])
 def test_a_nanny_hears_it_of_no_other_worker(nanny, doors, pid):
     nanny.pid = pid
     other = comm(doors, "worker", "another's")

@@ -18,6 +18,7 @@ from distributed import Scheduler
 from distributed.scheduler import ClientState
 
 from safeser.dask.taken import take_whole_graphs
+from safeser.errors import PayloadError
 
 
 def scheduler_of(*, guarded: bool) -> Any:
@@ -142,3 +143,41 @@ def test_what_is_no_scheduler_is_left_alone():
     other = SimpleNamespace()
     take_whole_graphs(other)
     assert not vars(other)
+
+
+UNSENDABLE = {
+    "key": ({"\udc80": Task("\udc80", operator.add, 1, 2)}, {}),
+    "part of a key": ({("x", "\udc80"): Task(("x", "\udc80"), operator.add, 1, 2)}, {}),
+    "number": ({("x", 1 << 64): Task(("x", 1 << 64), operator.add, 1, 2)}, {}),
+    "annotation": (many("x"), {"global_annotations": {"file": ["\udc80"]}}),
+    "annotations": (many("x"), {"annotations_by_type": {"file": {"all-x": {"\udc80": 1}}}}),
+}
+
+
+@pytest.mark.parametrize("what", UNSENDABLE)
+def test_no_task_is_taken_that_no_worker_could_be_sent(run, what):
+    dsk, said = UNSENDABLE[what]
+
+    async def main():
+        scheduler = scheduler_of(guarded=True)
+        before = set(scheduler.tasks)
+        with pytest.raises(PayloadError) as caught:
+            submit(scheduler, dsk, *dsk, client="bob", **said)
+        assert caught.value.rule == "payload.unsendable"
+        assert set(scheduler.tasks) == before
+        stock = scheduler_of(guarded=False)
+        submit(stock, dsk, *dsk, client="bob", **said)
+        assert dsk.keys() <= stock.tasks.keys(), "the control did not run"
+
+    run(main())
+
+
+def test_what_travels_as_a_payload_is_taken(run):
+    async def main():
+        scheduler = scheduler_of(guarded=True)
+        dsk = {("x", 1, 1.5): Task(("x", 1, 1.5), operator.add, 1, 2)}
+        beside = {"global_annotations": {"object": object(), "deep": [{"a": {1, "\u00e9"}}]}}
+        submit(scheduler, dsk, *dsk, client="bob", **beside)
+        assert dsk.keys() <= scheduler.tasks.keys()
+
+    run(main())
