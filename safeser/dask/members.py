@@ -69,8 +69,17 @@ def _only_works(link: Any) -> bool:
     """Tell whether the peer on *link* may register workers and, as a client, submit nothing."""
     if not link.policy.permits_operation(link.inbound(Kind.ADMIN, "register-worker")).permitted:
         return False
+    return _submission(link) == "none"
+
+
+def _submission(link: Any) -> str | None:
+    """Return what the peer on *link* may submit."""
     grant = link.policy.grant(link.inbound(Kind.TASK, "update-graph"))
-    return bool(grant.submission == "none")
+    return None if grant.submission is None else str(grant.submission)
+
+
+def _runs_code(link: Any) -> bool:
+    return link is not None and _submission(link) == "code"
 
 
 class _Members:
@@ -317,7 +326,7 @@ class _Members:
         """Have *stock* hear of those copies alone that a worker may have.
 
         Whoever is asked for a value may be any of those who say that they have it, and all others
-        are told to drop theirs.
+        are told to drop theirs. Not of who may run code here: that changes any result anyway.
         """
         tasks = self._scheduler.tasks
 
@@ -325,7 +334,12 @@ class _Members:
             kept = []
             for key in keys:
                 task = tasks.get(key)
-                if task is None or task.state != "memory" or self._may_hold(worker, task):
+                if (
+                    task is None
+                    or task.state != "memory"
+                    or self._may_hold(worker, task)
+                    or _runs_code(self._link_of(worker))
+                ):
                     kept.append(key)
                 else:
                     self._not_its_own(name, key, worker)

@@ -474,6 +474,17 @@ def test_nobody_claims_to_have_what_it_was_never_told_of(doors, guarded):
     on(doors, guarded, main)
 
 
+def test_whoever_may_run_code_on_the_scheduler_is_believed(doors):
+    async def main(c: Cluster) -> None:
+        await c.register(1)
+        await c.register(2, comm=Comm(c.link("another", "carol")))
+        task = c.held("k", 1)
+        c.scheduler.stream_handlers["add-keys"](worker=address(2), keys=["k"], stimulus_id="s")
+        assert holders(task) == {address(1), address(2)}
+
+    on(doors, True, main)
+
+
 @pytest.mark.parametrize("how", ["for a task", "to compute", "to keep", "to copy"])
 def test_what_a_worker_was_told_of_it_may_have(doors, how):
     async def main(c: Cluster) -> None:

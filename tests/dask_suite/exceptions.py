@@ -8,6 +8,7 @@ WHY = {
     "actor": "compare an actor's class with their own; here it is a class of that name",
     "metrics": "measure how long messages are compressed, which safeser:// does not do",
     "warning": "expect a class of warnings of their own, or the words of an error in a log",
+    "handler": "compare a handler of the scheduler with Dask's own; here it asks first who it is",
 }
 
 _TESTS = {
@@ -40,6 +41,9 @@ _TESTS = {
     "warning": """
         tests/test_client.py::test_warn_manual
         tests/test_client.py::test_warn_remote
+        """,
+    "handler": """
+        shuffle/tests/test_shuffle_plugins.py::test_installation_on_scheduler
         """,
 }
 
