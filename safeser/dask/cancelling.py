@@ -26,9 +26,8 @@ from safeser.values import Kind
 __all__ = ["Cancelling"]
 
 logger = logging.getLogger("safeser.dask")
-_schedulers_log = logging.getLogger(
-    "distributed.scheduler"
-)  # which Client.get_scheduler_logs shows
+#: Which Client.get_scheduler_logs shows.
+_schedulers_log = logging.getLogger("distributed.scheduler")
 
 RULE = "key.cancel"
 

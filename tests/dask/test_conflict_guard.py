@@ -1,4 +1,4 @@
-"""The guard of one scheduler, and that of one worker, without sockets."""
+"""The guard of keys of one scheduler, without sockets."""
 
 from __future__ import annotations
 
@@ -9,188 +9,18 @@ from typing import Any
 
 import pytest
 from dask._task_spec import Alias, Task, TaskRef
-from distributed.comm.core import CommClosedError
-from distributed.scheduler import ClientState, Scheduler, TaskGroup, TaskPrefix, TaskState
-from distributed.worker import Worker
+from distributed.scheduler import Scheduler
 
 from safeser.dask import approved, arrivals, conflicts
-from safeser.dask.conflicts import Guard, guard_scheduler, require_known_scheduler
-from safeser.dask.direct import guard_worker
+from safeser.dask.conflicts import guard_scheduler, require_known_scheduler
 from safeser.dask.registrations import ClientIds
 from safeser.errors import ConfigError, PolicyDenied
-from safeser.values import Context, Kind
-
-POLICY = """
-safeser: 1
-name: keys
-revision: 1
-principals: {scheduler: {}, worker: {}, alice: {}, bob: {}, carol: {}}
-contexts:
-  - name: workers
-    sender: worker
-    recipient: scheduler
-    submission: approved
-    serializers: [dask, msgpack, pickle]
-    deserializers: [dask, msgpack, pickle]
-    operations: {grant: [register-worker, update-graph]}
-  - name: bob
-    sender: bob
-    recipient: scheduler
-    submission: approved
-    serializers: [dask, msgpack, pickle]
-    deserializers: [dask, msgpack, pickle]
-    operations: {grant: [update-graph]}
-    key_conflicts: {definition: warn, principal: refuse}
-  - name: others
-    sender: [alice, carol]
-    recipient: scheduler
-    submission: approved
-    serializers: [dask, msgpack, pickle]
-    deserializers: [dask, msgpack, pickle]
-    operations: {grant: [update-graph, scatter, update_data]}
-  - name: down
-    sender: scheduler
-    recipient: [alice, bob, carol]
-  - name: bring-with-code
-    sender: alice
-    recipient: worker
-    submission: code
-    serializers: [dask, msgpack, pickle, cloudpickle]
-    deserializers: [dask, msgpack, pickle, cloudpickle]
-    operations: {grant: [update_data]}
-  - name: bring
-    sender: carol
-    recipient: worker
-    deserializers: [dask, msgpack]
-    operations: {grant: [update_data]}
-"""
-
-
-class Way:
-    """As much of a link as the guard asks: who is there, and how what comes is matched."""
-
-    def __init__(self, peer: str, **way: Any) -> None:
-        self.peer = peer
-        self._way = {"transport": "safeser", "same_host": True, **way}
-
-    def inbound(self, kind: Kind, operation: str) -> Context:
-        return Context(self.peer, "scheduler", kind, operation, **self._way)
-
-
-class Stream:
-    def __init__(self, peer: str, **way: Any) -> None:
-        self.comm = SimpleNamespace(link=Way(peer, **way))
-        self.sent: list[dict[str, Any]] = []
-        self.closed = False
-
-    def send(self, message: dict[str, Any]) -> None:
-        if self.closed:
-            raise CommClosedError
-        self.sent.append(message)
-
-
-class Fake:
-    """As much of Dask's scheduler as the guard touches."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[Any, TaskState] = {}
-        self.clients: dict[str, ClientState] = {}
-        self.client_comms: dict[str, Stream] = {}
-        self.stream_comms: dict[str, Any] = {}
-        self.handlers: dict[str, Any] = {}
-        self.stream_handlers: dict[str, Any] = {}
-        self.reported: list[Any] = []
-        self.freed: list[Any] = []
-        self.events: list[Any] = []
-        self.priorities: list[Any] = []
-
-    def join(self, principal: str, **way: Any) -> str:
-        client = f"Client-{principal}"
-        self.clients[client] = ClientState(client)
-        self.client_comms[client] = Stream(principal, **way)
-        return client
-
-    def new_task(self, key: Any, spec: Any, state: Any, computation: Any = None) -> TaskState:
-        made = TaskState(key, spec, state, TaskGroup("g", TaskPrefix("g")), validate=False)
-        self.tasks[key] = made
-        return made
-
-    def _find_lost_dependencies(self, dsk: Any, keys: Any) -> set[Any]:
-        del keys
-        needed = {key for node in dsk.values() for key in node.dependencies}
-        return needed - dsk.keys() - self.tasks.keys()
-
-    def _create_taskstate_from_graph(self, *, dsk: Any, keys: Any, client: str, **_: Any) -> Any:
-        for key in dsk:
-            if key not in self.tasks:
-                self.new_task(key, dsk[key], "released")
-            if key in keys:
-                self.tasks[key].who_wants = {self.clients[client]}
-        return {"tasks": len(dsk)}
-
-    async def update_graph(self, client: str, keys: Any, *, dsk: Any, **rest: Any) -> None:
-        self.priorities.append(rest["internal_priority"])
-        self._find_lost_dependencies(dsk, keys)
-        self._create_taskstate_from_graph(dsk=dsk, keys=keys, client=client, **rest)
-
-    def update_data(self, *, who_has: Any, nbytes: Any, client: Any = None) -> str:
-        for key in who_has:
-            if key not in self.tasks:
-                self.new_task(key, None, "memory")
-        return "noted"
-
-    async def scatter(self, *, data: Any, client: str, **_: Any) -> Any:
-        return self.update_data(who_has=dict.fromkeys(data, ()), nbytes={}, client=client)
-
-    def report(self, msg: Any, ts: Any = None, client: Any = None) -> None:
-        self.reported.append(msg)
-
-    def coerce_address(self, address: str) -> str:
-        return address
-
-    def worker_send(self, address: str, message: Any) -> None:
-        self.freed.append((address, message["keys"]))
-
-    def log_event(self, topics: Any, message: Any) -> None:
-        self.events.append(message["status"])
-
-
-class Setup:
-    def __init__(self, doors: Any, policy: str = POLICY) -> None:
-        self.fake = Fake()
-        self.channel = doors.channel("scheduler", policy)
-        self.ids = ClientIds()
-        self.guard = Guard(self.fake, self.channel, self.ids)
-        self.names = {name: self.fake.join(name) for name in ("alice", "bob", "carol", "worker")}
-
-    def submit(self, who: str, dsk: dict[Any, Any], *keys: Any, **rest: Any) -> list[Any]:
-        """Submit as the client stream does; return what the client is told."""
-        client = self.names.get(who, who)
-        update = self.fake.stream_handlers["update-graph"]
-        asyncio.run(update(client=client, keys=set(keys or dsk), dsk=dsk, **rest))
-        stream = self.fake.client_comms.get(client)
-        told, kept = (list(stream.sent), stream) if stream else ([], None)
-        if kept:
-            kept.sent.clear()
-        return told
-
-    @property
-    def rules(self) -> list[str]:
-        audit = self.channel.audit
-        return [one["rule"] for one in audit.events] + [one[3] for one in audit.counts]
+from tests.dask.submissions import POLICY, Setup, Stream, Way, add, operations
 
 
 @pytest.fixture
 def setup(doors):
     return Setup(doors)
-
-
-def add(key: Any, *args: Any) -> dict[Any, Any]:
-    return {key: Task(key, operator.add, *args)}
-
-
-def operations(told: list[Any]) -> list[str]:
-    return [one["op"] for one in told]
 
 
 def test_dask_is_told_the_order_of_an_approved_graph_unless_the_client_says_one(setup):
@@ -512,6 +342,50 @@ def test_a_failure_of_a_graph_is_told_to_its_own_client(setup):
     assert len(setup.fake.reported) == 2
 
 
+def test_what_was_refused_is_forgotten_with_the_client_that_it_was_refused_to(setup):
+    setup.submit("alice", add("k", 1, 2))
+    for turn in range(5):
+        setup.names["carol"] = f"Client-carol-{turn}"
+        setup.fake.clients[f"Client-carol-{turn}"] = setup.fake.clients["Client-carol"]
+        setup.fake.client_comms[f"Client-carol-{turn}"] = setup.fake.client_comms["Client-carol"]
+        assert operations(setup.submit("carol", add("k", 1, 3))) == ["task-erred"]
+        del setup.fake.clients[f"Client-carol-{turn}"]
+    assert setup.guard._refused.keys() == {"Client-carol-4"}
+
+
+def test_bypass_a_value_of_data_whose_key_is_somebody_elses_by_now(setup):
+    def scatter(who: str) -> Any:
+        request = {"data": {"d": 1}, "client": setup.names[who]}
+        handler = setup.fake.handlers["scatter"]
+        return asyncio.run(handler(SimpleNamespace(link=Way(who)), **request))
+
+    tasks = setup.fake.tasks
+    scatter("alice")
+    setup.submit("alice", {**add("k", TaskRef("d"), 1), **add("l", TaskRef("k"), 1)})
+    del tasks["d"]  # released; what was computed of it stays
+    tasks["k"].has_lost_dependencies = True
+    assert scatter("carol") == "noted"
+    (told,) = setup.submit("carol", add("k", TaskRef("d"), 1))
+    assert (told["op"], setup.rules[-1]) == ("task-erred", "key.definition")
+    # Where it is a part of another task, as well.
+    fused = Task.fuse(*add("k", TaskRef("d"), 1).values(), *add("l", TaskRef("k"), 1).values())
+    assert operations(setup.submit("carol", {"l": fused}, "l")) == ["task-erred"]
+    assert setup.submit("alice", add("k", TaskRef("d"), 1)) == []  # what she has is her own
+    assert setup.submit("alice", {"l": fused}, "l") == []
+
+
+def test_bypass_data_that_a_client_tells_of_on_its_stream(setup):
+    tell = setup.fake.stream_handlers["update-data"]
+    setup.submit("alice", add("k", 1, 2))
+    tell(who_has={"k": ["w"], "new": ["w"]}, nbytes={}, client=setup.names["carol"])
+    assert setup.fake.tasks.keys() == {"k"}
+    assert setup.rules == ["key.definition"]
+    tell(who_has={"new": ["w"]}, nbytes={}, client=setup.names["carol"])
+    assert setup.guard.owner_of(setup.fake.tasks["new"]) == "carol"
+    tell(who_has={"more": ["w"]}, nbytes={}, client="Client-gone")
+    assert "more" not in setup.fake.tasks
+
+
 # --- another Dask -------------------------------------------------------------------------------
 
 
@@ -595,154 +469,3 @@ def test_conflicts_are_decided_by_the_hop_on_which_the_graph_came(doors, same_ho
     setup.submit("alice", add("k", 1, 2))
     told = operations(setup.submit("bob", add("k", 1, 3)))
     assert told == (["event"] if same_host else ["task-erred"])
-
-
-# --- workers ------------------------------------------------------------------------------------
-
-
-class Held(Worker):
-    def __init__(self) -> None:
-        self.handlers = {
-            "update_data": self.update_data,
-            "gather": self.gather,
-            "free_keys": self.handle_free_keys,
-        }
-
-    def __del__(self) -> None: ...
-
-    def update_data(self, data: Any, stimulus_id: Any = None) -> str:
-        return "stored"
-
-    def gather(self, who_has: Any) -> str:
-        return "stored"
-
-    def handle_free_keys(self, keys: Any, stimulus_id: Any) -> str:
-        return "stored"
-
-
-def is_scheduler(principal: str) -> bool:
-    return principal == "scheduler"
-
-
-#: As policies were that let workers ask each other for whatever is asked of workers.
-EXCHANGE = (
-    POLICY
-    + """  - name: workers-exchange
-    sender: worker
-    recipient: worker
-    deserializers: [dask, msgpack]
-    operations: {grant: [basic, cluster]}
-"""
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "request_"),
-    [
-        ("update_data", {"data": {"k": 1}}),
-        ("gather", {"who_has": {"k": ["safeser://127.0.0.1:1"]}}),
-        ("free_keys", {"keys": ["k"], "stimulus_id": "s"}),
-    ],
-)
-@pytest.mark.parametrize(
-    ("peer", "stored"),
-    [("scheduler", True), ("alice", True), ("carol", False), ("worker", False)],
-)
-def test_its_scheduler_changes_a_workers_values_and_whom_code_is_taken_from(
-    doors, peer, stored, name, request_
-):
-    with_code = "{grant: [update_data, gather, free_keys]}"
-    policy = EXCHANGE.replace("{grant: [update_data]}", with_code)
-    near, far = doors.links(peer, "worker", policy)
-    del near
-    worker = Held()
-    guard_worker(worker, doors.channel("worker", policy), is_scheduler=is_scheduler)
-    said = worker.handlers[name](SimpleNamespace(link=far), **request_)
-    if stored:
-        assert said == "stored"
-    else:
-        assert said["exception"].rule == "key.direct"
-        assert far.audit.rules == ["key.direct"]
-    assert worker.handlers[name](SimpleNamespace(), **request_) == "stored"
-
-
-@pytest.mark.parametrize("same_host", [True, False])
-def test_data_is_brought_by_the_hop_on_which_it_comes(doors, same_host):
-    nearby = POLICY.replace(
-        "name: bring-with-code\n", "name: bring-with-code\n    same_host: true\n"
-    )
-    elsewhere = (
-        nearby
-        + """  - name: bring-from-elsewhere
-    sender: alice
-    recipient: worker
-    deserializers: [dask, msgpack]
-    operations: {grant: [update_data]}
-"""
-    )
-    near, far = doors.links("alice", "worker", elsewhere)
-    del near
-    far.transport, far.same_host = "safeser", same_host
-    worker = Held()
-    guard_worker(worker, doors.channel("worker", elsewhere), is_scheduler=is_scheduler)
-    said = worker.handlers["update_data"](SimpleNamespace(link=far), data={"k": 1})
-    assert (said == "stored") is same_host
-
-
-def test_only_a_worker_is_guarded(doors):
-    other = SimpleNamespace(handlers={})
-    guard_worker(other, doors.channel("worker", POLICY), is_scheduler=is_scheduler)
-    assert other.handlers == {}
-
-
-@pytest.mark.parametrize("submission", ["approved", "code"])
-def test_frames_tell_no_address_where_tasks_are_approved(monkeypatch, submission):
-    asked = []
-    monkeypatch.setattr("safeser.dask.direct.hide_memory_in_frames", lambda: asked.append(1))
-    policy = SimpleNamespace(contexts=[SimpleNamespace(submission=submission)])
-    guard_worker(Held(), SimpleNamespace(policy=policy), is_scheduler=is_scheduler)
-    assert bool(asked) is (submission == "approved")
-
-
-def test_what_was_refused_is_forgotten_with_the_client_that_it_was_refused_to(setup):
-    setup.submit("alice", add("k", 1, 2))
-    for turn in range(5):
-        setup.names["carol"] = f"Client-carol-{turn}"
-        setup.fake.clients[f"Client-carol-{turn}"] = setup.fake.clients["Client-carol"]
-        setup.fake.client_comms[f"Client-carol-{turn}"] = setup.fake.client_comms["Client-carol"]
-        assert operations(setup.submit("carol", add("k", 1, 3))) == ["task-erred"]
-        del setup.fake.clients[f"Client-carol-{turn}"]
-    assert setup.guard._refused.keys() == {"Client-carol-4"}
-
-
-def test_bypass_a_value_of_data_whose_key_is_somebody_elses_by_now(setup):
-    def scatter(who: str) -> Any:
-        request = {"data": {"d": 1}, "client": setup.names[who]}
-        handler = setup.fake.handlers["scatter"]
-        return asyncio.run(handler(SimpleNamespace(link=Way(who)), **request))
-
-    tasks = setup.fake.tasks
-    scatter("alice")
-    setup.submit("alice", {**add("k", TaskRef("d"), 1), **add("l", TaskRef("k"), 1)})
-    del tasks["d"]  # released; what was computed of it stays
-    tasks["k"].has_lost_dependencies = True
-    assert scatter("carol") == "noted"
-    (told,) = setup.submit("carol", add("k", TaskRef("d"), 1))
-    assert (told["op"], setup.rules[-1]) == ("task-erred", "key.definition")
-    # Where it is a part of another task, as well.
-    fused = Task.fuse(*add("k", TaskRef("d"), 1).values(), *add("l", TaskRef("k"), 1).values())
-    assert operations(setup.submit("carol", {"l": fused}, "l")) == ["task-erred"]
-    assert setup.submit("alice", add("k", TaskRef("d"), 1)) == []  # what she has is her own
-    assert setup.submit("alice", {"l": fused}, "l") == []
-
-
-def test_bypass_data_that_a_client_tells_of_on_its_stream(setup):
-    tell = setup.fake.stream_handlers["update-data"]
-    setup.submit("alice", add("k", 1, 2))
-    tell(who_has={"k": ["w"], "new": ["w"]}, nbytes={}, client=setup.names["carol"])
-    assert setup.fake.tasks.keys() == {"k"}
-    assert setup.rules == ["key.definition"]
-    tell(who_has={"new": ["w"]}, nbytes={}, client=setup.names["carol"])
-    assert setup.guard.owner_of(setup.fake.tasks["new"]) == "carol"
-    tell(who_has={"more": ["w"]}, nbytes={}, client="Client-gone")
-    assert "more" not in setup.fake.tasks

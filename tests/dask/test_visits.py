@@ -1,4 +1,4 @@
-"""What somebody who only looks leaves behind on a scheduler of Dask's own, and whom ``force`` hits.
+"""What somebody who only looks leaves behind on a scheduler of Dask's own.
 
 Each attack is made on a scheduler as it comes, too: where nothing is left there any more, its
 mend here can go.
@@ -8,76 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from distributed import Scheduler, versions
-from distributed.core import _expects_comm
-from distributed.scheduler import ClientState
-from distributed.utils import has_keyword
+from distributed import versions
 
 from safeser.dask import visits
-from safeser.dask.conflicts import guard_scheduler
-from safeser.dask.registrations import ClientIds
 from safeser.dask.visits import forget_names_of_packages, leave_nothing
-
-VIEWER = "Client-viewer"
-
-
-class Stream:
-    def __init__(self, link: Any = None) -> None:
-        self.comm = SimpleNamespace(link=link)
-        self.sent: list[Any] = []
-
-    def send(self, *messages: Any) -> None:
-        self.sent += messages
-
-
-class Visited:
-    """A scheduler that never listened, and whom it knows."""
-
-    def __init__(self, *, guarded: bool = True) -> None:
-        self.scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
-        self.scheduler.http_server.stop()
-        # It never opens: tests that follow look for schedulers that are open in this process.
-        Scheduler._instances.discard(self.scheduler)
-        if guarded:
-            leave_nothing(self.scheduler)
-        self.join(VIEWER)
-
-    def join(self, client: str, link: Any = None) -> None:
-        self.scheduler.clients[client] = ClientState(client)
-        self.scheduler.client_comms[client] = Stream(link)
-
-    def task(self, key: str, *wanting: str) -> Any:
-        task = self.scheduler.new_task(key, None, "released")
-        self.scheduler.client_desires_keys([key], "variable-other" if not wanting else wanting[0])
-        for client in wanting[1:]:
-            self.scheduler.client_desires_keys([key], client)
-        return task
-
-    def hear(self, op: str, **fields: Any) -> Any:
-        return self.scheduler.stream_handlers[op](**fields)
-
-    async def ask(self, op: str, **fields: Any) -> Any:
-        said = self.scheduler.handlers[op](**fields)
-        return await said if asyncio.iscoroutine(said) else said
+from tests.dask.visitors import VIEWER, Shared, Stream, Visited, on, shared
 
 
 @pytest.fixture(params=["stock", "guarded"])
 def guarded(request) -> bool:
     return bool(request.param == "guarded")
-
-
-def on(guarded: bool, what: Any) -> Any:
-    async def made() -> Any:
-        return await what(Visited(guarded=guarded))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return asyncio.run(asyncio.wait_for(made(), 30))
 
 
 def test_keys_that_are_not_there_are_not_kept_as_warnings(guarded):
@@ -370,54 +314,6 @@ def test_another_object_is_left_alone():
     assert not vars(other)
 
 
-# --- a scheduler that several share ---------------------------------------------------------------
-
-
-POLICY = """
-safeser: 1
-name: force
-revision: 1
-principals: {scheduler: {}, alice: {}, bob: {}, carol: {}}
-contexts:
-  - name: carol
-    sender: carol
-    recipient: scheduler
-    operations: {grant: [basic, restart]}
-  - name: others
-    sender: [alice, bob]
-    recipient: scheduler
-    operations: {grant: [basic]}
-  - name: down
-    sender: scheduler
-    recipient: [alice, bob, carol]
-"""
-
-
-class Shared(Visited):
-    def __init__(self, doors: Any) -> None:
-        super().__init__()
-        self.links = {}
-        ids = ClientIds()
-        guard_scheduler(self.scheduler, doors.channel("scheduler", POLICY), ids)
-        for who in ("alice", "bob", "carol"):
-            self.links[who] = doors.links(who, "scheduler", POLICY)[1]
-            assert ids.claim(f"Client-{who}", who)
-            self.join(f"Client-{who}", self.links[who])
-
-    def cancel(self, who: str, *keys: str, force: bool) -> list[str]:
-        before = set(self.scheduler.tasks)
-        told = {"client": f"Client-{who}", "reason": "r", "msg": "m"}
-        self.hear("cancel-keys", keys=keys, force=force, **told)
-        return sorted(before - set(self.scheduler.tasks))
-
-
-def shared(doors: Any, what: Any) -> None:
-    async def made() -> None:
-        what(Shared(doors))
-
-    asyncio.run(made())
-
-
 # --- samplers of memory ---------------------------------------------------------------------------
 
 SAMPLER = {"measure": "process", "interval": 3600}
@@ -491,146 +387,3 @@ def test_of_a_long_sampler_the_latest_samples_are_kept(guarded, monkeypatch):
     got = on(guarded, samples)
     assert type(got) is list
     assert len(got) == (3 if guarded else 6)
-
-
-# --- whose tasks force cancels --------------------------------------------------------------------
-
-
-def test_force_reaches_what_nobody_else_wants(doors):
-    def cancels(s: Shared) -> None:
-        s.task("alices", "Client-alice")
-        s.task("both", "Client-alice", "Client-bob")
-        s.task("kept", "published-k")
-        assert s.cancel("bob", "alices", "both", "kept", "nowhere", force=True) == []
-        assert s.links["bob"].audit.rules == ["key.cancel"]
-        assert s.links["bob"].audit.events[0]["operation"] == "cancel-keys"
-        assert s.cancel("alice", "alices", "both", force=True) == ["alices"]
-        assert s.cancel("bob", "both", force=False) == []
-        assert s.cancel("carol", "both", "kept", force=True) == ["both", "kept"]
-        assert s.links["carol"].audit.rules == []
-
-    shared(doors, cancels)
-
-
-def test_force_reaches_nothing_of_others_by_what_it_depends_on(doors):
-    def cancels(s: Shared) -> None:
-        first, second = s.task("first", "Client-bob"), s.task("second", "Client-alice")
-        second.add_dependency(first)
-        assert s.cancel("bob", "first", force=True) == []
-        s.hear("client-releases-keys", keys=["second"], client="Client-alice")
-        assert s.cancel("bob", "first", force=True) == ["first"]
-
-    shared(doors, cancels)
-
-
-def test_bypass_others_are_told_of_what_they_want_alone(doors):
-    """A future whose graph is still on its way ended by another one's cancelling of that key."""
-
-    def cancels(s: Shared) -> None:
-        told: dict[str, list[Any]] = {}
-
-        def note(msg: Any, ts: Any = None, client: Any = None) -> None:
-            if msg["op"] == "cancelled-keys" and ts is None:
-                told.setdefault(client or "everybody", []).extend(msg["keys"])
-
-        s.join("Client-again", s.links["bob"])
-        cancelling = s.scheduler.stream_handlers["cancel-keys"].__self__
-        cancelling._principal_of = lambda name: "bob" if name == "Client-again" else name[7:]
-        s.scheduler.report = note
-        bobs = {"Client-bob", "Client-again"}
-        s.task("k", "Client-bob")
-        assert s.cancel("bob", "k", force=False) == ["k"]
-        assert told.keys() == bobs
-        told.clear()
-        first, second = s.task("first", "Client-alice"), s.task("second", "Client-bob")
-        third = s.task("third", "Client-alice")
-        for one in (second, third):
-            one.add_dependency(first)
-        third.add_dependency(second)
-        assert s.cancel("carol", "first", "nowhere", force=True) == ["first", "second", "third"]
-        assert told.keys() == {"Client-alice", "Client-bob", "Client-carol"}
-        told.clear()
-        s.task("own", VIEWER)
-        assert s.cancel("viewer", "own", force=False) == ["own"]
-        assert told == {"everybody": ["own"]}
-
-    shared(doors, cancels)
-
-
-def test_bypass_what_depends_on_a_key_and_nobody_wants_ends_no_cancelling(doors):
-    def cancels(s: Shared) -> None:
-        mine = s.task("mine", "Client-alice")
-        theirs = s.scheduler.new_task("theirs", None, "released")
-        more = s.task("more", "Client-alice")
-        for one in (theirs, more):
-            one.add_dependency(mine)
-        with pytest.raises(AssertionError):
-            s.scheduler.stimulus_cancel(["mine"], "Client-alice", False, "r", "m")
-        assert s.cancel("alice", "mine", force=False) == ["more"]
-        assert not mine.who_wants  # needed by what is somebody else's
-        assert s.cancel("nobody", "mine", force=True) == []
-
-    shared(doors, cancels)
-
-
-def test_a_client_that_is_no_peer_cancels_as_ever(doors):
-    def cancels(s: Shared) -> None:
-        s.task("alices", "Client-alice")
-        assert s.cancel("viewer", "alices", force=True) == ["alices"]
-
-    shared(doors, cancels)
-
-
-def test_many_keys_that_much_depends_on_are_looked_at_once(doors):
-    """Each key with all that depends on it is a number of looks that grows with its square."""
-
-    def cancels(s: Shared) -> None:
-        # Dask's own handler calls itself for each task that depends on another.
-        chain = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
-        for one, two in pairwise(chain):
-            two.add_dependency(one)
-        cancelling = s.scheduler.stream_handlers["cancel-keys"].__self__
-        looks: list[Any] = []
-        asked = cancelling._principal_of
-        cancelling._principal_of = lambda client: looks.append(client) or asked(client)
-        names = [task.key for task in chain]
-        assert s.cancel("bob", *names, force=True) == names
-        clients = len(s.scheduler.client_comms)
-        assert len(looks) == 100 + clients
-        kept = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
-        for one, two in pairwise(kept):
-            two.add_dependency(one)
-        s.hear("client-desires-keys", keys=names[-1:], client="Client-alice")
-        assert s.cancel("bob", *names, force=True) == []
-        assert len(looks) <= 202 + 2 * clients
-
-    shared(doors, cancels)
-
-
-def test_tasks_that_wait_for_each_other_end_the_look(doors):
-    def cancels(s: Shared) -> None:
-        first, second = s.task("first", "Client-bob"), s.task("second", "Client-alice")
-        second.add_dependency(first)
-        first.add_dependency(second)
-        assert s.cancel("bob", "first", "second", force=True) == []
-        assert s.links["bob"].audit.rules == ["key.cancel"]
-
-    shared(doors, cancels)
-
-
-def test_handlers_that_are_replaced_are_handed_what_dasks_own_are(doors):
-    """Dask looks at a handler's parameters: one hidden behind ``**`` is never passed at all."""
-
-    async def compared() -> None:
-        stock, guarded = Visited(guarded=False).scheduler, Shared(doors).scheduler
-        assert stock.handlers.keys() == guarded.handlers.keys()
-        replaced = 0
-        for name, own in stock.handlers.items():
-            here = guarded.handlers[name]
-            replaced += getattr(own, "__func__", own) is not getattr(here, "__func__", here)
-            assert has_keyword(own, "serializers") == has_keyword(here, "serializers"), name
-            # Some of ours ask for the connection, too, to know who speaks.
-            assert _expects_comm(here) or not _expects_comm(own), name
-        assert replaced >= 4
-
-    asyncio.run(compared())

@@ -1,0 +1,138 @@
+"""Values that come to a worker from elsewhere than its scheduler, without sockets."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.worker import Worker
+
+from safeser.dask.direct import guard_worker
+
+POLICY = """
+safeser: 1
+name: brought
+revision: 1
+principals: {scheduler: {}, worker: {}, alice: {}, carol: {}}
+contexts:
+  - name: down
+    sender: scheduler
+    recipient: worker
+  - name: bring-with-code
+    sender: alice
+    recipient: worker
+    submission: code
+    serializers: [dask, msgpack, pickle, cloudpickle]
+    deserializers: [dask, msgpack, pickle, cloudpickle]
+    operations: {grant: [update_data]}
+  - name: bring
+    sender: carol
+    recipient: worker
+    deserializers: [dask, msgpack]
+    operations: {grant: [update_data]}
+"""
+
+
+class Held(Worker):
+    def __init__(self) -> None:
+        self.handlers = {
+            "update_data": self.update_data,
+            "gather": self.gather,
+            "free_keys": self.handle_free_keys,
+        }
+
+    def __del__(self) -> None: ...
+
+    def update_data(self, data: Any, stimulus_id: Any = None) -> str:
+        return "stored"
+
+    def gather(self, who_has: Any) -> str:
+        return "stored"
+
+    def handle_free_keys(self, keys: Any, stimulus_id: Any) -> str:
+        return "stored"
+
+
+def is_scheduler(principal: str) -> bool:
+    return principal == "scheduler"
+
+
+#: As policies were that let workers ask each other for whatever is asked of workers.
+EXCHANGE = (
+    POLICY
+    + """  - name: workers-exchange
+    sender: worker
+    recipient: worker
+    deserializers: [dask, msgpack]
+    operations: {grant: [basic, cluster]}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        ("update_data", {"data": {"k": 1}}),
+        ("gather", {"who_has": {"k": ["safeser://127.0.0.1:1"]}}),
+        ("free_keys", {"keys": ["k"], "stimulus_id": "s"}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("peer", "stored"),
+    [("scheduler", True), ("alice", True), ("carol", False), ("worker", False)],
+)
+def test_its_scheduler_changes_a_workers_values_and_whom_code_is_taken_from(
+    doors, peer, stored, name, request_
+):
+    with_code = "{grant: [update_data, gather, free_keys]}"
+    policy = EXCHANGE.replace("{grant: [update_data]}", with_code)
+    near, far = doors.links(peer, "worker", policy)
+    del near
+    worker = Held()
+    guard_worker(worker, doors.channel("worker", policy), is_scheduler=is_scheduler)
+    said = worker.handlers[name](SimpleNamespace(link=far), **request_)
+    if stored:
+        assert said == "stored"
+    else:
+        assert said["exception"].rule == "key.direct"
+        assert far.audit.rules == ["key.direct"]
+    assert worker.handlers[name](SimpleNamespace(), **request_) == "stored"
+
+
+@pytest.mark.parametrize("same_host", [True, False])
+def test_data_is_brought_by_the_hop_on_which_it_comes(doors, same_host):
+    nearby = POLICY.replace(
+        "name: bring-with-code\n", "name: bring-with-code\n    same_host: true\n"
+    )
+    elsewhere = (
+        nearby
+        + """  - name: bring-from-elsewhere
+    sender: alice
+    recipient: worker
+    deserializers: [dask, msgpack]
+    operations: {grant: [update_data]}
+"""
+    )
+    near, far = doors.links("alice", "worker", elsewhere)
+    del near
+    far.transport, far.same_host = "safeser", same_host
+    worker = Held()
+    guard_worker(worker, doors.channel("worker", elsewhere), is_scheduler=is_scheduler)
+    said = worker.handlers["update_data"](SimpleNamespace(link=far), data={"k": 1})
+    assert (said == "stored") is same_host
+
+
+def test_only_a_worker_is_guarded(doors):
+    other = SimpleNamespace(handlers={})
+    guard_worker(other, doors.channel("worker", POLICY), is_scheduler=is_scheduler)
+    assert other.handlers == {}
+
+
+@pytest.mark.parametrize("submission", ["approved", "code"])
+def test_frames_tell_no_address_where_tasks_are_approved(monkeypatch, submission):
+    asked = []
+    monkeypatch.setattr("safeser.dask.direct.hide_memory_in_frames", lambda: asked.append(1))
+    policy = SimpleNamespace(contexts=[SimpleNamespace(submission=submission)])
+    guard_worker(Held(), SimpleNamespace(policy=policy), is_scheduler=is_scheduler)
+    assert bool(asked) is (submission == "approved")
