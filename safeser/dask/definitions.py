@@ -302,11 +302,26 @@ def _sequences(a: Any, b: Any) -> Pairs:
 
 
 def _dicts(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> Pairs:
+    # In their order, which is that of a frame's columns; Dask's keys are the same for any order.
     if len(a) != len(b):
         return _DIFFER
     if all(map(_is_plain, a)) and all(map(_is_plain, b)):
-        return [(value, b[key]) for key, value in a.items()] if a.keys() == b.keys() else _DIFFER
+        return list(zip(a.values(), b.values(), strict=True)) if list(a) == list(b) else _DIFFER
     return list(zip(a.items(), b.items(), strict=True))
+
+
+def _attributes(a: Any, b: Any) -> Pairs:
+    """Return the pairs of what objects hold by name, in whatever order it was set.
+
+    Of states that are something else, there is one pair.
+    """
+    if (
+        type(a) is not dict
+        or type(b) is not dict
+        or not all(type(name) is str for name in (*a, *b))
+    ):
+        return [(a, b)]
+    return [(value, b[name]) for name, value in a.items()] if a.keys() == b.keys() else _DIFFER
 
 
 def _sets(a: Any, b: Any) -> Pairs:
@@ -322,13 +337,13 @@ def _is_plain(value: Any) -> bool:
     """
     cls = type(value)
     if cls is tuple:
-        return len(value) < 32 and all(type(x) in _PLAIN and _is_small(x) for x in value)
+        return len(value) < 32 and all(type(x) is not tuple and _is_plain(x) for x in value)
     return cls in _PLAIN and cls is not bool and _is_small(value)
 
 
 def _tasks(a: Any, b: Any) -> Pairs:
     # Neither keys of tasks inside of tasks, which count up in each process, nor what is cached.
-    if len(a.args) != len(b.args) or a.kwargs.keys() != b.kwargs.keys():
+    if len(a.args) != len(b.args) or list(a.kwargs) != list(b.kwargs):
         return _DIFFER
     named = [(value, b.kwargs[name]) for name, value in a.kwargs.items()]
     # Of classes derived from Task, what they add: a shuffle's barrier says there what is shuffled.
@@ -398,7 +413,7 @@ def _curried(a: Any, b: Any) -> Pairs:
     # Not what it knows of its signature, which it leaves out of a pickle as well. A pickle names
     # what it calls, where it can: a function that stands in place of another has no such name.
     seen_a, seen_b = ({**vars(x), "_sigspec": None} for x in (a, b))
-    return [(seen_a, seen_b)]
+    return _attributes(seen_a, seen_b)
 
 
 def _cells(a: types.CellType, b: types.CellType) -> Pairs:
@@ -417,7 +432,7 @@ def _classes(a: type, b: type) -> Pairs:
         {name: value for name, value in vars(cls).items() if name not in _NOT_A_BODY}
         for cls in (a, b)
     )
-    return [(a.__bases__, b.__bases__), (body_a, body_b)]
+    return [(a.__bases__, b.__bases__), *_attributes(body_a, body_b)]
 
 
 def _is_importable(cls: type) -> bool:
@@ -436,7 +451,9 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
             return [] if a is b else _DIFFER
         if len(said_a) != len(said_b):
             return _DIFFER
-        pairs: Pairs = list(zip(said_a[:3], said_b[:3], strict=True))
+        pairs: Pairs = list(zip(said_a[:2], said_b[:2], strict=True))
+        for state_a, state_b in zip(said_a[2:3], said_b[2:3], strict=True):
+            pairs += _attributes(state_a, state_b)
         for items_a, items_b in zip(said_a[3:5], said_b[3:5], strict=True):
             pairs.append((_listed(items_a), _listed(items_b)))
     except Exception:  # a class's own code may raise anything, and then says nothing
@@ -465,7 +482,8 @@ _BY_TYPE: dict[type, Callable[[Any, Any], Pairs]] = {
     set: _sets,
     frozenset: _sets,
     bytearray: _equal,
-    range: _equal,
+    # Equal are those of the same numbers, whatever they say that they end at.
+    range: lambda a, b: [(a.start, b.start), (a.stop, b.stop), (a.step, b.step)],
     slice: lambda a, b: [(a.start, b.start), (a.stop, b.stop), (a.step, b.step)],
     Task: _tasks,
     TaskRef: lambda a, b: [(a.key, b.key)],

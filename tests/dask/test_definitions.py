@@ -122,6 +122,16 @@ def test_what_arrives_twice_is_the_same(value):
     assert same(Task("k", len, carried(value)), Task("k", len, carried(value)))
 
 
+def test_in_which_order_attributes_were_set_makes_no_difference():
+    first, second = Own(1), Own.__new__(Own)
+    first.more = 2
+    second.more, second.held = 2, (1,)
+    assert list(vars(first)) != list(vars(second))
+    assert same(first, second)
+    second.more = 3
+    assert not same(first, second)
+
+
 @pytest.mark.parametrize("first", range(len(VALUES)))
 def test_no_two_of_them_are_the_same(first):
     others = [value for place, value in enumerate(VALUES) if place != first]
@@ -137,6 +147,16 @@ def test_no_two_of_them_are_the_same(first):
         ({"a": 1}, {"a": True}),
         ({1: "x"}, {True: "x"}),
         ({1}, {True}),
+        ({(1, "x")}, {(True, "x")}),
+        ({(1, "x"): 2}, {(True, "x"): 2}),
+        # By such an order go the columns of a frame.
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({1.5: 1, "b": 2}, {"b": 2, 1.5: 1}),
+        (functools.partial(dict, a=1, b=2), functools.partial(dict, b=2, a=1)),
+        (Task("k", dict, a=1, b=2), Task("k", dict, b=2, a=1)),
+        # Equal, and no two of them look the same.
+        (range(0, 3, 2), range(0, 4, 2)),
+        (range(0), range(5, 5)),
         ((1, 2), [1, 2]),
         ([1], [1, 1]),
         ({"a": 1}, {"b": 1}),
