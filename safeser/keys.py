@@ -310,8 +310,9 @@ def _check_status(
         )
     if mode & (0o077 if private else 0o022):
         change = "600" if private else "go-w"
+        if_meant = "If this is the identity that you mean, run" if private else "Run"
         what = f"can be {'used' if private else 'written'} by others (mode {mode:04o})"
-        raise _refused(path, what, rule=rule, fix=f"Run: chmod {change} {_shown(path)}")
+        raise _refused(path, what, rule=rule, fix=f"{if_meant}: chmod {change} {_shown(path)}")
 
 
 def _write_new(path: Path, data: bytes, *, mode: int) -> None:

@@ -196,7 +196,7 @@ class Profile:
         for allowed in allowed_ones:
             added, known = _own_entry(allowed), entries.get(allowed.name)
             entries[allowed.name] = known.merged(added) if known else added
-        return Profile(f"{self.name}+{len(allowed_ones)} of policy", entries.values())
+        return Profile(f"{self.name} with what policy adds", entries.values())
 
     def get(self, name: str) -> Entry | None:
         return self._entries.get(name)

@@ -36,6 +36,7 @@ _MAX_DEPTH = 8  # contexts > one context > operations > grant > name needs 5
 _MAX_NODES = 50_000  # half a second of parsing; a policy of 100 contexts has 3,000
 _MAX_SCALAR = 256  # the longest legal values are operations, 128 characters
 _MAX_DIGITS = 19  # 2**63 has 19; Python's int() is quadratic in the number of digits
+_MAX_PROBLEM = 100  # characters of what a parser says was wrong
 
 Path = tuple[str | int, ...]
 Value = str | int | bool | list["Value"] | dict[str, "Value"]
@@ -254,7 +255,7 @@ def read(data: bytes, *, source: str) -> Document:
             builder.take(event)
     except MarkedYAMLError as error:
         place = _place(error.problem_mark) if error.problem_mark else None
-        raise fault("that is not YAML", source=source, place=place, rule="config.yaml") from None
+        raise fault(_not_yaml(error), source=source, place=place, rule="config.yaml") from None
     except (YAMLError, ValueError, OverflowError):
         # ValueError and OverflowError: escapes such as "\\UFFFFFFFF" that name no character.
         raise fault("that is not YAML", source=source, place=None, rule="config.yaml") from None
@@ -268,6 +269,18 @@ def read(data: bytes, *, source: str) -> Document:
         )
     digest = hashlib.sha256(data).hexdigest()
     return Document(builder.root, source, digest, builder.places, builder.keys)
+
+
+def _not_yaml(error: MarkedYAMLError) -> str:
+    """Say what was expected, and where that began: a parser sees only later that it is missing."""
+    what = "that is not YAML"
+    # What it says of escapes in quotes names characters; everything else was looked at before.
+    if error.problem and error.problem.isascii() and error.problem.isprintable():
+        what += f": {error.problem[:_MAX_PROBLEM]}"
+    began, seen = error.context_mark, error.problem_mark
+    if began and seen and began.line != seen.line:
+        what += f" ({error.context}, which began at {_place(began)})"
+    return what
 
 
 def _decode(data: bytes, source: str) -> str:

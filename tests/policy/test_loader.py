@@ -82,6 +82,29 @@ def test_refused_with_its_place(text: str, rule: str, place: str) -> None:
     assert place in error.where
 
 
+@pytest.mark.parametrize(
+    ("text", "began"),
+    [
+        ("a: 0\nb 1\nc: 2\n", "which began at line 2, column 1"),
+        ("a: [1,\nb: 2\n", "expected ',' or ']'"),
+        ("a: 1\nb: [1\n", "which began at line 2, column 4"),
+        ('a: "x\nb: 1\n', "which began at line 1, column 4"),
+    ],
+)
+def test_what_is_no_yaml_is_told_where_it_began(text: str, began: str) -> None:
+    message = str(refused(text))
+    assert "that is not YAML: " in message
+    assert began in message
+
+
+@pytest.mark.parametrize("text", ['a: "\\é"\n', "a: \\\n@: 1\n", 'a: "\\xzz"\n'])
+def test_what_a_parser_says_of_it_is_short_and_readable(text: str) -> None:
+    message = str(refused(text))
+    assert message.isascii()
+    assert message.isprintable()
+    assert len(message) < 250
+
+
 _NOT_TEXT = (
     "no No NO yes on off true False null ~ y N << = .inf -.Inf .nan 1e3 1E+3 1.5 -1 +1 0x1F 0o17"
     " 017 0b11 1_ 1__0 .5 1. 190:20:30 12:30 2026-11-21 2026-11-21T10:00:00Z"
