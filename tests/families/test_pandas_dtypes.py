@@ -68,3 +68,17 @@ def test_only_an_empty_array_of_pandas_stands_for_a_dtype(inside):
 def test_any_change_of_what_was_sent_gives_a_dtype_or_an_error(dtype):
     refused, accepted = mutate_all(dtype, repr)
     assert refused > accepted
+
+
+def test_text_where_arrows_class_takes_no_dtype(monkeypatch):
+    # As pandas 2 has it: one class for each way to miss a value.
+    from safeser.families.pandas import internals
+
+    monkeypatch.setattr(internals, "_TYPED_TEXT", False)
+    monkeypatch.setattr(internals, "ARROW_TEXT", (pd.arrays.ArrowStringArray,) * 2)
+    content = pa.chunked_array([["x", None]])
+    made = internals.text_of(content, pd.StringDtype("pyarrow", na_value=pd.NA))
+    assert made.dtype == pd.StringDtype("pyarrow", na_value=pd.NA)
+    assert made.tolist() == ["x", pd.NA]
+    with pytest.raises(ValueError, match=r"^$"):
+        internals.text_of(content, pd.StringDtype("pyarrow", na_value=float("nan")))
