@@ -22,6 +22,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("dask.dataframe")
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "t": pd.date_range("2000", periods=3), "c": list("xyz")})
+PERIODS = pd.Series(pd.period_range("2000", periods=1, freq="D"))
 BLOCK = np.ones((2, 2))
 FIELDS = np.dtype([("a", "i1"), ("b", "i1"), ("c", "i1")])
 GAPS: dict[str, Any] = {"names": ["a"], "formats": ["i1"], "itemsize": 4000}
@@ -39,6 +40,10 @@ class Posing(str):
     __hash__ = str.__hash__
 
 
+def dated(values: Any, method: str, *args: object) -> Any:
+    return calls.accessor_called(values, "dt", method, args, {})
+
+
 @pytest.mark.parametrize(
     ("call", "result"),
     [
@@ -47,6 +52,14 @@ class Posing(str):
         (lambda: calls.Method("apply")(FRAME.a, abs).tolist(), [1, 2, 3]),
         (lambda: calls.attribute(FRAME, "shape"), (3, 3)),
         (lambda: calls.accessor_called(FRAME.c, "str", "upper", (), {}).tolist(), list("XYZ")),
+        (lambda: dated(FRAME.t, "strftime", "%-d %j %%").tolist()[0], "1 001 %"),
+        (
+            lambda: dated(PERIODS, "strftime", "%A, %d %B %Y").tolist(),
+            ["Saturday, 01 January 2000"],
+        ),
+        (lambda: dated(PERIODS, "strftime", "%F %q %l").tolist(), ["2000 1 000"]),
+        (lambda: dated(FRAME.t, "day_name").tolist()[0], "Saturday"),
+        (lambda: dated(FRAME.t, "month_name", None).tolist()[0], "January"),
         (lambda: calls.accessed(FRAME.t, "dt", "day").tolist(), [1, 2, 3]),
         (lambda: calls.operated("add", FRAME.a, 1).tolist(), [2, 3, 4]),
         (lambda: calls.rolled(FRAME.a, 2, {}, "sum", (), {}).tolist()[1:], [3, 5]),
@@ -133,6 +146,24 @@ FURTHER = {
     "accessor-of-all": lambda: calls.accessor_called(PosixPath(MARK), "str", "replace", (), {}),
     "encode": lambda: calls.accessor_called(FRAME.c, "str", "encode", ("x",), {}),
     "decode": lambda: calls.accessor_called(FRAME.c, "str", "decode", ("x",), {}),
+    # Written into too little room, or never set: memory that others have used.
+    **{
+        f"format-{text}": lambda text=text: calls.accessor_called(
+            PERIODS, "dt", "strftime", (text,), {}
+        )
+        for text in ("%Z", "%A%B%c", "%c" * 20, "%300d", "%-d", "%Ey", "%s", "%%u%Z", "%", "%\n")
+    },
+    "format-named": lambda: calls.accessor_called(
+        PERIODS, "dt", "strftime", (), {"date_format": "%c" * 9}
+    ),
+    "format-posing": lambda: calls.accessor_called(
+        PERIODS, "dt", "strftime", (Posing("%c" * 9),), {}
+    ),
+    # Sets the language of the whole process while it looks.
+    "language": lambda: calls.accessor_called(FRAME.t, "dt", "day_name", ("C",), {}),
+    "language-named": lambda: calls.accessor_called(
+        FRAME.t, "dt", "month_name", (), {"locale": "C"}
+    ),
     "machinery": lambda: calls.accessor_called(FRAME.c, "str", "__reduce__", (), {}),
     "property": lambda: calls.accessed(FRAME.c, "str", "upper"),
     "operator": lambda: calls.operated("to_pickle", FRAME, MARK),

@@ -35,6 +35,7 @@ from safeser.pickles.shims.methods import (
     OPERATORS,
     WINDOW_METHODS,
 )
+from safeser.pickles.shims.moments import check_moments
 from safeser.pickles.shims.numpy_random import KINDS
 from safeser.pickles.shims.patterns import check_replaced, check_texts
 from safeser.pickles.shims.whole import everywhere, refuse
@@ -265,6 +266,8 @@ def accessor_called(
 ) -> Any:
     """Call a method of ``.str``, ``.dt`` or ``.cat``; for ``FunctionMap.operation``."""
     _check_accessor(value, accessor, name)
+    if accessor == "dt":
+        check_moments(value, name, args, kwargs)
     at_once = check_texts(value, name, args, kwargs) if accessor == "str" else 0
     texts = (
         [_rows(value, at, at_once) for at in range(0, len(value), at_once)] if at_once else [value]
