@@ -107,6 +107,40 @@ def test_what_can_go_on_for_ever_is_not(pattern):
     assert _steps(pattern, 0, 128, search=True, whole=False) > _MAX_STEPS
 
 
+#: What costs whoever goes back more than a look at one character. Each took minutes before.
+_CHINESE = "".join(chr(0x4E00 + at) + "q|" for at in range(320))
+_BEYOND = "".join(chr(0x10000 + 2 * at) for at in range(980))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "longest", "search"),
+    [
+        ("a*(?=a*(?=a*b))", 512, True),
+        ("a*(?=a*b)", 4096, True),
+        ("a*(?!a*b)x", 4096, True),
+        ("a*(?<=a)(?=a?(?=a*b))", 4096, True),
+        ("a*" + r"\B" * 495 + "x", 4096, True),
+        ("a*(?>b?c?d?e?f?g?h?i?j?k?l?)z", 8192, True),
+        ("(" * 90 + "a" + ")" * 90 + "*b", 4096, True),
+        ("(?:" + "(" * 90 + "a" + ")" * 90 + "b?)*c", 4096, True),
+        (f"a*(?:{_CHINESE[:-1]})", 8192, True),
+        (r"a*(?:(b)\1|" + _CHINESE[:-1] + ")", 8192, True),
+        ("(x)?a*(?(1)b|" + "b?" * 100 + "c)", 8192, True),
+        (f"[^{_BEYOND}]*x", 8192, True),
+        (f"[{_BEYOND[0]}-{_BEYOND[1]}{_BEYOND[2:900]}a]*x", 8192, True),
+        ("(?:a(?=.*))*", 1_000_000, False),
+        (r"\A(?:a(?=.*))*", 1_000_000, True),
+    ],
+)
+def test_bypass_what_whoever_goes_back_looks_at_again_is_counted(pattern, longest, search):
+    assert _steps(pattern, 0, longest, search=search, whole=False) > _MAX_STEPS
+
+
+def test_patterns_in_patterns_are_looked_at_once():
+    # Twice as long for each of them before: 2 to the power of 100 in all.
+    assert _steps("(?:(?=" * 100 + "a" + "))*" * 100, 0, 64, search=True, whole=False) > _MAX_STEPS
+
+
 @pytest.mark.parametrize(
     "call",
     [

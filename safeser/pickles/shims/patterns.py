@@ -6,7 +6,8 @@ length, and keeps the interpreter to itself all the while: the worker is lost wi
 
 The bound is of what backtracking can do: the ways in which each part may match, times what comes
 after it. A part that repeats has one way where what follows begins with none of what it repeats,
-as in ``\\w+\\s`` or ``[^,]*,``; then whoever goes back fails at once.
+as in ``\\w+\\s`` or ``[^,]*,``; then whoever goes back fails at its first character, and what is
+looked at before that is counted each time: boundaries, what lies ahead, parts that may be missing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from safeser.pickles.shims.whole import refuse
 __all__ = ["check_replaced", "check_texts"]
 
 #: Steps over one text: some seconds.
-_MAX_STEPS = 200_000_000
+_MAX_STEPS = 210_000_000
 _MAX_PATTERN = 1000
 
 #: Methods of ``.str`` that take patterns, of which some do at each place of a text.
@@ -50,13 +51,32 @@ class _Cost(NamedTuple):
     :param ways: in how many ways it may match there, what follows being tried after each.
     :param steps: for all of them.
     :param first: what it may begin with.
+    :param fail: steps, at most, until it fails where none of these is.
     :param empty: whether it may match nothing.
     """
 
     ways: int
     steps: int
     first: int
+    fail: int
     empty: bool
+
+
+class _Follow(NamedTuple):
+    """What comes after a part: what it may begin with, and in how many steps it fails if not."""
+
+    first: int
+    fail: int
+
+    def after(self, first: int, fail: int, *, empty: bool) -> _Follow:
+        """Return what follows a part before which this one comes."""
+        if not empty:
+            return _Follow(first, fail)
+        return _Follow(first | self.first, min(fail + self.fail, _MOST))
+
+
+#: Nothing comes after it: there it has matched.
+_NOTHING = _Follow(0, 0)
 
 
 def check_texts(texts: Any, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
@@ -168,16 +188,16 @@ def _steps(pattern: str, flags: int, longest: int, *, search: bool, whole: bool)
     """Return how many steps *pattern* may take over a text of *longest* characters."""
     try:
         parsed = parser.parse(pattern, flags)
-        walk = _Walk(longest, parsed.state.flags)
-        # Nothing comes after the end, but for a match that must be all of the text.
-        cost = walk.sequence(parsed, _END if whole else 0, last=not whole)
+        walk = _Walk(longest, parsed.state.flags, {})
+        once = not search or _begins_there(parsed, parsed.state.flags)
+        # Nothing comes after the end, but for a match that must be all of the text. Where it begins
+        # at one place alone, what it takes is paid for by no other place.
+        cost = walk.sequence(parsed, _Follow(_END, 1) if whole else _NOTHING, last=not once)
     except RecursionError:
         return _MOST
     except (re.error, OverflowError, ValueError):
         return 0  # re says what is wrong with it
-    if search and _begins_there(parsed, parsed.state.flags):
-        return cost.steps + longest
-    return cost.steps * (longest + 1 if search else 1)
+    return cost.steps + longest if once else cost.steps * (longest + 1)
 
 
 def _begins_there(parsed: Any, flags: int) -> bool:
@@ -193,77 +213,100 @@ _MOST = 1 << 60
 
 
 class _Walk:
-    """What the parts of a pattern cost over a text of so many characters."""
+    """What the parts of a pattern cost over a text of so many characters.
 
-    def __init__(self, longest: int, flags: int) -> None:
+    :param ahead: what was found of what patterns look at ahead and behind, by their identity.
+    """
+
+    def __init__(self, longest: int, flags: int, ahead: dict[int, _Cost]) -> None:
         self._longest = longest
         self._flags = flags
+        self._ahead = ahead
 
-    def sequence(self, items: Iterable[Any], follow: int, *, last: bool) -> _Cost:
+    def sequence(self, items: Iterable[Any], follow: _Follow, *, last: bool) -> _Cost:
         """Return what *items* cost together.
 
-        :param follow: what may come after them.
+        :param follow: what comes after them.
         :param last: whether the pattern has matched after them, so that nothing is tried again.
         """
         parts: list[_Cost] = []
-        first, empty = 0, True
+        begin, empty = _NOTHING, True
         for item in reversed(list(items)):
-            part = self._item(item, first | follow if empty else first, last=last)
+            part = self._item(item, follow.after(*begin, empty=empty), last=last)
             parts.append(part)
-            first = first | part.first if part.empty else part.first
+            begin = begin.after(part.first, part.fail, empty=part.empty)
             empty = empty and part.empty
             last = False
         ways, steps = 1, 0
         for part in reversed(parts):
             steps = min(steps + ways * part.steps, _MOST)
             ways = min(ways * part.ways, _MOST)
-        return _Cost(ways, steps, first, empty)
+        return _Cost(ways, steps, *begin, empty)
 
-    def _item(self, item: Any, follow: int, *, last: bool) -> _Cost:
+    def _item(self, item: Any, follow: _Follow, *, last: bool) -> _Cost:
         code, value = item
         if code in _REPEATS:
             return self._repeated(code, value, follow, last=last)
         if code is codes.BRANCH:
             return self._branches(value[1], follow, last=last)
         if code is codes.SUBPATTERN:
-            inner = _Walk(self._longest, (self._flags | value[1]) & ~value[2])
-            return inner.sequence(value[3], follow, last=last)
+            cost = self._within(value).sequence(value[3], follow, last=last)
+            return _marked(cost) if value[0] is not None else cost
         if code is codes.GROUPREF_EXISTS:
             return self._branches([value[1], value[2] or []], follow, last=last)
         return self._fixed(code, value)
 
+    def _within(self, group: Any) -> _Walk:
+        return _Walk(self._longest, (self._flags | group[1]) & ~group[2], self._ahead)
+
     def _fixed(self, code: Any, value: Any) -> _Cost:
         """Return what an item costs that matches in one way, if at all."""
         if code is codes.ATOMIC_GROUP:
-            return self.sequence(value, 0, last=False)._replace(ways=1)
+            return self._alone(value)._replace(ways=1)
         if code in (codes.ASSERT, codes.ASSERT_NOT):
-            return _Cost(1, 1 + self.sequence(value[1], 0, last=False).steps, 0, empty=True)
+            inner = self._alone(value[1])
+            if code is codes.ASSERT and value[0] > 0 and not inner.empty:  # it must begin here
+                return _Cost(1, 1 + inner.steps, inner.first, 1 + inner.fail, empty=True)
+            return _Cost(1, 1 + inner.steps, 0, 1 + inner.steps, empty=True)
         if code is codes.GROUPREF:
-            return _Cost(1, self._longest + 1, _ANY, empty=True)
+            return _Cost(1, self._longest + 1, _ANY, self._longest + 1, empty=True)
         if code is codes.AT:
             # The end is a thing of its own, before which a text may have a line's.
             end = value in (codes.AT_END, codes.AT_END_STRING)
-            return _Cost(1, 1, _END | _LINE if end else 0, empty=not end)
-        return _Cost(1, 1, self._characters(code, value), empty=False)
+            return _Cost(1, 1, _END | _LINE if end else 0, 1, empty=not end)
+        steps = _compared(value) if code is codes.IN else 1
+        return _Cost(1, steps, self._characters(code, value), steps, empty=False)
 
-    def _branches(self, branches: Sequence[Any], follow: int, *, last: bool) -> _Cost:
+    def _alone(self, items: Any) -> _Cost:
+        """Return what *items* cost that are not looked at again once they have matched.
+
+        What repeats asks for it twice, so it is found once: else patterns in patterns would take
+        twice as long for each.
+        """
+        found = self._ahead.get(id(items))
+        if found is None:
+            found = self._ahead[id(items)] = self.sequence(items, _NOTHING, last=False)
+        return found
+
+    def _branches(self, branches: Sequence[Any], follow: _Follow, *, last: bool) -> _Cost:
         costs = [self.sequence(branch, follow, last=last) for branch in branches]
-        begin = [cost.first | follow if cost.empty else cost.first for cost in costs]
+        begin = [cost.first | follow.first if cost.empty else cost.first for cost in costs]
         ways = [cost.ways for cost in costs]
         return _Cost(
             # Where they begin with different characters, all but one fail at their first.
             max(ways) if _are_apart(begin) else min(sum(ways), _MOST),
             min(len(costs) + sum(cost.steps for cost in costs), _MOST),
             _union(cost.first for cost in costs),
+            min(len(costs) + sum(cost.fail for cost in costs), _MOST),
             any(cost.empty for cost in costs),
         )
 
-    def _repeated(self, code: Any, value: Any, follow: int, *, last: bool) -> _Cost:
+    def _repeated(self, code: Any, value: Any, follow: _Follow, *, last: bool) -> _Cost:
         least, most, body = value
-        first = self._first(body)[0]
-        inside = self.sequence(body, first | follow, last=False)
+        begin, nothing = self._first(body)
+        inside = self.sequence(body, follow.after(*begin, empty=True), last=False)
         turns = min(int(most), self._longest + 1)
-        apart = _are_apart((first, follow))
+        apart = _are_apart((begin.first, follow.first))
         if inside.empty or inside.ways > 1:
             ways = _power(inside.ways + (inside.empty or not least), turns)
             steps = ways * (inside.steps + 1) * (turns + 1)
@@ -271,33 +314,43 @@ class _Walk:
             ways = 1 if apart else max(turns - least, 0) + 1
             # What comes last takes what it can, and the next search begins behind that.
             steps = ((least if last else turns) + 1) * (inside.steps + 1)
+        if not last and follow.fail > 1:
+            steps += (turns + 1) * (follow.fail - 1)  # of one step each turn has been charged
         if code is codes.POSSESSIVE_REPEAT:
             ways = 1
-        return _Cost(min(ways, _MOST), min(steps, _MOST), first, inside.empty or not least)
+        empty = nothing or not least
+        return _Cost(min(ways, _MOST), min(steps, _MOST), begin.first, begin.fail + 1, empty)
 
-    def _first(self, items: Iterable[Any]) -> tuple[int, bool]:
+    def _first(self, items: Iterable[Any]) -> tuple[_Follow, bool]:
         """Return what *items* may begin with, and whether they may match nothing."""
-        first = 0
+        begin = _NOTHING
         for code, value in items:
             if code in _REPEATS:
                 found, empty = self._first(value[2])
+                found = _Follow(found.first, found.fail + 1)
                 empty = empty or not value[0]
             elif code is codes.BRANCH:
-                each = [self._first(branch) for branch in value[1]]
-                found, empty = _union(one for one, _ in each), any(nothing for _, nothing in each)
-            elif code is codes.SUBPATTERN:
-                inner = _Walk(self._longest, (self._flags | value[1]) & ~value[2])
-                found, empty = inner._first(value[3])
+                found, empty = self._first_of(value[1])
             elif code is codes.GROUPREF_EXISTS:
-                found, empty = _ANY | _END, True
+                found, empty = self._first_of([value[1], value[2] or []])
+            elif code is codes.SUBPATTERN:
+                found, empty = self._within(value)._first(value[3])
+                found = _Follow(found.first, found.fail + (value[0] is not None))
             elif code is codes.ATOMIC_GROUP:
                 found, empty = self._first(value)
             else:
-                _, _, found, empty = self._fixed(code, value)
-            first |= found
+                _, _, *known, empty = self._fixed(code, value)
+                found = _Follow(*known)
+            begin = found.after(*begin, empty=True)
             if not empty:
-                return first, False
-        return first, True
+                return begin, False
+        return begin, True
+
+    def _first_of(self, branches: Sequence[Any]) -> tuple[_Follow, bool]:
+        each = [self._first(branch) for branch in branches]
+        fail = len(each) + sum(found.fail for found, _ in each)
+        first = _union(found.first for found, _ in each)
+        return _Follow(first, min(fail, _MOST)), any(nothing for _, nothing in each)
 
     # -- of characters ----------------------------------------------------------------------------
 
@@ -343,6 +396,31 @@ class _Walk:
 
 
 _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT)
+
+
+def _marked(cost: _Cost) -> _Cost:
+    """Return what a group costs whose beginning and end are kept."""
+    return cost._replace(steps=min(cost.steps + 2, _MOST), fail=min(cost.fail + 1, _MOST))
+
+
+def _compared(items: Sequence[Any]) -> int:
+    """Return with how many of *items* a character may be compared.
+
+    One table holds those below; what is beyond is compared one by one, and so are categories.
+    """
+    beyond = 0
+    for code, value in items:
+        if code is codes.CATEGORY:
+            beyond += 1
+        elif code is codes.LITERAL:
+            beyond += value > _TABLE
+        elif code is codes.RANGE:
+            beyond += value[1] > _TABLE
+    return max(beyond, 1)
+
+
+#: The last character that ``re`` keeps in a table.
+_TABLE = 0xFFFF
 
 
 def _are_apart(masks: Iterable[int]) -> bool:
