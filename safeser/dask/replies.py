@@ -142,11 +142,11 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
     name = asked.get("op")
     fits = _FORMS.get(name) if isinstance(name, str) else None
     failed = isinstance(reply, dict) and reply.get("status") == "uncaught-error"
-    if fits is not None and not failed and not fits(reply):
+    if fits is not None and not failed and not fits(asked, reply):
         raise PayloadError(f"that is no answer to {name}", rule="reply.form")
 
 
-def _is_state(state: Any) -> bool:
+def _is_state(_: Mapping[str, Any], state: Any) -> bool:
     """Tell whether a worker's state names it by what is no path.
 
     Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes what the worker says of
@@ -155,12 +155,12 @@ def _is_state(state: Any) -> bool:
     return not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
 
 
-def _is_dump(dump: Any) -> bool:
+def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
     workers = dump.get("workers") if isinstance(dump, dict) else None
-    return isinstance(workers, dict) and all(map(_is_state, workers.values()))
+    return isinstance(workers, dict) and all(_is_state({}, each) for each in workers.values())
 
 
-def _is_samples(samples: Any) -> bool:
+def _is_samples(_: Mapping[str, Any], samples: Any) -> bool:
     """Tell whether samples of memory were taken lately; ``plot`` makes a row for each second."""
     now = time.time()
     return isinstance(samples, list | tuple) and all(
@@ -172,15 +172,73 @@ def _is_samples(samples: Any) -> bool:
     )
 
 
-_NAME_OF_FILE, _AMOUNT = shape("file"), shape("amount")
+def _is_kept(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether a worker says of what it was given, and of nothing else, how large it is.
+
+    Whoever scatters takes a key from each worker's answer, whichever of them has it, and adds it to
+    what a worker holds: with infinity that is no number any more, for good.
+    """
+    if "data" not in asked:
+        return True  # a scheduler's, which is told where data are, says nothing
+    if not isinstance(reply, dict) or reply.get("status") != "OK":
+        return False
+    given, sizes = asked["data"], reply.get("nbytes")
+    if not (isinstance(given, dict) and isinstance(sizes, dict) and _SIZES(sizes)):
+        return False
+    return sizes.keys() <= given.keys()
+
+
+def _is_profile(asked: Mapping[str, Any], told: Any) -> bool:
+    """Tell whether that is a profile, or one of each worker if that was asked for.
+
+    Dask adds those of all workers up, and draws them: one that is none fails it for all.
+    """
+    several = not asked.get("merge_workers", True)
+    if several and not isinstance(told, dict):
+        return False
+    ahead = [("root", each) for each in (told.values() if several else [told])]
+    while ahead:
+        name, node = ahead.pop()
+        if not (isinstance(node, dict) and node.keys() == _NODE and node["identifier"] == name):
+            return False
+        described, below = node["description"], node["children"]
+        if not (_TABLE(described) and _TABLE(below) and _AMOUNT(node["count"])):
+            return False
+        if not all(name in described and fits(described[name]) for name, fits in _CALL.items()):
+            return False
+        ahead += below.items()
+    return True
+
+
+def _is_times(_: Mapping[str, Any], told: Any) -> bool:
+    """Tell whether that says when how often a profile was taken, and of which tasks."""
+    return isinstance(told, dict) and all(
+        isinstance(told.get(name), list | tuple)
+        and all(
+            isinstance(pair, list | tuple) and len(pair) == 2 and _AMOUNT(pair[0]) and fits(pair[1])
+            for pair in told[name]
+        )
+        for name, fits in (("counts", _AMOUNT), ("keys", shape("text->amount")))
+    )
+
+
+_NAME_OF_FILE, _AMOUNT, _TABLE = shape("file"), shape("amount"), shape("table")
+_SIZES = shape("key->number")
+
+#: A call in a profile, and how it is described.
+_NODE = frozenset({"identifier", "description", "children", "count"})
+_CALL = {**dict.fromkeys(("filename", "name", "line"), shape("text")), "line_number": _AMOUNT}
 
 #: Longer than anybody samples, and more than clocks differ, in seconds.
 _LONGEST, _AHEAD = 100 * 86_400, 86_400
 
-_FORMS: Mapping[str, Callable[[Any], bool]] = {
+_FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
     "dump_state": _is_state,
     "get_cluster_state": _is_dump,
     "memory_sampler_stop": _is_samples,
+    "profile": _is_profile,
+    "profile_metadata": _is_times,
+    "update_data": _is_kept,
 }
 
 _ACTOR_CALLS = ("actor_execute", "actor_attribute")

@@ -43,6 +43,7 @@ from safeser.dask.interrupts import unblock
 from safeser.dask.members import know_workers
 from safeser.dask.named import own_connections
 from safeser.dask.nannies import guard_nanny, wait_for_nannies
+from safeser.dask.profiled import bound_profiles
 from safeser.dask.registrations import ClientIds
 from safeser.dask.resumed import fetch_what_was_cancelled
 from safeser.dask.retirement import end_retirements
@@ -232,6 +233,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             share_transfers(owner)
             unblock()
             say_no_more(owner)
+            bound_profiles(owner, self._channel.policy.limits)
         self._client_ids = ClientIds.of(owner)
         confine(owner, self._channel.policy)
         if self._server is Server.SCHEDULER:
@@ -244,6 +246,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             wait_for_nannies(owner)
             look_up_no_names(owner)
             leave_nothing(owner)
+            bound_profiles(owner, self._channel.policy.limits)
         forget_names_of_packages()
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 

@@ -17,7 +17,7 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["ANYTHING", "Shape", "fields", "meant", "shape"]
+__all__ = ["ACTIONS", "ANYTHING", "Shape", "fields", "meant", "shape"]
 
 #: Tells whether a value has the shape.
 Shape = Callable[[Any], bool]
@@ -45,6 +45,10 @@ _MOST_PACKAGES = 5000
 #: Topics of one event, and workers of one broadcast; who means all of them names none.
 _TOPICS = 100
 _WORKERS = 10_000
+
+#: What workers do for a task. Dask has a colour for each, and for another one draws no task at all,
+#: in no report and task stream of anybody's.
+ACTIONS = frozenset({"compute", "deserialize", "disk-read", "disk-write", "transfer"})
 
 #: What separates folders, drives and streams anywhere that Python runs, or ends a name in C.
 _NOT_IN_NAMES = frozenset("/\\:\0")
@@ -274,16 +278,12 @@ def _extensions(value: Any) -> bool:
     )
 
 
-def _action(value: Any) -> bool:
-    # Dask makes a list of them in the web page that is a performance report, as they come.
-    return _word(value) and value.replace("-", "").isidentifier()
-
-
 def _spans(value: Any) -> bool:
     """What a task did when: the scheduler adds up the differences."""
     return isinstance(value, tuple | list) and all(
         isinstance(span, dict)
-        and _action(span.get("action"))
+        and _word(span.get("action"))
+        and span["action"] in ACTIONS
         and _number(span.get("start"))
         and _number(span.get("stop"))
         for span in value

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from distributed import profile
 from distributed.core import clean_exception
 from distributed.protocol.serialize import deserialize
 
@@ -269,3 +270,98 @@ def test_why_there_are_no_samples_is_told(talk):
     t = asks(talk, op="memory_sampler_stop", key="k")
     error = {"status": "uncaught-error", "exception": ValueError("gone"), "traceback": None}
     assert str(t.reply(error)["exception"]) == "gone"
+
+
+def node(name="root", count=1, **children):
+    described = {"filename": "f.py", "name": "f", "line": "x = 1", "line_number": 3}
+    return {
+        **{"identifier": name, "count": count, "description": described},
+        "children": {key: node(key, each) for key, each in children.items()},
+    }
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        {},
+        5,
+        {**node(), "identifier": "x"},
+        {**node(), "children": {"a": node("b")}},
+        {**node(), "children": ["a"]},
+        {**node(a=1), "description": {}},
+        {**node(), "description": {**node()["description"], "line_number": "x"}},
+        node(count=float("nan")),
+        node(a=float("inf")),
+        {**node(), "more": 1},
+    ],
+)
+def test_what_is_no_profile_fails_no_other(talk, profile):
+    """Dask leaves out workers that fail, and fails for all if one answers nonsense."""
+    t = asks(talk, "scheduler", "worker", op="profile")
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back(profile)
+    assert caught.value.rule == "reply.form"
+    of_each = asks(talk, op="profile", merge_workers=False)
+    with pytest.raises(PayloadError):
+        of_each.attack_back({"w": node(), "v": profile})
+    with pytest.raises(PayloadError):
+        of_each.attack_back([node()])
+
+
+def test_profiles_are_told(talk):
+    t = asks(talk, "scheduler", "worker", op="profile")
+    assert t.reply(node(a=2, b=3)) == node(a=2, b=3)
+    assert t.reply(profile.create()) == profile.create()
+    of_each = asks(talk, op="profile", merge_workers=False)
+    assert of_each.reply({"w": node(a=2)}) == {"w": node(a=2)}
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [],
+        {"counts": [], "keys": [(1.0, 5)]},
+        {"counts": [(float("nan"), 1)], "keys": []},
+        {"counts": [(1.0, 1, 1)], "keys": []},
+        {"counts": [1], "keys": []},
+        {"counts": [(1.0, 1)], "keys": [(1.0, {5: 1})]},
+        {"counts": [(1.0, 1)], "keys": [(1.0, {"a": float("inf")})]},
+        {"counts": [(1.0, 1)]},
+    ],
+)
+def test_what_says_no_times_fails_no_other(talk, times):
+    t = asks(talk, "scheduler", "worker", op="profile_metadata", start=0)
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back(times)
+    assert caught.value.rule == "reply.form"
+    honest = {"counts": ((1.0, 2),), "keys": ((1.0, {"a": 2}),)}
+    assert t.reply(honest) == honest
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status": "OK", "nbytes": {"k": float("nan")}},
+        {"status": "OK", "nbytes": {"k": float("inf")}},
+        {"status": "OK", "nbytes": {"k": "8"}},
+        {"status": "OK", "nbytes": {"k": 8, "another worker's": 8}},
+        {"status": "OK", "nbytes": [8]},
+        {"status": "OK"},
+        {"nbytes": {"k": 8}},
+        "OK",
+    ],
+)
+@pytest.mark.parametrize("asker", ["scheduler", "client"])
+def test_a_worker_says_how_large_is_what_it_was_given(talk, asker, answer):
+    """Infinity would leave what the worker holds no number, and others' decisions with it."""
+    t = asks(talk, asker, "worker", policy="trusted", op="update_data", data={"k": 1})
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back(answer)
+    assert caught.value.rule == "reply.form"
+    honest = {"status": "OK", "nbytes": {"k": 28}}
+    assert t.reply(honest) == honest
+
+
+def test_a_scheduler_says_nothing_of_sizes(talk):
+    t = asks(talk, policy="trusted", asker="client", op="update_data", who_has={}, nbytes={})
+    assert t.reply(None) is None

@@ -94,7 +94,15 @@ MISFITS = [
             {"spans": {("execute", "id"): float("nan")}},
         ],
     ),
-    ("spans", [None, {}, ({},), (1,), ({"action": "x", "start": float("nan"), "stop": 1},)]),
+    (
+        "spans",
+        [
+            *(None, {}, ({},), (1,), ({"action": "compute", "start": float("nan"), "stop": 1},)),
+            # Of one such task no report and no task stream is drawn any more.
+            ({"action": "zap", "start": 1, "stop": 2},),
+            ({"action": ["compute"], "start": 1, "stop": 2},),
+        ],
+    ),
     ("key*", ["xyz", {"x": 1}, 5, None, b"xyz", (None,)]),
     ("key->address*", [{"x": "127.0.0.1:1"}, {"x": ["tcp://a:1"]}, [], {None: []}]),
     ("flag|count", [-1, "x"]),
