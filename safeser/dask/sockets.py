@@ -43,6 +43,7 @@ from safeser.dask.interrupts import unblock
 from safeser.dask.members import know_workers
 from safeser.dask.named import own_connections
 from safeser.dask.nannies import guard_nanny, wait_for_nannies
+from safeser.dask.onlookers import know_onlookers
 from safeser.dask.profiled import bound_profiles
 from safeser.dask.registrations import ClientIds
 from safeser.dask.resumed import fetch_what_was_cancelled
@@ -247,6 +248,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             look_up_no_names(owner)
             leave_nothing(owner)
             bound_profiles(owner, self._channel.policy.limits)
+            know_onlookers(owner)
         forget_names_of_packages()
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
