@@ -58,6 +58,12 @@ def dated(values: Any, method: str, *args: object) -> Any:
             ["Saturday, 01 January 2000"],
         ),
         (lambda: dated(PERIODS, "strftime", "%F %q %l").tolist(), ["2000 1 000"]),
+        (lambda: calls.formatted(PERIODS[0], "%d.%m.%Y"), "01.01.2000"),
+        (lambda: calls.formatted(PERIODS[0]), "2000-01-01"),
+        (
+            lambda: calls.formatted(FRAME.t[0], "%Z%Y") + calls.formatted(1.5, "%"),
+            "2000150.000000%",
+        ),
         (lambda: dated(FRAME.t, "day_name").tolist()[0], "Saturday"),
         (lambda: dated(FRAME.t, "month_name", None).tolist()[0], "January"),
         (lambda: calls.accessed(FRAME.t, "dt", "day").tolist(), [1, 2, 3]),
@@ -159,6 +165,8 @@ FURTHER = {
     "format-posing": lambda: calls.accessor_called(
         PERIODS, "dt", "strftime", (Posing("%c" * 9),), {}
     ),
+    "format-of-one": lambda: calls.formatted(PERIODS[0], "%Z"),
+    "format-of-one-posing": lambda: calls.formatted(PERIODS[0], Posing("%c" * 9)),
     # Sets the language of the whole process while it looks.
     "language": lambda: calls.accessor_called(FRAME.t, "dt", "day_name", ("C",), {}),
     "language-named": lambda: calls.accessor_called(

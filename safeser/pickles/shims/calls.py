@@ -35,7 +35,7 @@ from safeser.pickles.shims.methods import (
     OPERATORS,
     WINDOW_METHODS,
 )
-from safeser.pickles.shims.moments import check_moments
+from safeser.pickles.shims.moments import check_format, check_moments
 from safeser.pickles.shims.numpy_random import KINDS
 from safeser.pickles.shims.patterns import check_replaced, check_texts
 from safeser.pickles.shims.whole import everywhere, refuse
@@ -200,6 +200,13 @@ def transformed_back(values: Any, *args: Any, **kwargs: Any) -> Any:
 def item(value: Any, key: Any, /) -> Any:
     """Return a part of *value*; some of an array's fields can be a type with gaps."""
     return value[key]
+
+
+def formatted(value: Any, spec: Any = "", /) -> str:
+    """Write *value* as text; for ``format``, by which a period is written as by ``strftime``."""
+    if type(value).__module__.split(".")[0] == "pandas":
+        check_format(value, spec)
+    return format(value, spec)
 
 
 def ramped(start: Any, *args: Any, **kwargs: Any) -> Any:
@@ -499,6 +506,7 @@ REPLACED: Mapping[str, str] = {
     "dask.array.core:concatenate_shaped": "concatenated_shaped",
     "dask.array.core:finalize": "finalized",
     "_operator:getitem": "item",
+    "builtins:format": "formatted",
     "dask.array.creation:linear_ramp_chunk": "ramped",
     "numpy.fft:irfft": "transformed_back",
     "numpy:clip": "clipped",

@@ -16,7 +16,7 @@ from typing import Any
 
 from safeser.pickles.shims.whole import refuse
 
-__all__ = ["check_moments"]
+__all__ = ["check_format", "check_moments"]
 
 #: By how many characters each may grow at most; those of names with room for other languages.
 #: ``fFlnNqu`` are pandas' own, which it puts in afterwards.
@@ -44,8 +44,19 @@ def check_moments(value: Any, method: str, args: Sequence[Any], kwargs: Mapping[
         pandas: Any = importlib.import_module("pandas")
         if isinstance(value.dtype, pandas.PeriodDtype):
             for text in (*args, *kwargs.values()):
-                if type(text) is not str or not _fits(text):
-                    raise refuse("the format of periods", text)
+                _check(text)
+
+
+def check_format(value: Any, text: Any) -> None:
+    """Refuse to write *value*, which is pandas', in a format that is too long for a period."""
+    pandas: Any = importlib.import_module("pandas")
+    if isinstance(value, pandas.Period):
+        _check(text)
+
+
+def _check(text: Any) -> None:
+    if type(text) is not str or not _fits(text):
+        raise refuse("the format of periods", text)
 
 
 def _fits(text: str) -> bool:
