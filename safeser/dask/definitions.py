@@ -449,6 +449,8 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
         if isinstance(said_a, str) or isinstance(said_b, str):
             # What a module holds under that name, and which module that is, it does not say.
             return [] if a is b else _DIFFER
+        if cls.__module__.partition(".")[0] == "pandas":
+            said_a, said_b = map(_uncached, (said_a, said_b))
         if len(said_a) != len(said_b):
             return _DIFFER
         pairs: Pairs = list(zip(said_a[:2], said_b[:2], strict=True))
@@ -459,6 +461,26 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
     except Exception:  # a class's own code may raise anything, and then says nothing
         return _DIFFER
     return pairs
+
+
+def _uncached(said: Any) -> Any:
+    """Return what an object of pandas says of itself, without what it has worked out of that.
+
+    An array of dates remembers it as soon as somebody looks at it, and says so in its pickle.
+    """
+    if len(said) < 3:
+        return said
+    maker, args, state, *rest = said
+    if type(state) is tuple:
+        parts = [_without_cache(part) if type(part) is dict else part for part in state]
+        state = tuple(part for part in parts if type(part) is not dict or part)
+    elif type(state) is dict:
+        state = _without_cache(state)
+    return (maker, args, state, *rest)
+
+
+def _without_cache(state: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: value for name, value in state.items() if name != "_cache"}
 
 
 def _listed(items: Any) -> list[Any] | None:

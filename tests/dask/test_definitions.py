@@ -122,6 +122,26 @@ def test_what_arrives_twice_is_the_same(value):
     assert same(Task("k", len, carried(value)), Task("k", len, carried(value)))
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(pd.date_range("2020-01-01", periods=3)),
+        pd.DataFrame({"t": pd.date_range("2020-01-01", periods=3, tz="UTC"), "k": list("abc")}),
+        pd.DataFrame({"d": pd.to_timedelta([1, 2], "s"), "p": pd.period_range("2020", periods=2)}),
+        pd.Series(pd.Categorical(["a", "b"])),
+        pd.Index(["a", "b"]).array,
+    ],
+    ids=["dates", "frame", "spans", "categories", "texts"],
+)
+def test_whether_a_frame_was_looked_at_makes_no_difference(values):
+    first, second = carried(values), carried(values)
+    assert repr(first)
+    getattr(first, "_creso", None)
+    assert same(first, second)
+    assert same(carried(first), second)
+    assert not same(first, carried(values[:1]))
+
+
 def test_in_which_order_attributes_were_set_makes_no_difference():
     first, second = Own(1), Own.__new__(Own)
     first.more = 2
