@@ -449,8 +449,9 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
         if isinstance(said_a, str) or isinstance(said_b, str):
             # What a module holds under that name, and which module that is, it does not say.
             return [] if a is b else _DIFFER
-        if cls.__module__.partition(".")[0] == "pandas":
-            said_a, said_b = map(_uncached, (said_a, said_b))
+        worked_out = _WORKED_OUT.get(cls.__module__.partition(".")[0])
+        if worked_out is not None:
+            said_a, said_b = (_without(worked_out, said) for said in (said_a, said_b))
         if len(said_a) != len(said_b):
             return _DIFFER
         pairs: Pairs = list(zip(said_a[:2], said_b[:2], strict=True))
@@ -463,8 +464,16 @@ def _reduced(a: Any, b: Any, cls: type) -> Pairs:
     return pairs
 
 
-def _uncached(said: Any) -> Any:
-    """Return what an object of pandas says of itself, without what it has worked out of that.
+#: What objects of these libraries remember of what they hold, once somebody looked at it. Who may
+#: not run code has no say in it: of theirs it is checked, or left out.
+_WORKED_OUT = {
+    "pandas": frozenset(("_cache",)),
+    "scipy": frozenset(("_has_canonical_format", "_has_sorted_indices")),
+}
+
+
+def _without(worked_out: frozenset[str], said: Any) -> Any:
+    """Return what an object says of itself, without what it has *worked_out* of that.
 
     An array of dates remembers it as soon as somebody looks at it, and says so in its pickle.
     """
@@ -472,15 +481,15 @@ def _uncached(said: Any) -> Any:
         return said
     maker, args, state, *rest = said
     if type(state) is tuple:
-        parts = [_without_cache(part) if type(part) is dict else part for part in state]
+        parts = [_lacking(worked_out, part) if type(part) is dict else part for part in state]
         state = tuple(part for part in parts if type(part) is not dict or part)
     elif type(state) is dict:
-        state = _without_cache(state)
+        state = _lacking(worked_out, state)
     return (maker, args, state, *rest)
 
 
-def _without_cache(state: dict[Any, Any]) -> dict[Any, Any]:
-    return {name: value for name, value in state.items() if name != "_cache"}
+def _lacking(names: frozenset[str], state: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: value for name, value in state.items() if name not in names}
 
 
 def _listed(items: Any) -> list[Any] | None:

@@ -12,6 +12,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef
 from dask.base import collections_to_expr
 from distributed.scheduler import _materialize_graph
@@ -130,13 +131,14 @@ def test_what_arrives_twice_is_the_same(value):
         pd.DataFrame({"d": pd.to_timedelta([1, 2], "s"), "p": pd.period_range("2020", periods=2)}),
         pd.Series(pd.Categorical(["a", "b"])),
         pd.Index(["a", "b"]).array,
+        scipy.sparse.csr_array(np.eye(3)),
     ],
-    ids=["dates", "frame", "spans", "categories", "texts"],
+    ids=["dates", "frame", "spans", "categories", "texts", "sparse"],
 )
-def test_whether_a_frame_was_looked_at_makes_no_difference(values):
+def test_whether_a_value_was_looked_at_makes_no_difference(values):
     first, second = carried(values), carried(values)
     assert repr(first)
-    getattr(first, "_creso", None)
+    assert getattr(first, "has_canonical_format", True)
     assert same(first, second)
     assert same(carried(first), second)
     assert not same(first, carried(values[:1]))
