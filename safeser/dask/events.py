@@ -58,6 +58,14 @@ def _malformed() -> PayloadError:
     return PayloadError("an event is not one that can be shown", rule="raw.event", where="event")
 
 
+#: As much as is printed between the parts of one event. Each part may be as short as nothing: half
+#: a megabyte of both was eighty gigabytes on everybody's terminal.
+_BETWEEN = 1 << 16
+
+#: So long a separator is none that grows much.
+_SEPARATOR = 8
+
+
 def _printed(said: Any) -> Any:
     if not isinstance(said, dict):
         return _text(said)
@@ -68,6 +76,8 @@ def _printed(said: Any) -> Any:
         return {"args": (), "file": _text(file)}  # of which it logs that it is no file
     between = {name: said.get(name) for name in ("sep", "end")}
     if not all(isinstance(text, str | None) for text in between.values()):
+        raise _malformed()
+    if len(args) * len(between["sep"] or "") > max(_BETWEEN, _SEPARATOR * len(args)):
         raise _malformed()
     return {
         "args": tuple(map(_text, args)),

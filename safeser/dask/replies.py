@@ -210,6 +210,11 @@ def _is_profile(asked: Mapping[str, Any], told: Any) -> bool:
     return True
 
 
+def _fits(spelt: str) -> Callable[[Mapping[str, Any], Any], bool]:
+    fits = shape(spelt)
+    return lambda _, told: fits(told)
+
+
 def _is_times(_: Mapping[str, Any], told: Any) -> bool:
     """Tell whether that says when how often a profile was taken, and of which tasks."""
     return isinstance(told, dict) and all(
@@ -239,6 +244,10 @@ _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
     "profile": _is_profile,
     "profile_metadata": _is_times,
     "update_data": _is_kept,
+    # Dask's client goes through what stands there, and a range of any length takes a few bytes. On
+    # stock clusters addresses are of other schemes.
+    "has_what": _fits("text->key*"),
+    "who_has": _fits("key->text*"),
 }
 
 _ACTOR_CALLS = ("actor_execute", "actor_attribute")

@@ -15,6 +15,7 @@ from distributed import profile
 from distributed.core import clean_exception
 from distributed.protocol.serialize import deserialize
 
+import safeser
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families.errors import wire
 
@@ -365,3 +366,22 @@ def test_a_worker_says_how_large_is_what_it_was_given(talk, asker, answer):
 def test_a_scheduler_says_nothing_of_sizes(talk):
     t = asks(talk, policy="trusted", asker="client", op="update_data", who_has={}, nbytes={})
     assert t.reply(None) is None
+
+
+@pytest.mark.parametrize(
+    ("op", "honest"),
+    [
+        ("who_has", {"k": ("safeser://127.0.0.1:1",), ("x", 1): ()}),
+        ("has_what", {"safeser://127.0.0.1:1": ("k", ("x", 1))}),
+    ],
+)
+def test_who_holds_what_is_a_list(talk, op, honest):
+    """Dask's client makes a set of it, and a table: of a range, nine gigabytes."""
+    t = asks(talk, op=op)
+    assert t.reply(honest) == honest
+    header, frames = safeser.serialize(range(1 << 60))
+    row = t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
+    for answer in ({next(iter(honest)): row}, row, [row], {"k": 5}, {"k": "text"}):
+        with pytest.raises(PayloadError) as caught:
+            t.attack_back(answer)
+        assert caught.value.rule == "reply.form"

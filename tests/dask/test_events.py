@@ -53,6 +53,12 @@ def test_what_an_honest_task_prints_is_printed(talk, capfd):
     assert capfd.readouterr().out == "Größe:\t5 | x!\n"
 
 
+@pytest.mark.parametrize(("count", "sep"), [(100_000, ", "), (2, "x" * 30_000), (5, None)])
+def test_much_that_is_honest_is_printed(count, sep):
+    _, said = plain_event("print", (1.0, {"args": ("a",) * count, "sep": sep}))
+    assert (len(said["args"]), said["sep"]) == (count, sep)
+
+
 def test_an_object_without_a_text_is_named():
     assert "OSError" in plain_event("print", (1.0, Raises()))[1]
     assert "ValueError" in plain_event("print", (1.0, 10**5000))[1]
@@ -65,6 +71,10 @@ def test_an_object_without_a_text_is_named():
         (1.0,),
         (1.0, {"args": (), "sep": 5}),
         (1.0, {"args": (), "end": b"x"}),
+        # Printed, two gigabytes, and eighty.
+        (1.0, {"args": ("",) * 20_000, "sep": "x" * 100_000}),
+        (1.0, {"args": ("",) * 200_000, "sep": "x" * 400_000}),
+        (1.0, {"args": ("",) * 200_000, "sep": "123456789"}),
     ],
 )
 def test_what_dask_cannot_print_is_refused(event):
