@@ -40,6 +40,12 @@ class Posing(str):
     __hash__ = str.__hash__
 
 
+def einsum(subscripts: Any, *operands: Any) -> Any:
+    return calls.summed(
+        *operands, subscripts=subscripts, ncontract_inds=0, kernel_dtype=np.dtype("f8")
+    )
+
+
 def dated(values: Any, method: str, *args: object) -> Any:
     return calls.accessor_called(values, "dt", method, args, {})
 
@@ -58,6 +64,10 @@ def dated(values: Any, method: str, *args: object) -> Any:
             ["Saturday, 01 January 2000"],
         ),
         (lambda: dated(PERIODS, "strftime", "%F %q %l").tolist(), ["2000 1 000"]),
+        (lambda: einsum("ii->i", np.arange(4.0).reshape(2, 2)).tolist(), [0, 3]),
+        (lambda: einsum("ii->i", np.zeros((0, 0))).tolist(), []),
+        (lambda: einsum("i...,i...->...", np.zeros((0, 2)), np.zeros((0, 2))).tolist(), [0, 0]),
+        (lambda: einsum("ij,jk->ik", np.zeros((2, 0)), np.zeros((0, 1))).tolist(), [[0], [0]]),
         (lambda: calls.formatted(PERIODS[0], "%d.%m.%Y"), "01.01.2000"),
         (lambda: calls.formatted(PERIODS[0]), "2000-01-01"),
         (
@@ -236,6 +246,22 @@ FURTHER = {
     "gaps-in-a-list": lambda: whole.Whole(np.split)(np.zeros(2, FIELDS)[["a", "c"]], 2),
     "a-ramp-of-nothing": lambda: calls.ramped(np.zeros(0), 1, 9, 0, 1),
     "no-values": lambda: calls.transformed_back(np.ones((0, 2)), 9, axis=0),
+    # One axis without elements, and views as long as the other one.
+    **{
+        f"sum-{terms}-{shape}": lambda terms=terms, shape=shape: einsum(terms, np.zeros(shape))
+        for terms, shape in (
+            *(
+                ("ii->i", (0, 5)),
+                ("ii", (0, 5)),
+                ("iij->ij", (0, 1, 5)),
+                ("i...i->i...", (0, 2, 5)),
+            ),
+            *((" i i -> i", (0, 5)), ("...ii->i", (2, 0, 5)), ("ii...->...i", (0, 5, 2))),
+        )
+    },
+    "sum-second": lambda: einsum("j,ii->i", np.ones(1), np.zeros((0, 5))),
+    "sum-lists": lambda: einsum([0, 0], np.zeros((0, 5))),
+    "sum-unnamed": lambda: standing.named("dask.array.dispatch:einsum_lookup"),
     "where-method": lambda: calls.Method("clip")(BLOCK, 0, 1, where=False),
 }
 

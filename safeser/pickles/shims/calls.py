@@ -216,6 +216,31 @@ def ramped(start: Any, *args: Any, **kwargs: Any) -> Any:
     return by_name("dask.array.creation:linear_ramp_chunk")(start, *args, **kwargs)
 
 
+def summed(*operands: Any, **kwargs: Any) -> Any:
+    """Sum products as subscripts have it; for ``chunk_einsum``.
+
+    Where one axis of an array has no elements, NumPy takes the length of ``ii->i`` from the other
+    one, and gives a view of memory that is not the array's.
+    """
+    subscripts = kwargs.get("subscripts")
+    if type(subscripts) is not str:
+        raise refuse("the subscripts", subscripts)
+    terms = "".join(subscripts.split()).partition("->")[0].split(",")
+    for term, operand in zip(terms, operands, strict=False):
+        if np.size(operand) == 0 and not _is_square(term, np.shape(operand)):
+            raise refuse("the subscripts", subscripts)
+    return by_name("dask.array.einsumfuncs:chunk_einsum")(*operands, **kwargs)
+
+
+def _is_square(term: str, shape: tuple[int, ...]) -> bool:
+    """Tell whether axes of one name are as long as each other."""
+    front, _, back = term.partition("...")
+    lengths_of = (*shape[: len(front)], *shape[len(shape) - len(back) :])
+    named = zip((*front, *back), lengths_of, strict=False)  # NumPy says which are missing
+    lengths: dict[str, int] = {}
+    return all(lengths.setdefault(name, length) == length for name, length in named)
+
+
 def concatenated(arrays: Any, /) -> Any:
     """Join blocks; for ``concatenate3``, which makes room for as many as the first lists hold."""
     return by_name("dask.array.core:concatenate3")(in_full(arrays))
@@ -465,7 +490,6 @@ UNNAMED = (
     "dask.array.chunk:nanargmin",
     "dask.array.dispatch:concatenate_lookup",
     "dask.array.dispatch:divide_lookup",
-    "dask.array.dispatch:einsum_lookup",
     "dask.array.dispatch:percentile_lookup",
     "dask.array.dispatch:tensordot_lookup",
 )
@@ -508,6 +532,7 @@ REPLACED: Mapping[str, str] = {
     "_operator:getitem": "item",
     "builtins:format": "formatted",
     "dask.array.creation:linear_ramp_chunk": "ramped",
+    "dask.array.einsumfuncs:chunk_einsum": "summed",
     "numpy.fft:irfft": "transformed_back",
     "numpy:clip": "clipped",
 }
