@@ -6,6 +6,9 @@ import operator
 import re
 import signal
 from collections import UserDict
+from re import _compiler as compiler  # type: ignore[attr-defined]
+from re import _constants as codes  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
@@ -51,15 +54,8 @@ def replaced(frame: Any, *args: Any, **kwargs: Any) -> Any:
         *(r"(\d+)", "foo|bar", r"^\s+|\s+$", r"\s*,\s*", r"[A-Z]\w+", r"(\w+)@(\w+)\.com", "", "_"),
         *(r"(?P<y>\d{4})-(?P<m>\d{2})", r"\b\w{4}\b", "<[^>]+>", "a.*b", "a.*b.*c", ".*", r"\s+"),
         *(r"[\w.+-]+@[\w-]+\.[\w.-]+", r"https?://[^\s/$.?#].[^\s]*", r"^(\d{1,3}\.){3}\d{1,3}$"),
-        *(r"(?i)error|warn(ing)?", r"\((.*?)\)", r"[^\w\s]", r"(\w+\s)+end", r"(?<=\$)\d+", "é+à"),
-        *(
-            r"^(?:[^,]*,){3}([^,]*)",
-            r"(?:a|b)*c",
-            r"(a)?(?(1)b|c)",
-            r"(a)\1",
-            "(?>a+)b",
-            "(?:ab)*+c",
-        ),
+        *(r"(?i)error|warn(ing)?", r"\((.*?)\)", r"[^\w\s]", r"(\w+\s)+end", r"\$\d+", "é+à"),
+        *(r"^(?:[^,]*,){3}([^,]*)", r"(?:a|b)*c"),
         *(r"(?a:\w+)\W", r"(?s).*\n", r"(?:a?b)*", "[^a-c]*b", "[à-ü]+ ", r"(?m)^a+$", r"\Aa+\Z"),
     ],
 )
@@ -87,12 +83,7 @@ def test_what_people_look_for_is_cheap(pattern):
             "(?i)(?:kx|Kx)*z",
             "(?i)(?:\u017fx|sx)*z",
         ),
-        *(
-            r"(?:\dx|[\u00b2-\u0a6a]x|1x)*z",
-            r"(?a:(?:\Wx|éx))*z",
-            r"(?:a|(b)|(?(1)a|a))*z",
-            r"(?:(a)|\1)*z",
-        ),
+        *(r"(?:\dx|[\u00b2-\u0a6a]x|1x)*z", r"(?a:(?:\Wx|éx))*z"),
         *(
             r"(?:\s |\u2003 )*z",
             r"(?:.\n|.\n)*z",
@@ -115,30 +106,31 @@ _BEYOND = "".join(chr(0x10000 + 2 * at) for at in range(980))
 @pytest.mark.parametrize(
     ("pattern", "longest", "search"),
     [
-        ("a*(?=a*(?=a*b))", 512, True),
-        ("a*(?=a*b)", 4096, True),
-        ("a*(?!a*b)x", 4096, True),
-        ("a*(?<=a)(?=a?(?=a*b))", 4096, True),
         ("a*" + r"\B" * 495 + "x", 4096, True),
-        ("a*(?>b?c?d?e?f?g?h?i?j?k?l?)z", 8192, True),
+        ("a*b?c?d?e?f?g?h?i?j?k?l?z", 8192, True),
         ("(" * 90 + "a" + ")" * 90 + "*b", 4096, True),
         ("(?:" + "(" * 90 + "a" + ")" * 90 + "b?)*c", 4096, True),
         (f"a*(?:{_CHINESE[:-1]})", 8192, True),
-        (r"a*(?:(b)\1|" + _CHINESE[:-1] + ")", 8192, True),
-        ("(x)?a*(?(1)b|" + "b?" * 100 + "c)", 8192, True),
+        ("(x)?a*(?:b|" + "b?" * 100 + "c)", 8192, True),
         (f"[^{_BEYOND}]*x", 8192, True),
         (f"[{_BEYOND[0]}-{_BEYOND[1]}{_BEYOND[2:900]}a]*x", 8192, True),
-        ("(?:a(?=.*))*", 1_000_000, False),
-        (r"\A(?:a(?=.*))*", 1_000_000, True),
     ],
 )
 def test_bypass_what_whoever_goes_back_looks_at_again_is_counted(pattern, longest, search):
     assert _steps(pattern, 0, longest, search=search, whole=False) > _MAX_STEPS
 
 
-def test_patterns_in_patterns_are_looked_at_once():
-    # Twice as long for each of them before: 2 to the power of 100 in all.
-    assert _steps("(?:(?=" * 100 + "a" + "))*" * 100, 0, 64, search=True, whole=False) > _MAX_STEPS
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("a*(?=a*(?=a*b))", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(a)\1", "(?P<x>a)(?P=x)", "(?>a+)b"),
+        *("(a)?(?(1)b|c)", "a*+b", "(?:a++)b", "(?:(?:a|(?>b))c)*", "(?:x|(?=a))+"),
+    ],
+)
+def test_what_depends_on_more_than_what_stands_beside_it_is_refused(pattern):
+    for method in ("contains", "fullmatch", "match"):
+        with pytest.raises(PolicyDenied, match="looks ahead or behind"):
+            called(method, pattern)
 
 
 @pytest.mark.parametrize(
@@ -219,10 +211,10 @@ def test_what_is_no_pattern_is_left_to_pandas():
 
 
 PARTS = st.recursive(
-    st.sampled_from(["a", "b", ".", r"\w", r"\s", "[^a]", "é", r"\b", "$"]),
+    st.sampled_from(["a", "b", ".", r"\w", r"\s", "[^a]", "é", r"\b", r"\B", "^", "$"]),
     lambda inner: st.one_of(
         st.tuples(inner, st.sampled_from(["*", "+", "?", "*?", "{1,3}", "{2,}"])).map(
-            lambda pair: f"(?:{pair[0]}){pair[1]}"
+            lambda pair: f"({pair[0]}){pair[1]}"
         ),
         st.lists(inner, min_size=2, max_size=3).map("".join),
         st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})"),
@@ -231,12 +223,113 @@ PARTS = st.recursive(
 )
 
 
+class Backtracking:
+    """A matcher that tries what ``re`` tries, in its order and without its short cuts, and counts.
+
+    It is the textbook's, in which each part is told what comes then.
+    """
+
+    def __init__(self, pattern: str, flags: int, text: str) -> None:
+        self._items = parser.parse(pattern, flags)
+        self._text = text
+        self.steps = 0
+
+    def match(self, start: int, *, advance: bool = False, whole: bool = False) -> int | None:
+        """Return where what matches at *start* ends.
+
+        :param advance: it takes something.
+        :param whole: it takes all that there is.
+        """
+        ends: list[int] = []
+
+        def done(at: int) -> bool:
+            if (advance and at == start) or (whole and at < len(self._text)):
+                return False
+            ends.append(at)
+            return True
+
+        return ends[0] if self._sequence(list(self._items), start, done) else None
+
+    def find_all(self) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        start = 0
+        while start <= len(self._text):
+            # Where nothing was taken, what takes something is looked for at the same place.
+            end = self.match(start, advance=bool(found) and found[-1] == (start, start))
+            if end is None:
+                start += 1
+            else:
+                found.append((start, end))
+                start = end
+        return found
+
+    def _sequence(self, items: list[Any], at: int, then: Any) -> bool:
+        if not items:
+            return bool(then(at))
+        return self._item(items[0], at, lambda end: self._sequence(items[1:], end, then))
+
+    def _item(self, item: Any, at: int, then: Any) -> bool:
+        code, value = item
+        self.steps += 1
+        if code is codes.SUBPATTERN:
+            return self._sequence(list(value[3]), at, then)
+        if code is codes.BRANCH:
+            return any(self._sequence(list(branch), at, then) for branch in value[1])
+        if code in (codes.MAX_REPEAT, codes.MIN_REPEAT):
+            return self._turn(code is codes.MAX_REPEAT, value, 0, at, then)
+        one = parser.SubPattern(self._items.state, [item])  # a character or a place
+        met = compiler.compile(one, self._items.state.flags).match(self._text, at)
+        return met is not None and bool(then(met.end()))
+
+    def _turn(
+        self, greedy: bool, value: Any, count: int, at: int, then: Any, before: int | None = None
+    ) -> bool:
+        """Try one more turn, or what comes then; *before* is where the last optional one began."""
+        least, most, body = value
+
+        def more() -> bool:
+            if count >= most or (count >= least and at == before):
+                return False  # the last turn took nothing: another one would take nothing, too
+            began = at if count >= least else before
+            return self._sequence(
+                list(body),
+                at,
+                lambda end: self._turn(greedy, value, count + 1, end, then, began),
+            )
+
+        if count < least:
+            return more()
+        return (more() or then(at)) if greedy else (then(at) or more())
+
+
+def counted(
+    pattern: str, flags: int, text: str, *, search: bool, whole: bool
+) -> tuple[list[Any], int]:
+    """Return what is found, and in how many steps."""
+    walked = Backtracking(pattern, flags, text)
+    if search:
+        return walked.find_all(), walked.steps
+    end = walked.match(0, whole=whole)
+    return [] if end is None else [(0, end)], walked.steps
+
+
+FLAGS = st.sampled_from([0, re.MULTILINE, re.IGNORECASE | re.DOTALL, re.ASCII | re.MULTILINE])
+
+
 @settings(max_examples=150)
-@given(PARTS)
-def test_what_is_said_to_be_cheap_ends(pattern):
-    if _steps(pattern, 0, 64, search=True, whole=False) < 1_000_000:
-        for text in ("a" * 40 + "!", "ab" * 20, "a " * 20 + "é", "aab" * 13 + "\n"):
-            re.findall(pattern, text)
+@given(PARTS, FLAGS, st.text(alphabet="aaBb! é\n", max_size=16))
+def test_no_more_steps_are_taken_than_were_counted(pattern, flags, text):
+    found = {
+        (True, False): [m.span() for m in re.finditer(pattern, text, flags)],
+        (False, False): [m.span() for m in [re.match(pattern, text, flags)] if m],
+        (False, True): [m.span() for m in [re.fullmatch(pattern, text, flags)] if m],
+    }
+    for (search, whole), expected in found.items():
+        most = _steps(pattern, int(flags), 16, search=search, whole=whole)
+        if most < 20_000:
+            spans, steps = counted(pattern, int(flags), text, search=search, whole=whole)
+            assert spans == expected
+            assert steps <= most
 
 
 def test_methods_of_other_accessors_take_no_patterns():

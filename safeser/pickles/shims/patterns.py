@@ -7,7 +7,10 @@ length, and keeps the interpreter to itself all the while: the worker is lost wi
 The bound is of what backtracking can do: the ways in which each part may match, times what comes
 after it. A part that repeats has one way where what follows begins with none of what it repeats,
 as in ``\\w+\\s`` or ``[^,]*,``; then whoever goes back fails at its first character, and what is
-looked at before that is counted each time: boundaries, what lies ahead, parts that may be missing.
+looked at before that is counted each time: boundaries, and parts that may be missing.
+
+Patterns that look ahead or behind, refer to a group, or keep what they took are not counted, but
+refused: what they cost depends on more than what stands beside them.
 """
 
 from __future__ import annotations
@@ -168,7 +171,12 @@ def _check(pattern: Any, flags: int, longest: int, *, search: bool, whole: bool)
         raise _refused(pattern, f"it is longer than {_MAX_PATTERN} characters")
     # Rounded up, so that one pattern is looked at for few lengths.
     rounded = 1 << max(longest - 1, 0).bit_length()
-    steps = _steps(pattern, int(flags), rounded, search=search, whole=whole)
+    try:
+        steps = _steps(pattern, int(flags), rounded, search=search, whole=whole)
+    except _NotCounted:
+        raise _refused(
+            pattern, "it looks ahead or behind, refers to a group, or keeps what it took"
+        ) from None
     if steps > _MAX_STEPS:
         raise _refused(pattern, f"it may take too long on a text of {longest} characters")
     return steps
@@ -183,12 +191,19 @@ def _refused(pattern: str, why: str) -> PolicyDenied:
     )
 
 
+class _NotCounted(Exception):
+    """A pattern has a part whose cost nobody counts here."""
+
+
 @lru_cache(maxsize=1024)
 def _steps(pattern: str, flags: int, longest: int, *, search: bool, whole: bool) -> int:
-    """Return how many steps *pattern* may take over a text of *longest* characters."""
+    """Return how many steps *pattern* may take over a text of *longest* characters.
+
+    :raises _NotCounted: if that cannot be told.
+    """
     try:
         parsed = parser.parse(pattern, flags)
-        walk = _Walk(longest, parsed.state.flags, {})
+        walk = _Walk(longest, parsed.state.flags)
         once = not search or _begins_there(parsed, parsed.state.flags)
         # Nothing comes after the end, but for a match that must be all of the text. Where it begins
         # at one place alone, what it takes is paid for by no other place.
@@ -197,7 +212,10 @@ def _steps(pattern: str, flags: int, longest: int, *, search: bool, whole: bool)
         return _MOST
     except (re.error, OverflowError, ValueError):
         return 0  # re says what is wrong with it
-    return cost.steps + longest if once else cost.steps * (longest + 1)
+    # Where it took nothing, one that takes something is looked for at the same place.
+    twice = search and (cost.empty or cost.first & _END)
+    steps = cost.steps * 2 if twice else cost.steps
+    return steps + longest if once else steps * (longest + 1)
 
 
 def _begins_there(parsed: Any, flags: int) -> bool:
@@ -213,15 +231,11 @@ _MOST = 1 << 60
 
 
 class _Walk:
-    """What the parts of a pattern cost over a text of so many characters.
+    """What the parts of a pattern cost over a text of so many characters."""
 
-    :param ahead: what was found of what patterns look at ahead and behind, by their identity.
-    """
-
-    def __init__(self, longest: int, flags: int, ahead: dict[int, _Cost]) -> None:
+    def __init__(self, longest: int, flags: int) -> None:
         self._longest = longest
         self._flags = flags
-        self._ahead = ahead
 
     def sequence(self, items: Iterable[Any], follow: _Follow, *, last: bool) -> _Cost:
         """Return what *items* cost together.
@@ -246,47 +260,27 @@ class _Walk:
     def _item(self, item: Any, follow: _Follow, *, last: bool) -> _Cost:
         code, value = item
         if code in _REPEATS:
-            return self._repeated(code, value, follow, last=last)
+            return self._repeated(value, follow, last=last)
         if code is codes.BRANCH:
             return self._branches(value[1], follow, last=last)
         if code is codes.SUBPATTERN:
             cost = self._within(value).sequence(value[3], follow, last=last)
             return _marked(cost) if value[0] is not None else cost
-        if code is codes.GROUPREF_EXISTS:
-            return self._branches([value[1], value[2] or []], follow, last=last)
         return self._fixed(code, value)
 
     def _within(self, group: Any) -> _Walk:
-        return _Walk(self._longest, (self._flags | group[1]) & ~group[2], self._ahead)
+        return _Walk(self._longest, (self._flags | group[1]) & ~group[2])
 
     def _fixed(self, code: Any, value: Any) -> _Cost:
         """Return what an item costs that matches in one way, if at all."""
-        if code is codes.ATOMIC_GROUP:
-            return self._alone(value)._replace(ways=1)
-        if code in (codes.ASSERT, codes.ASSERT_NOT):
-            inner = self._alone(value[1])
-            if code is codes.ASSERT and value[0] > 0 and not inner.empty:  # it must begin here
-                return _Cost(1, 1 + inner.steps, inner.first, 1 + inner.fail, empty=True)
-            return _Cost(1, 1 + inner.steps, 0, 1 + inner.steps, empty=True)
-        if code is codes.GROUPREF:
-            return _Cost(1, self._longest + 1, _ANY, self._longest + 1, empty=True)
         if code is codes.AT:
             # The end is a thing of its own, before which a text may have a line's.
             end = value in (codes.AT_END, codes.AT_END_STRING)
             return _Cost(1, 1, _END | _LINE if end else 0, 1, empty=not end)
+        if code not in _CHARACTERS:
+            raise _NotCounted
         steps = _compared(value) if code is codes.IN else 1
         return _Cost(1, steps, self._characters(code, value), steps, empty=False)
-
-    def _alone(self, items: Any) -> _Cost:
-        """Return what *items* cost that are not looked at again once they have matched.
-
-        What repeats asks for it twice, so it is found once: else patterns in patterns would take
-        twice as long for each.
-        """
-        found = self._ahead.get(id(items))
-        if found is None:
-            found = self._ahead[id(items)] = self.sequence(items, _NOTHING, last=False)
-        return found
 
     def _branches(self, branches: Sequence[Any], follow: _Follow, *, last: bool) -> _Cost:
         costs = [self.sequence(branch, follow, last=last) for branch in branches]
@@ -301,7 +295,7 @@ class _Walk:
             any(cost.empty for cost in costs),
         )
 
-    def _repeated(self, code: Any, value: Any, follow: _Follow, *, last: bool) -> _Cost:
+    def _repeated(self, value: Any, follow: _Follow, *, last: bool) -> _Cost:
         least, most, body = value
         begin, nothing = self._first(body)
         inside = self.sequence(body, follow.after(*begin, empty=True), last=False)
@@ -316,8 +310,6 @@ class _Walk:
             steps = ((least if last else turns) + 1) * (inside.steps + 1)
         if not last and follow.fail > 1:
             steps += (turns + 1) * (follow.fail - 1)  # of one step each turn has been charged
-        if code is codes.POSSESSIVE_REPEAT:
-            ways = 1
         empty = nothing or not least
         return _Cost(min(ways, _MOST), min(steps, _MOST), begin.first, begin.fail + 1, empty)
 
@@ -330,14 +322,13 @@ class _Walk:
                 found = _Follow(found.first, found.fail + 1)
                 empty = empty or not value[0]
             elif code is codes.BRANCH:
-                found, empty = self._first_of(value[1])
-            elif code is codes.GROUPREF_EXISTS:
-                found, empty = self._first_of([value[1], value[2] or []])
+                each = [self._first(branch) for branch in value[1]]
+                fail = len(each) + sum(one.fail for one, _ in each)
+                found = _Follow(_union(one.first for one, _ in each), min(fail, _MOST))
+                empty = any(nothing for _, nothing in each)
             elif code is codes.SUBPATTERN:
                 found, empty = self._within(value)._first(value[3])
                 found = _Follow(found.first, found.fail + (value[0] is not None))
-            elif code is codes.ATOMIC_GROUP:
-                found, empty = self._first(value)
             else:
                 _, _, *known, empty = self._fixed(code, value)
                 found = _Follow(*known)
@@ -345,12 +336,6 @@ class _Walk:
             if not empty:
                 return begin, False
         return begin, True
-
-    def _first_of(self, branches: Sequence[Any]) -> tuple[_Follow, bool]:
-        each = [self._first(branch) for branch in branches]
-        fail = len(each) + sum(found.fail for found, _ in each)
-        first = _union(found.first for found, _ in each)
-        return _Follow(first, min(fail, _MOST)), any(nothing for _, nothing in each)
 
     # -- of characters ----------------------------------------------------------------------------
 
@@ -395,7 +380,8 @@ class _Walk:
         return found | _LETTER if found & _LETTERS else found
 
 
-_REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT)
+_REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
+_CHARACTERS = (codes.LITERAL, codes.NOT_LITERAL, codes.IN, codes.ANY)
 
 
 def _marked(cost: _Cost) -> _Cost:
