@@ -1,12 +1,14 @@
-"""Profiles: in which functions tasks spend their time, as workers say and somebody looks at.
+"""Profiles and call stacks: in which functions tasks spend their time, where somebody looks at it.
 
-The one rule: what a scheduler makes of it is as large as what it knows by itself, its names of
-tasks and a while of time, however many workers say what.
+The one rule: what a scheduler makes of it is as large as what it knows by itself, its tasks, their
+names and a while of time, however many workers say what.
 
 Dask's scheduler makes a list for each name at each time that any worker told it of (distributed
 2026.8.0, ``Scheduler.get_profile_metadata``, for a page of the dashboard): a hundred kilobytes of
 both took two gigabytes, and everybody waited. A profile has two levels of nesting for each call
-that it has seen, and one that is nested deeper than messages may be was not sent at all.
+that it has seen, and one that is nested deeper than messages may be was not sent at all. Asked
+for the call stacks of a task that waits (``Scheduler.get_call_stack``), it looks at what that waits
+for once for each way that leads there: for forty levels of two tasks, for days.
 """
 
 from __future__ import annotations
@@ -50,6 +52,28 @@ def bound_profiles(server: Any, limits: Limits) -> None:
     handlers["profile"] = profile
     if isinstance(server, Scheduler):
         _bound_times(server)
+        _visit_once(server)
+
+
+def _visit_once(scheduler: Any) -> None:
+    stock, tasks = scheduler.get_call_stack, scheduler.tasks
+
+    async def get_call_stack(keys: Iterable[Any] | None = None) -> dict[str, Any]:
+        if keys is not None:
+            seen = set(keys)
+            ahead, keys = list(seen), []
+            while ahead:
+                task = tasks[ahead.pop()]
+                if task.state == "processing":
+                    keys.append(task.key)
+                elif task.state == "waiting":
+                    needed = {each.key for each in task.dependencies} - seen
+                    seen |= needed
+                    ahead += needed
+        told: dict[str, Any] = await stock(keys=keys)
+        return told
+
+    scheduler.get_call_stack = scheduler.handlers["call_stack"] = get_call_stack
 
 
 def _cut(profile: dict[str, Any], levels: int) -> dict[str, Any]:

@@ -112,3 +112,52 @@ def test_what_they_invent_takes_no_more(asked):
     assert len(told["keys"]["sum"]) == len(told["counts"]) == 1002
     later = {"counts": [(NOW + 61, 1)], "keys": [(NOW + 61, {"sum": 1})]}
     assert asked({"a": later}) == {"counts": [], "keys": {}}
+
+
+@pytest.fixture
+def stacks():
+    """Return a scheduler, its tasks by key, and what it asks workers for."""
+    scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
+    scheduler.http_server.stop()
+    Scheduler._instances.discard(scheduler)  # as above
+    asked = []
+
+    def rpc(address):
+        async def call_stack(keys):
+            asked.append((address, None if keys is None else sorted(keys)))
+            return dict.fromkeys(keys or (), ("a call",))
+
+        return SimpleNamespace(call_stack=call_stack)
+
+    scheduler.rpc = rpc
+    bound_profiles(scheduler, Limits())
+    return scheduler, scheduler.tasks, asked
+
+
+def task(key, state, *dependencies):
+    worker = SimpleNamespace(address="w") if state == "processing" else None
+    return SimpleNamespace(key=key, state=state, dependencies=dependencies, processing_on=worker)
+
+
+def test_a_task_that_waits_is_looked_at_once(stacks):
+    """Forty levels, each of two tasks that wait for both of the level before: 2**40 ways."""
+    scheduler, tasks, asked = stacks
+    row = [task("one", "processing"), task("two", "memory")]
+    tasks.update({each.key: each for each in row})
+    for level in range(40):
+        row = [task((level, side), "waiting", *row) for side in range(2)]
+        tasks.update({each.key: each for each in row})
+    handler = scheduler.handlers["call_stack"]
+    assert asyncio.run(handler(keys=[(39, 0), (39, 1)])) == {"w": {"one": ("a call",)}}
+    assert asked == [("w", ["one"])]
+    assert asyncio.run(handler(keys=["one", "one"])) == {"w": {"one": ("a call",)}}
+    assert asyncio.run(handler(keys=["two"])) == {}
+    with pytest.raises(KeyError):
+        asyncio.run(handler(keys=["gone"]))
+
+
+def test_all_call_stacks_are_told(stacks):
+    scheduler, _, asked = stacks
+    scheduler.workers = {"v": None}
+    assert asyncio.run(scheduler.get_call_stack()) == {}
+    assert asked == [("v", None)]
