@@ -134,18 +134,19 @@ def stacks():
     return scheduler, scheduler.tasks, asked
 
 
-def task(key, state, *dependencies):
-    worker = SimpleNamespace(address="w") if state == "processing" else None
-    return SimpleNamespace(key=key, state=state, dependencies=dependencies, processing_on=worker)
+class Task:
+    def __init__(self, key, state, *dependencies):
+        self.key, self.state, self.dependencies = key, state, dependencies
+        self.processing_on = SimpleNamespace(address="w")
 
 
 def test_a_task_that_waits_is_looked_at_once(stacks):
     """Forty levels, each of two tasks that wait for both of the level before: 2**40 ways."""
     scheduler, tasks, asked = stacks
-    row = [task("one", "processing"), task("two", "memory")]
+    row = [Task("one", "processing"), Task("two", "memory")]
     tasks.update({each.key: each for each in row})
     for level in range(40):
-        row = [task((level, side), "waiting", *row) for side in range(2)]
+        row = [Task((level, side), "waiting", *row) for side in range(2)]
         tasks.update({each.key: each for each in row})
     handler = scheduler.handlers["call_stack"]
     assert asyncio.run(handler(keys=[(39, 0), (39, 1)])) == {"w": {"one": ("a call",)}}
