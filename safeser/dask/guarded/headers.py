@@ -109,8 +109,15 @@ class Translator:
         if header.keys() != {"serializer"}:
             malformed("its header has more than a family")
         # Dask's unpacker makes tuples of all sequences, and so does this; ours keeps them apart.
-        packed = frames[0] if len(frames) == 1 else b"".join(frames)
-        return self._packed(_NoExtensions(self._limits).read(packed))
+        return self._packed(_NoExtensions(self._limits).read(self.run(frames)))
+
+    def run(self, frames: list[Any]) -> Any:
+        """Return *frames* as one, which is as long as they are: so long as one value may be."""
+        if len(frames) == 1:
+            return frames[0]
+        if sum(memoryview(frame).nbytes for frame in frames) > self._limits.max_array:
+            raise PayloadError("the frames of one value are over max_array", rule="stock.frames")
+        return b"".join(frames)
 
     def _packed(self, value: Any) -> Made:
         try:
@@ -192,28 +199,24 @@ def _leaf(name: str, meta: Header, frames: list[Any]) -> Made:
     return {"serializer": "dask", "type": name, "sub-header": meta}, frames
 
 
-def _one(frames: list[Any]) -> list[Any]:
-    return frames if len(frames) == 1 else [b"".join(frames)]
-
-
-def _bytes(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
+def _bytes(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     if meta:
         malformed("bytes have no description")
-    return _leaf(name, {}, _one(frames))
+    return _leaf(name, {}, [own.run(frames)])
 
 
-def _memoryview(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
+def _memoryview(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     described = {"format": meta.get("format"), "shape": meta.get("shape"), "writeable": True}
-    return _leaf(name, described, _one(frames))
+    return _leaf(name, described, [own.run(frames)])
 
 
-def _array(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
+def _array(own: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
     code = meta.get("typecode")
     if type(code) is not str or code not in "bBhHiIlLqQfd" or len(code) != 1:
         malformed("its type code is not that of numbers")
     size = array.array(code).itemsize
     described = {"code": code, "itemsize": size, "order": sys.byteorder}
-    return _leaf(name, described, _one(frames))
+    return _leaf(name, described, [own.run(frames)])
 
 
 def _ndarray(_: Translator, name: str, meta: Header, frames: list[Any]) -> Made:
