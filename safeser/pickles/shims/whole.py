@@ -52,7 +52,10 @@ class Ufunc:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         everywhere(kwargs)
         no_gaps_in((*args, *kwargs.values()))
-        return self.ufunc(*args, **kwargs)
+        made = self.ufunc(*args, **kwargs)
+        for part in made if isinstance(made, tuple) else (made,):
+            without_gaps(part)
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Ufunc, (self.ufunc,)
