@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import dask.dot
 import distributed
 from dask.widgets import FILTERS, get_template, widgets
 from distributed.core import clean_exception
@@ -74,12 +75,29 @@ def escape_templates() -> None:
     arrays: Any = sys.modules.get("dask.array.core")
     if arrays is not None:  # it keeps its template
         arrays.ARRAY_TEMPLATE = get_template("array.html.j2")
+    for name in ("label", "box_label"):
+        stock = getattr(dask.dot, name)
+        if not hasattr(stock, "__wrapped__"):
+            setattr(dask.dot, name, _labelling(stock))
     for bar in (ProgressWidget, MultiProgressWidget):
         if not hasattr(bar._draw_stop, "__wrapped__"):
             bar._draw_stop = _escaping_errors(bar._draw_stop)
     for bar in (TextProgressBar, ProgressWidget, MultiProgressWidget):
         if not hasattr(bar._draw_bar, "__wrapped__"):
             bar._draw_bar = _counting(bar._draw_bar)
+
+
+def _labelling(label: Callable[..., str]) -> Callable[..., str]:
+    """Return *label* for drawings by graphviz, which takes ``<...>`` for HTML of its own: links
+    that run scripts, and pictures out of local files. What published graphs are called is text.
+    """
+
+    @wraps(label)
+    def labelled(*args: Any, **kwargs: Any) -> str:
+        said = label(*args, **kwargs)
+        return repr(said) if said.lstrip().startswith("<") else said
+
+    return labelled
 
 
 class _Told(Exception):

@@ -10,6 +10,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import dask.array as da
+import dask.dot
 import distributed
 import jinja2
 import numpy as np
@@ -491,3 +492,16 @@ def test_bars_of_honest_counts_are_drawn(bars, capsys):
     bars["several"].make_widget({EVIL: 2})
     bars["several"]._draw_bar(remaining={EVIL: 1}, all={EVIL: 2}, status="running")
     assert "1 / 2" in bars["several"].bar_texts[EVIL].value
+
+
+@pytest.mark.parametrize("said", ['<<TABLE HREF="javascript:alert(1)"/>>', " <b>x</b>\n"])
+def test_no_name_is_html_of_graphviz(said):
+    """Graphviz draws a label as it is if it begins with < and ends with >."""
+    escape_templates()
+    for drawn in (dask.dot.label(said), dask.dot.box_label(("x", said))):
+        assert drawn == repr(said)
+    assert dask.dot.label(("x", 1)) == "('x', 1)"
+    assert dask.dot.box_label(("x", 5)) == "5"
+    before = dask.dot.label
+    escape_templates()
+    assert dask.dot.label is before
