@@ -44,7 +44,7 @@ def _encode_array(x: Array, limits: Limits) -> Parts:
     flags = x.flags
     if not flags.c_contiguous:
         x = _turned(x, writeable, meta, limits)
-    if dtype.names is not None and dtypes.has_gaps(dtype):
+    if (dtype.names is not None or dtype.char in "gG") and dtypes.has_gaps(dtype):
         x = covered(x)
     return Parts(meta, [x.reshape(-1).view(np.uint8).data])
 
@@ -53,7 +53,24 @@ def covered(x: Array) -> Array:
     """Return *x* with zeros where its fields leave gaps: who chose fields kept the others back."""
     made = np.zeros(x.shape, x.dtype)
     made[...] = x
+    for part in dtypes.strict_fields(made):
+        if dtypes.is_padded(part.dtype):
+            _clear_padding(part)
     return made
+
+
+def _clear_padding(numbers: Array) -> None:
+    """Set to zero what long doubles leave of their bytes: whoever made them left what was there."""
+    size, first = numbers.dtype.itemsize, 0 if numbers.dtype.byteorder == ">" else 10
+    places = range(first, size, 16)
+    names = [str(at) for at in places]
+    view = numbers.view(
+        np.dtype(
+            {"names": names, "formats": ["V6"] * len(names), "offsets": places, "itemsize": size}
+        )
+    )
+    for name in names:
+        view[name] = np.void(bytes(6))
 
 
 def _turned(x: Array, writeable: bool, meta: dict[str, Any], limits: Limits) -> Array:

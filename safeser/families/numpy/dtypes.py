@@ -306,12 +306,20 @@ def _field(entry: Any, room: int, fields: list[int]) -> tuple[str, np.dtype[Any]
 
 
 def has_gaps(dtype: np.dtype[Any]) -> bool:
-    """Whether an element of *dtype* has bytes that no field shows; a view of some fields has."""
+    """Whether an element of *dtype* has bytes that no field shows; a view of some fields has.
+
+    So has a long double that takes sixteen bytes and is ten.
+    """
     if dtype.names is None:
-        return dtype.subdtype is not None and has_gaps(dtype.base)
+        return is_padded(dtype) or (dtype.subdtype is not None and has_gaps(dtype.base))
     assert dtype.fields is not None
     held = [dtype.fields[name][0] for name in dtype.names]
     return sum(field.itemsize for field in held) < dtype.itemsize or any(map(has_gaps, held))
+
+
+def is_padded(dtype: np.dtype[Any]) -> bool:
+    """Whether *dtype* is of long doubles whose last six bytes, of sixteen, are nothing."""
+    return dtype.char in "gG" and _X87
 
 
 def is_strict(dtype: np.dtype[Any]) -> bool:
@@ -329,6 +337,7 @@ def is_strict(dtype: np.dtype[Any]) -> bool:
     return strict
 
 
+_X87 = np.finfo(np.longdouble).nmant == 63 and np.dtype("g").itemsize == 16
 _STRICT = frozenset("?UgG")
 _strict: dict[np.dtype[Any], bool] = {}
 
