@@ -40,7 +40,7 @@ async def speaks(schemes):
         raise AssertionError
 
     async def client(address):
-        await Client(address, asynchronous=True, timeout=5)
+        await Client(address, asynchronous=True, timeout=60)
 
     async def local():
         await LocalCluster(
@@ -51,9 +51,10 @@ async def speaks(schemes):
         try:
             await call(*arguments)
         except Exception as error:
-            while error is not None and not hasattr(error, "rule"):
-                error = error.__cause__ or error.__context__
-            return getattr(error, "rule", "another error")
+            said = error
+            while said is not None and not hasattr(said, "rule"):
+                said = said.__cause__ or said.__context__
+            return getattr(said, "rule", f"another error: {error!r}")
         return "done"
 
     said = {}
