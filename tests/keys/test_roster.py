@@ -134,7 +134,7 @@ def test_a_key_listed_twice():
 
 
 def test_too_many(monkeypatch):
-    monkeypatch.setattr("safeser.keys._ROSTER_MAX_ENTRIES", 2)
+    monkeypatch.setattr("safeser.keys.roster._ROSTER_MAX_ENTRIES", 2)
     with pytest.raises(ConfigError, match="at most 2"):
         Roster([entry(number, "alice") for number in range(1, 4)])
 
@@ -253,7 +253,7 @@ def test_files_that_are_none(tmp_path, monkeypatch):
     path.write_bytes(b"\xff\xfe")
     path.chmod(0o600)
     refused(path, "UTF-8")
-    monkeypatch.setattr("safeser.keys._ROSTER_MAX_BYTES", 10)
+    monkeypatch.setattr("safeser.keys.roster._ROSTER_MAX_BYTES", 10)
     path.write_bytes(b"#" * 11)
     refused(path, "too large")
     with pytest.raises(ConfigError, match="too large"):

@@ -1,0 +1,221 @@
+"""X25519 identities of principals.
+
+The one rule: private bytes leave an identity through :meth:`Identity.save` alone. They are never
+printed, pickled, copied, compared or put into an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, SupportsIndex
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from safeser.errors import AuthenticationError, ConfigError
+from safeser.keys.files import read_file, reason, refused, write_new
+from safeser.values import check_principal
+
+__all__ = ["Identity", "KeepsSecrets", "PrivateKey", "PublicKey"]
+
+KEY_SIZE = 32
+
+_FIELD_PRIME = 2**255 - 19
+
+# The u-coordinates of the points whose order divides 8, on the curve and on its twist: whoever
+# offers one gets a shared secret that everybody knows (RFC 7748, section 6.1).
+_LOW_ORDER = frozenset(
+    {
+        0,
+        1,
+        _FIELD_PRIME - 1,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    }
+)
+
+_PUBLIC_TEXT = re.compile(r"x25519:([A-Za-z0-9_-]{43})\Z")
+_IDENTITY_TEXT = re.compile(
+    rb"safeser-identity-1\n"
+    rb"principal: ([A-Za-z0-9][A-Za-z0-9_.@-]{0,63})\n"
+    rb"private: ([A-Za-z0-9_-]{43})\n\Z"
+)
+_IDENTITY_MAX = 256  # the longest legal file has 148 bytes
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def _decode(text: str) -> bytes | None:
+    """Return the 32 bytes that 43 base64url characters stand for; None if not the one spelling."""
+    data = base64.urlsafe_b64decode(text + "=")
+    # The last character has two spare bits: without this, four texts would name one key.
+    return data if _encode(data) == text else None
+
+
+class KeepsSecrets:
+    """Refuse to pickle or copy: a copy of a secret is a second place that it can leak from."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} holds secrets and is never pickled or copied")
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} holds secrets and is never pickled or copied")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """One X25519 public key: 32 bytes, canonical, and not a point of low order.
+
+    Encodings that X25519 would reduce to another key are refused, so that equal keys have equal
+    bytes and no second spelling of a retired key passes a roster.
+    """
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.raw, bytes) or len(self.raw) != KEY_SIZE:
+            raise ConfigError("a public key has 32 bytes", rule="config.key")
+        coordinate = int.from_bytes(self.raw, "little")
+        if coordinate >= _FIELD_PRIME or coordinate in _LOW_ORDER:
+            raise ConfigError(
+                "that is not the public key of any private key",
+                rule="config.key",
+                fix="Copy the key again from its owner.",
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> PublicKey:
+        """Return the key that *text* spells, ``x25519:`` and 43 characters of base64url."""
+        match = _PUBLIC_TEXT.match(text) if isinstance(text, str) else None
+        raw = _decode(match[1]) if match else None
+        if raw is None:
+            raise ConfigError(
+                "that is not a public key; one is 'x25519:' and 43 letters, digits, '-' or '_'",
+                rule="config.key",
+            )
+        return cls(raw)
+
+    @property
+    def text(self) -> str:
+        return "x25519:" + _encode(self.raw)
+
+    @property
+    def fingerprint(self) -> str:
+        """80 bits of the key's SHA-256 in four groups, for people to compare by eye or voice."""
+        digest = base64.b32encode(hashlib.sha256(self.raw).digest()[:10]).decode("ascii").lower()
+        return "-".join(digest[start : start + 4] for start in range(0, 16, 4))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"PublicKey({self.text!r})"
+
+
+class PrivateKey(KeepsSecrets):
+    """One X25519 private key that can agree on shared secrets and show its public half."""
+
+    __slots__ = ("_key", "public")
+
+    def __init__(self, key: X25519PrivateKey) -> None:
+        self._key = key
+        self.public = PublicKey(key.public_key().public_bytes_raw())
+
+    @classmethod
+    def generate(cls) -> PrivateKey:
+        return cls(X25519PrivateKey.generate())
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> PrivateKey:
+        return cls(X25519PrivateKey.from_private_bytes(raw))
+
+    def exchange(self, public: PublicKey) -> bytes:
+        """Return the 32 bytes that this key and *public* share."""
+        try:
+            return self._key.exchange(X25519PublicKey.from_public_bytes(public.raw))
+        except ValueError:
+            # All zero: a low-order point. PublicKey refuses them; this is the library's own check.
+            raise AuthenticationError("the peer could not be authenticated") from None
+
+    def _secret_text(self) -> str:
+        return _encode(self._key.private_bytes_raw())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(public={self.public.text!r})"
+
+
+class Identity(KeepsSecrets):
+    """Who this process is: one principal and one private key of it."""
+
+    __slots__ = ("_principal", "_private")
+
+    def __init__(self, principal: str, private: PrivateKey) -> None:
+        self._principal = check_principal(principal)
+        self._private = private
+
+    @classmethod
+    def generate(cls, principal: str) -> Identity:
+        """Make a new key for *principal*; nothing is written until :meth:`save`."""
+        return cls(principal, PrivateKey.generate())
+
+    @property
+    def principal(self) -> str:
+        return self._principal
+
+    @property
+    def public(self) -> PublicKey:
+        return self._private.public
+
+    def exchange(self, public: PublicKey) -> bytes:
+        """Return the 32 secret bytes that this identity and the owner of *public* share."""
+        return self._private.exchange(public)
+
+    def __repr__(self) -> str:
+        return f"Identity(principal={self.principal!r}, public={self.public.text!r})"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the key to a new file at *path*, readable by its owner only, and sync it.
+
+        Never replaces a file: an overwritten key cannot be brought back.
+        """
+        lines = ("safeser-identity-1", f"principal: {self.principal}")
+        text = "\n".join((*lines, f"private: {self._private._secret_text()}", ""))
+        try:
+            write_new(Path(path), text.encode("ascii"), mode=0o600)
+        except FileExistsError:
+            raise refused(
+                path, "exists already", fix="Choose another path; keys are never overwritten."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise refused(path, f"cannot be written: {reason(error)}") from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Identity:
+        """Read the key file at *path*, which must be a regular file of ours that nobody else reads.
+
+        Raises :class:`ConfigError` that names the path and the fix, never the content.
+        """
+        data = read_file(
+            path,
+            private=True,
+            limit=_IDENTITY_MAX,
+            rule="config.identity",
+            make="safeser keys new",
+        )
+        match = _IDENTITY_TEXT.match(data)
+        raw = _decode(match[2].decode("ascii")) if match else None
+        if match is None or raw is None:
+            raise refused(
+                path,
+                "is not an identity file",
+                fix="Make one with 'safeser keys new', or name the right file.",
+            )
+        return cls(match[1].decode("ascii"), PrivateKey.from_bytes(raw))
