@@ -236,7 +236,7 @@ class Net:
     async def asks(self, address, message=None, **options):
         comm = await connect(address, timeout=10, **self.arguments(**options))
         try:
-            await comm.write(message or {"op": "who_has", "keys": [], "reply": True})
+            await comm.write(message or {"op": "nbytes", "keys": [], "reply": True})
             return await comm.read()
         finally:
             await comm.close()

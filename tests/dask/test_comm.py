@@ -51,10 +51,10 @@ def test_a_request_and_its_reply(net, run):
             assert comm.extra_info["safeser"]["principal"] == "scheduler"
             assert comm.peer_address == listener.contact_address
             assert listener.contact_address.startswith("safeser://127.0.0.1:")
-            await comm.write({"op": "who_has", "keys": ["x"], "reply": True})
+            await comm.write({"op": "nbytes", "keys": ["x"], "reply": True})
             assert (await comm.read())["status"] == "OK"
             await comm.close()
-        assert net.seen == [{"op": "who_has", "keys": ("x",), "reply": True}]
+        assert net.seen == [{"op": "nbytes", "keys": ("x",), "reply": True}]
 
     run(main())
 
@@ -86,7 +86,7 @@ def test_a_refused_request_is_answered_and_the_connection_goes_on(net, run):
             comm = await connect(listener.contact_address, timeout=10, **net.arguments())
             with pytest.raises(PolicyDenied):
                 await comm.write({"op": "upload_file", "filename": "x", "data": b""})
-            await comm.write({"op": "who_has", "keys": [], "reply": True})
+            await comm.write({"op": "nbytes", "keys": [], "reply": True})
             assert (await comm.read())["status"] == "OK"
             await comm.close()
 
@@ -104,12 +104,12 @@ def test_what_a_hostile_client_sends_is_answered(net, run, marker, talk):
             reply = await comm.read()
             assert reply["status"] == "uncaught-error"
             assert isinstance(reply["exception"], PolicyDenied)
-            await comm.write({"op": "who_has", "keys": [], "reply": True})
+            await comm.write({"op": "nbytes", "keys": [], "reply": True})
             assert (await comm.read())["status"] == "OK"
             await comm.close()
 
     run(main())
-    assert [message["op"] for message in net.seen] == ["who_has"]
+    assert [message["op"] for message in net.seen] == ["nbytes"]
 
 
 def test_a_message_over_the_limit_is_refused_and_the_connection_goes_on(net, run, tmp_path):
@@ -124,7 +124,7 @@ def test_a_message_over_the_limit_is_refused_and_the_connection_goes_on(net, run
                 comm = await connect(listener.contact_address, timeout=10, **net.arguments())
                 with pytest.raises(SafeserError):
                     await comm.write({"op": "queue_put", "data": b"x" * (2 << 20)})
-                await comm.write({"op": "who_has", "keys": [], "reply": True})
+                await comm.write({"op": "nbytes", "keys": [], "reply": True})
                 assert (await comm.read())["status"] == "OK"
                 await comm.close()
 

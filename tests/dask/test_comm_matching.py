@@ -43,7 +43,7 @@ contexts:
     deserializers: [dask, msgpack]
 """
 
-LOOK = {"op": "who_has", "keys": [], "reply": True}
+LOOK = {"op": "nbytes", "keys": [], "reply": True}
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_peer_that_claims_to_be_near_is_where_it_was_measured(
     run(main())
     (refusal,) = answers
     assert refusal["status"] == "uncaught-error"
-    assert "operation who_has is not granted in context 'far'" in str(refusal["exception"])
+    assert "operation nbytes is not granted in context 'far'" in str(refusal["exception"])
     assert matching.seen == []
 
 

@@ -68,7 +68,7 @@ def test_a_byte_changed_on_the_wire_ends_the_session_and_nothing_else(net, run, 
         async with net.serving() as listener, Proxy(port_of(listener)) as proxy:
             comm = await connect(proxy.address, timeout=10, **net.arguments())
             proxy.flip = (direction, where)
-            await comm.write({"op": "who_has", "keys": ["k" * 100], "reply": True})
+            await comm.write({"op": "nbytes", "keys": ["k" * 100], "reply": True})
             with pytest.raises(CommClosedError):
                 await asyncio.wait_for(comm.read(), 10)
             comm.abort()
@@ -114,7 +114,7 @@ def test_a_closed_connection_says_so(net, run):
             comm = await connect(listener.contact_address, timeout=10, **net.arguments())
             comm.abort()
             with pytest.raises(CommClosedError):
-                await comm.write({"op": "who_has"})
+                await comm.write({"op": "nbytes"})
             with pytest.raises(CommClosedError):
                 await comm.read()
 
@@ -127,7 +127,7 @@ def test_a_session_that_has_ended_closes_the_connection(net, run):
             comm = await connect(listener.contact_address, timeout=10, **net.arguments())
             comm.link.session.end("it is old")
             with pytest.raises(CommClosedError) as caught:
-                await comm.write({"op": "who_has", "keys": []})
+                await comm.write({"op": "nbytes", "keys": []})
             assert "it is old" in str(caught.value)
 
     run(main())

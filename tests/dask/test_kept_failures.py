@@ -21,7 +21,7 @@ def raised_from(error, cause):
 
 def failed(talk, asker, exception):
     t = talk(asker, "scheduler", CODE)
-    t.request({"op": "who_has", "keys": [], "reply": True})
+    t.request({"op": "nbytes", "keys": [], "reply": True})
     got = t.reply({"status": "error", "exception": exception})
     return clean_exception(got["exception"], got["traceback"])[1]
 

@@ -55,7 +55,7 @@ def message(error, **more):
 
 def failed(talk, asker, error, **options):
     t = talk(asker, "scheduler", CODE)
-    t.request({"op": "who_has", "keys": [], "reply": True})
+    t.request({"op": "nbytes", "keys": [], "reply": True})
     got = t.reply(message(error), **options)
     _, raised, traceback = clean_exception(got["exception"], got["traceback"])
     assert traceback is None
@@ -78,7 +78,7 @@ def test_its_cause_comes_with_it(talk):
 
 def test_a_listed_class_needs_no_pickle_even_there(talk):
     t = talk("client", "scheduler", CODE)
-    t.request({"op": "who_has", "keys": [], "reply": True})
+    t.request({"op": "nbytes", "keys": [], "reply": True})
     sent = t.sent(t.server, message(ZeroDivisionError("by zero")))
     assert [row.header["serializer"] for row in sent.rows] == ["error"]
 
@@ -108,7 +108,7 @@ def error_row(t, failure):
 @pytest.mark.parametrize("form", ["opaque", "eager", "cloudpickle", "failed", "author"])
 def test_who_takes_data_only_opens_no_pickle_there(talk, forms, form):
     t = talk("reader", "scheduler", CODE)
-    t.request({"op": "who_has", "keys": [], "reply": True})
+    t.request({"op": "nbytes", "keys": [], "reply": True})
     row = error_row(t, ValueError("said"))
     got = t.attack_back({"status": "error", "exception": row, "traceback": forms[form]})
     assert str(got["exception"]) == "said"
@@ -120,7 +120,7 @@ def test_who_takes_data_only_opens_no_pickle_there(talk, forms, form):
 @pytest.mark.parametrize("form", ["bare", "bytes", "eager-bytes"])
 def test_bytes_there_are_dropped_where_code_is_granted_too(talk, forms, form):
     t = talk("client", "scheduler", CODE)
-    t.request({"op": "who_has", "keys": [], "reply": True})
+    t.request({"op": "nbytes", "keys": [], "reply": True})
     row = error_row(t, ValueError("said"))
     got = t.attack_back({"status": "error", "exception": row, "traceback": forms[form]})
     _, raised, traceback = clean_exception(got["exception"], got["traceback"])
@@ -129,7 +129,7 @@ def test_bytes_there_are_dropped_where_code_is_granted_too(talk, forms, form):
 
 def test_a_row_that_also_stands_elsewhere_is_refused_like_all_others(talk, forms):
     t = talk("reader", "scheduler", CODE)
-    t.request({"op": "who_has", "keys": [], "reply": True})
+    t.request({"op": "nbytes", "keys": [], "reply": True})
     row = forms["opaque"]
     with pytest.raises(Exception, match="pickle"):
         t.attack_back({"status": "error", "exception": row, "traceback": row})
@@ -138,7 +138,7 @@ def test_a_row_that_also_stands_elsewhere_is_refused_like_all_others(talk, forms
 def test_what_is_no_failure_takes_no_failures_place(talk):
     """Somebody who may send code sends something else: then the data is what counts."""
     t = talk("client", "scheduler", CODE)
-    t.request({"op": "who_has", "keys": [], "reply": True})
+    t.request({"op": "nbytes", "keys": [], "reply": True})
     for value in ("text", SystemExit(0), ValueError):
         data = error_row(t, TwoParts(1, 2))
         row = t.Row({"serializer": "pickle", "writeable": []}, (pickle.dumps(value),))
