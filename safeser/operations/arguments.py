@@ -34,13 +34,13 @@ identity n_workers:integer
 echo data:any
 connection_stream extra:table?
 close
-dump_state exclude:word*
+dump_state exclude:names
 register-client client:word versions:versions
 scatter data:key->any|any* workers:workers? client:word broadcast:flag|size timeout:number|word?
 register-worker address:address status:word server_id:word nthreads:size name:word|number
-    resolve_address:flag now:number resources:word->amount host_info:nothing memory_limit:count?
-    metrics:metrics pid:count services:table local_directory:text versions:versions nanny:address?
-    extra:table stimulus_id:text
+    resolve_address:flag now:number resources:resources host_info:nothing memory_limit:count?
+    metrics:metrics pid:count services:small local_directory:text versions:versions nanny:address?
+    extra:small stimulus_id:text
 register_nanny address:address
 unregister address:address stimulus_id:text expected:flag close:flag
 gather keys:key*
@@ -73,13 +73,13 @@ restart client:word? timeout:amount wait_for_workers:flag stimulus_id:text
 restart_workers workers:workers? client:word? timeout:amount wait_for_workers:flag on_error:word
     stimulus_id:text
 update_data who_has:key->address* nbytes:key->amount client:word?
-set_resources worker:worker resources:word->amount?
+set_resources worker:worker resources:resources?
 retire_workers workers:workers? names:key*? close_workers:flag remove:flag stimulus_id:text?
     memory_ratio:amount? n:count? key:any minimum:count? target:count? attribute:word
 get_metadata keys:path default:any
 set_metadata keys:path value:any
 set_restrictions worker:key->worker*|worker?
-heartbeat_worker address:address resolve_address:flag now:number? resources:word->amount?
+heartbeat_worker address:address resolve_address:flag now:number? resources:resources?
     host_info:nothing metrics:metrics executing:key->number? extensions:extensions?
 get_task_status keys:key*
 get_task_stream start:number|word? stop:number|word? count:integer? start_index:integer?
@@ -96,8 +96,8 @@ workers_to_close memory_ratio:amount? n:count? key:any minimum:count? target:cou
 subscribe_worker_status
 start_task_metadata name:word
 stop_task_metadata name:word?
-get_cluster_state exclude:word*
-dump_cluster_state_to_url url:text exclude:word* format:word *:any
+get_cluster_state exclude:names
+dump_cluster_state_to_url url:text exclude:names format:word *:any
 benchmark_hardware
 get_story keys_or_stimuli:key*
 check_idle
@@ -105,7 +105,7 @@ multi_lock_acquire locks:key* id:key timeout:amount|word? num_locks:size
 multi_lock_release id:key
 publish_list
 publish_put names:key* keys:key* data:any* override:flag client:word uid:bytes|word
-publish_get names:key*
+publish_get names:unique
 publish_delete names:key* client:word uid:bytes|word
 get_runspec key:key
 get_error_cause keys:key*
@@ -115,7 +115,7 @@ queue_get name:key client:word? timeout:amount|word? batch:flag|count
 queue_qsize name:key client:word?
 variable_set name:key key:key? data:any client:word? timeout:amount|word?
 variable_get name:key client:word? timeout:amount|word?
-semaphore_register name:key max_leases:size lease_timeout:amount|word?
+semaphore_register name:key max_leases:size lease_timeout:amount?
 semaphore_acquire name:key timeout:amount|word? lease_id:key
 semaphore_release name:key lease_id:key
 semaphore_close name:key
@@ -173,7 +173,7 @@ identity
 echo data:any
 connection_stream extra:table?
 close
-dump_state exclude:word*
+dump_state exclude:names
 gather who_has:key->address*
 run function:any args:any wait:flag kwargs:any
 run_coroutine function:any args:any kwargs:any wait:flag
@@ -224,7 +224,7 @@ identity
 echo data:any
 connection_stream extra:table?
 close
-dump_state exclude:word*
+dump_state exclude:names
 instantiate
 kill timeout:amount reason:text
 restart timeout:amount reason:text

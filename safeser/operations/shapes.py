@@ -46,6 +46,16 @@ _MOST_PACKAGES = 5000
 _TOPICS = 100
 _WORKERS = 10_000
 
+#: Names of attributes that a dump leaves out: each attribute of each task is looked for among them.
+_LEFT_OUT = 100
+
+#: Resources of one worker. Beside what it reports and is called by, they are in what everybody is
+#: told who asks for the workers, as every client does to begin with: with a hundred levels or a
+#: million parts that could not be written, and nobody connected any more.
+_RESOURCES = 1000
+_LEVELS = 16
+_PARTS = 20_000
+
 #: What workers do for a task. Dask has a colour for each, and for another one draws no task at all,
 #: in no report and task stream of anybody's.
 ACTIONS = frozenset({"compute", "deserialize", "disk-read", "disk-write", "transfer"})
@@ -148,6 +158,15 @@ def _topics(value: Any) -> bool:
 
 def _workers(value: Any) -> bool:
     return _each_once(value, _worker, _WORKERS)
+
+
+def _unique(value: Any) -> bool:
+    """Keys of which each is named once: all that it stands for is looked up for each."""
+    return isinstance(value, _MANY) and _each_once(value, _key, len(value))
+
+
+def _names(value: Any) -> bool:
+    return _each_once(value, _word, _LEFT_OUT)
 
 
 def _file(value: Any) -> bool:
@@ -257,12 +276,44 @@ def _bandwidth(value: Any) -> bool:
     )
 
 
+def _is_small(value: Any) -> bool:
+    """Tell whether *value* has few parts, on few levels."""
+    level, parts = [value], 0
+    for _ in range(_LEVELS):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each
+                inner += each.values()
+            elif isinstance(each, _MANY):
+                inner += each
+        parts += len(inner)
+        if parts > _PARTS:
+            return False
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+def _small(value: Any) -> bool:
+    return _table(value) and _is_small(value)
+
+
+def _resources(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and len(value) <= _RESOURCES
+        and all(_word(name) and _amount(much) for name, much in value.items())
+    )
+
+
 def _spilled(value: Any) -> bool:
     return _table(value) and all(name in value and _amount(value[name]) for name in _SPILLED)
 
 
 def _metrics(value: Any) -> bool:
-    return _table(value) and all(
+    return _small(value) and all(
         name in value and shape(spelt)(value[name]) for name, spelt in _METRICS.items()
     )
 
@@ -317,6 +368,10 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
         "spilled": _spilled,
         "extensions": _extensions,
         "nothing": _nothing,
+        "unique": _unique,
+        "names": _names,
+        "small": _small,
+        "resources": _resources,
         "packages": _packages,
         "path": _path,
         "versions": _versions,

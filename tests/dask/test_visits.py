@@ -16,6 +16,7 @@ from distributed import versions
 
 from safeser.dask import visits
 from safeser.dask.visits import forget_names_of_packages, leave_nothing
+from safeser.operations import Channel, Server, lookup
 from tests.dask.visitors import VIEWER, Shared, Stream, Visited, on, shared
 
 
@@ -73,6 +74,37 @@ def test_what_there_is_is_seen(guarded):
         assert await visited.ask("semaphore_value", name="s") == 1
 
     on(guarded, asks)
+
+
+def test_leases_that_nobody_knows_are_told_of_in_one_line(guarded, caplog):
+    async def refreshes(visited: Visited) -> None:
+        await visited.ask("semaphore_register", name="x" * 500, max_leases=2, lease_timeout=None)
+        await visited.ask("semaphore_acquire", name="x" * 500, timeout=1, lease_id=0)
+        await visited.ask("semaphore_refresh_leases", name="x" * 500, lease_ids=range(20))
+        assert await visited.ask("semaphore_value", name="x" * 500) == 20
+        await visited.ask("semaphore_refresh_leases", name="none", lease_ids=[1])
+        assert await visited.ask("semaphore_value", name="none") == (0 if guarded else 1)
+
+    on(guarded, refreshes)
+    assert (len(caplog.text) < 500) is guarded
+
+
+def test_no_lease_ends_the_search_for_those_that_timed_out():
+    """By a text in place of seconds, a lock whose holder is gone was nobody's any more."""
+
+    async def leases(visited: Visited) -> None:
+        for name, seconds in (("theirs", "30s"), ("lock", 1e-9)):
+            given = {"name": name, "max_leases": 1, "lease_timeout": seconds}
+            await visited.ask("semaphore_register", **given)
+            await visited.ask("semaphore_acquire", name=name, timeout=1, lease_id=0)
+        with pytest.raises(TypeError):
+            visited.scheduler.extensions["semaphores"]._check_lease_timeout()
+        assert await visited.ask("semaphore_value", name="lock") == 1
+
+    on(True, leases)
+    row = lookup(Server.SCHEDULER, Channel.RPC, "semaphore_register")
+    fits = row.shape_of("lease_timeout")
+    assert [fits(each) for each in ("30s", 30, 0.5, None)] == [False, True, True, True]
 
 
 def test_one_principal_begins_few_topics(doors, monkeypatch):

@@ -14,6 +14,14 @@ from hypothesis import strategies as st
 from safeser.operations import ENVELOPE, OPERATIONS
 from safeser.operations.shapes import ANYTHING, fields, shape
 
+
+def nested(levels):
+    value = "x"
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
 FITS = [
     ("text", ["", "x" * 10_000]),
     ("word", ["x" * 1000, "Größe 1"]),
@@ -48,6 +56,10 @@ FITS = [
     ("packages?", [None, (), ["dask"], ["x"] * 100, ["x" * 200]]),
     ("topics", ["warn", ["warn"], ("a", "b"), [str(index) for index in range(100)], ()]),
     ("workers?", [None, ["safeser://127.0.0.1:1", "alice", 3], set(map(str, range(10_000)))]),
+    ("unique", [(), ["x"], ("x", ("x", 1)), {"x"}]),
+    ("names", [(), ["run_spec"], set(map(str, range(100)))]),
+    ("small", [{}, {"a": {"b": [1, 2]}}, {"a": list(range(10_000))}, {"a": nested(13)}]),
+    ("resources?", [None, {}, {"GPU": 2}, {str(each): 1 for each in range(1000)}]),
     ("any", [object(), None]),
 ]
 
@@ -114,6 +126,13 @@ MISFITS = [
     ("topics", [["warn", "warn"], [str(index) for index in range(101)], [1], None, {"warn": 1}]),
     ("workers", [["x", "x"], [1, 1.0], set(map(str, range(10_001))), ["tcp://a:1"], "x", None]),
     # Each name is looked for in all folders, and was remembered for good.
+    # All keys of a dataset are told again for each time that it is named.
+    ("unique", [["x", "x"], "x", None, [None], {"x": 1}, [1, 1.0]]),
+    # Each attribute of each task is compared with all of them.
+    ("names", [list(map(str, range(101))), ["x", "x"], "x", None, [5], ["x" * 1001]]),
+    # What everybody is told of a worker could not be told any more.
+    ("small", [[], {1: 2}, {"a": nested(20)}, {"a": {nested(20): 1}}, {"a": [0] * 20_001}, None]),
+    ("resources", [None, {"GPU": -1}, {5: 1}, [], {str(each): 1 for each in range(1001)}]),
     ("packages", [["x"] * 101, ["x" * 201], "dask", [5], ["a\nb"], {"dask": 1}]),
 ]
 
@@ -153,6 +172,11 @@ def test_a_report_without_what_the_scheduler_computes_with_does_not(missing):
     # It ends the registration half way, and later whatever looks at all workers.
     assert not shape("metrics")({name: told for name, told in METRICS.items() if name != missing})
     assert not shape("metrics")({})
+
+
+@pytest.mark.parametrize("more", [nested(90), [0] * 20_001, {nested(90): 1}])
+def test_a_report_that_could_not_be_told_to_everybody_does_not(more):
+    assert not shape("metrics")({**METRICS, "more": more})
 
 
 def test_no_bandwidth_becomes_nothing_by_being_halved():
