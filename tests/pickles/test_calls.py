@@ -24,6 +24,8 @@ pytest.importorskip("dask.dataframe")
 FRAME = pd.DataFrame({"a": [1, 2, 3], "t": pd.date_range("2000", periods=3), "c": list("xyz")})
 PERIODS = pd.Series(pd.period_range("2000", periods=1, freq="D"))
 BLOCK = np.ones((2, 2))
+SOFT = np.ma.MaskedArray(np.arange(4.0), mask=[1, 0, 1, 0])
+HARD = np.ma.MaskedArray(np.arange(4.0), mask=[1, 0, 1, 0], hard_mask=True)
 FIELDS = np.dtype([("a", "i1"), ("b", "i1"), ("c", "i1")])
 GAPS: dict[str, Any] = {"names": ["a"], "formats": ["i1"], "itemsize": 4000}
 ROWS = [np.array([1]), np.array([2, 3])]
@@ -68,6 +70,12 @@ def dated(values: Any, method: str, *args: object) -> Any:
         (lambda: einsum("ii->i", np.zeros((0, 0))).tolist(), []),
         (lambda: einsum("i...,i...->...", np.zeros((0, 2)), np.zeros((0, 2))).tolist(), [0, 0]),
         (lambda: einsum("ij,jk->ik", np.zeros((2, 0)), np.zeros((0, 1))).tolist(), [[0], [0]]),
+        (lambda: calls.sloped(np.array([1.0, 2, 4]), edge_order=1).tolist(), [1, 1.5, 2]),
+        (
+            lambda: calls.merged([[0, 2], [1, 3]], [SOFT[:2], SOFT[2:]]).tolist(),
+            [None, None, 1, 3],
+        ),
+        (lambda: whole.Whole(np.roll)(SOFT, 1).tolist(), [3, None, 1, None]),
         (lambda: calls.formatted(PERIODS[0], "%d.%m.%Y"), "01.01.2000"),
         (lambda: calls.formatted(PERIODS[0]), "2000-01-01"),
         (
@@ -252,6 +260,16 @@ FURTHER = {
     "gaps-of-a-method": lambda: calls.Method("astype")(np.zeros(1), GAPS),
     "gaps-in-a-list": lambda: whole.Whole(np.split)(np.zeros(2, FIELDS)[["a", "c"]], 2),
     "a-ramp-of-nothing": lambda: calls.ramped(np.zeros(0), 1, 9, 0, 1),
+    # NumPy makes room for an array with a mask, and leaves what is masked as it was.
+    "a-masked-gradient": lambda: calls.sloped(SOFT),
+    "a-masked-part": lambda: calls.merged([[0, 1, 2, 3], [4, 5]], [SOFT, np.ma.masked]),
+    **{
+        f"hard-mask-{name}": lambda function=function: whole.Whole(function)(HARD, 1)
+        for name, function in (("roll", np.roll), ("ediff1d", np.ediff1d))
+    },
+    "hard-mask-in-a-list": lambda: calls.merged([[0, 2], [1, 3]], [HARD[:2], HARD[2:]]),
+    "hard-mask-method": lambda: calls.Method("repeat")(HARD, 2),
+    "hard-mask-ufunc": lambda: whole.Ufunc(np.add)(HARD, 1),
     "no-values": lambda: calls.transformed_back(np.ones((0, 2)), 9, axis=0),
     # One axis without elements, and views as long as the other one.
     **{

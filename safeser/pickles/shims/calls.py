@@ -197,6 +197,16 @@ def transformed_back(values: Any, *args: Any, **kwargs: Any) -> Any:
     return np.fft.irfft(values, *args, **kwargs)
 
 
+def sloped(values: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Compute how much *values* change from one to the next; for ``gradient``.
+
+    It makes room for an array like *values*, and what it says to be masked it does not write.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise refuse("the gradient of", values)
+    return np.gradient(values, *args, **kwargs)
+
+
 def item(value: Any, key: Any, /) -> Any:
     """Return a part of *value*; some of an array's fields can be a type with gaps."""
     return value[key]
@@ -535,6 +545,7 @@ REPLACED: Mapping[str, str] = {
     "dask.array.einsumfuncs:chunk_einsum": "summed",
     "numpy.fft:irfft": "transformed_back",
     "numpy:clip": "clipped",
+    "numpy:gradient": "sloped",
 }
 STANDING: Mapping[str, str] = {**GUARDED, **REPLACED}
 

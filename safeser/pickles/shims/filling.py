@@ -67,7 +67,9 @@ def places_in_full(locations: Any, parts: Any) -> tuple[list[list[int]], list[An
     places = [[int(place) for place in part] for part in locations]
     made = list(parts)
     named = [place for part in places for place in part]
-    if len(places) != len(made) or sorted(named) != list(range(len(named))):
+    # Of what is masked NumPy writes that it is so, and nothing in its place.
+    masked = any(part is np.ma.masked for part in made)
+    if masked or len(places) != len(made) or sorted(named) != list(range(len(named))):
         raise _refused("places that leave a part of the array out")
     return places, made
 
@@ -95,7 +97,8 @@ def no_gaps_in(values: Collection[Any]) -> None:
     """Refuse *values* that a task is to be given if fields do not fill elements that they hold.
 
     Whoever copies such an element leaves the gaps as they were, and whoever asks for its bytes is
-    told them. Somebody may have scattered it, or computed it with code.
+    told them. So it is with an array whose mask is hard: NumPy makes room for others like it, and
+    leaves what is masked there as it was. Somebody may have scattered it, or computed it with code.
 
     :raises PolicyDenied: if there is one, however deep in lists, mappings and frames.
     """
@@ -132,6 +135,8 @@ def _held(value: Any) -> list[Any] | None:
     """
     if isinstance(value, np.ndarray | np.generic):
         without_gaps(value)
+        if isinstance(value, np.ma.MaskedArray) and value.hardmask:
+            raise _refused("arrays with a hard mask")
         return [_elements(value)] if value.dtype == object else None
     if isinstance(value, _MEMBERS):
         return [value]
