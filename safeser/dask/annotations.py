@@ -16,7 +16,7 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["can_be_sent", "check_annotation", "check_beside"]
+__all__ = ["can_be_sent", "check_annotation", "check_beside", "require_small"]
 
 _PLAIN = (str, bytes, int, float, bool, type(None), np.int64, np.float64, np.bool_)
 #: Deeper than what anybody annotates with.
@@ -28,6 +28,12 @@ _INT63 = 1 << 63
 _MAX_RETRIES = 1 << 31
 #: Dask makes each span above one from the outermost on: a thousand took it three seconds.
 _MAX_SPANS = 32
+#: The scheduler looks at each worker and resource that a task names, for each such task.
+_MAX_WORKERS = 1000
+_MAX_RESOURCES = 100
+#: Characters beside one task, and for each part some more: all of it is sent with each such task.
+_MAX_SIZE = 1 << 16
+_PART = 8
 
 
 def check_beside(fields: Mapping[str, Any]) -> None:
@@ -37,8 +43,7 @@ def check_beside(fields: Mapping[str, Any]) -> None:
     annotations, priorities = fields.get("annotations"), fields.get("user_priority")
     if not isinstance(annotations, dict | None):
         raise _unusual("annotations")
-    for name, value in (annotations or {}).items():
-        check_annotation(name, value)
+    require_small(sum(check_annotation(*pair) for pair in (annotations or {}).items()))
     for value in priorities.values() if isinstance(priorities, dict) else [priorities]:
         check_annotation("priority", value)
 
@@ -82,12 +87,37 @@ def can_be_sent(value: Any, depth: int = 0) -> bool:
     return depth < _DEEPEST and all(can_be_sent(part, depth + 1) for part in value)
 
 
-def check_annotation(name: Any, value: Any) -> None:
-    """Refuse the annotation *name* of a task, or of all of them, that Dask cannot compute with."""
+def check_annotation(name: Any, value: Any) -> int:
+    """Refuse the annotation *name* of a task, or of all of them, that Dask cannot compute with.
+
+    Return how much it adds to each message about such a task.
+    """
     check_plain(value)
     expected = _KINDS.get(name)
     if value is not None and expected is not None and not expected(value):
         raise _unusual(name)
+    return _size(name) + _size(value)
+
+
+def require_small(size: int) -> None:
+    """Refuse annotations of one task that are of more than some *size* together."""
+    if size > _MAX_SIZE:
+        raise PolicyDenied(
+            f"the annotations of a task take {size} characters, and may take {_MAX_SIZE}: they are"
+            " sent with each such task",
+            rule="submission.annotation",
+            fix="Pass what tasks need as an argument, and keep what describes them short.",
+        )
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value) + _PART
+    if isinstance(value, dict):
+        return _PART + sum(_size(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple | set | frozenset):
+        return _PART + sum(map(_size, value))
+    return _PART
 
 
 def _unusual(name: str) -> PolicyDenied:
@@ -118,6 +148,10 @@ def _is_word_or_some(value: Any) -> bool:
     return type(value) is str or (some and all(type(part) is str for part in value))
 
 
+def _are_workers(value: Any) -> bool:
+    return _is_word_or_some(value) and (type(value) is str or len(value) <= _MAX_WORKERS)
+
+
 def _is_span(value: Any) -> bool:
     if type(value) is not dict or value.keys() != {"name", "ids"}:
         return False
@@ -134,16 +168,16 @@ def _is_span(value: Any) -> bool:
 
 def _are_resources(value: Any) -> bool:
     # Less than nothing would be added to what other tasks of the worker may take.
-    return type(value) is dict and all(
-        type(name) is str and _is_number(much) and much >= 0 for name, much in value.items()
-    )
+    if type(value) is not dict or len(value) > _MAX_RESOURCES:
+        return False
+    return all(type(name) is str and _is_number(much) and much >= 0 for name, much in value.items())
 
 
 _KINDS: dict[Any, Callable[[Any], bool]] = {
     "priority": _is_number,
     "retries": lambda value: type(value) is int and 0 <= value < _MAX_RETRIES,
-    "workers": _is_word_or_some,
-    "restrictions": _is_word_or_some,
+    "workers": _are_workers,
+    "restrictions": _are_workers,
     "allow_other_workers": lambda value: type(value) is bool,
     "loose_restrictions": lambda value: type(value) is bool,
     "resources": _are_resources,

@@ -9,6 +9,7 @@ that lets pass, docs/decisions/0016 why it is done so.
 from __future__ import annotations
 
 import copyreg
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +22,7 @@ from distributed.protocol.serialize import Serialized, register_serialization_fa
 
 from safeser import pickles
 from safeser.channel import Link
-from safeser.dask.annotations import check_annotation
+from safeser.dask.annotations import check_annotation, require_small
 from safeser.dask.approved_culprits import named_culprit
 from safeser.dask.ordering import orderly
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -187,13 +188,19 @@ def opened(value: Any) -> Serialized:
     for key, task in tasks.items():
         if not isinstance(task, GraphNode) or task.key != key:
             raise _malformed("it holds something else than tasks")
+    sizes: Counter[Any] = Counter()  # by task
+    checked: dict[tuple[str, int], int] = {}  # most tasks share what they are annotated with
     for name, of in annotations.items():
         if type(name) is not str or type(of) is not dict:
             raise _malformed("its annotations are none")
         for key, part in of.items():
             if key not in tasks:
                 raise _malformed("an annotation is of no task")
-            check_annotation(name, part)
+            known = name, id(part)
+            if known not in checked:
+                checked[known] = check_annotation(name, part)
+            sizes[key] += checked[known]
+    require_small(max(sizes.values(), default=0))
     return Serialized({"serializer": _FAMILY}, [_Built(WrittenOut(tasks, annotations))])
 
 

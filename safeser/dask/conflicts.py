@@ -86,6 +86,7 @@ _EXPECTED: dict[str, tuple[str, ...]] = {
         "fifo_timeout",
         "code",
     ),
+    "_apply_annotations": ("self", "tasks", "annotations_by_type", "global_annotations"),
     "new_task": ("self", "key", "spec", "state", "computation"),
     "update_data": ("self", "who_has", "nbytes", "client"),
     "scatter": ("self", "data", "workers", "client", "broadcast", "timeout"),
@@ -99,6 +100,7 @@ _EXPECTED: dict[str, tuple[str, ...]] = {
 _CALLS = (
     ("update_graph", "_create_taskstate_from_graph"),
     ("update_graph", "report"),
+    ("_create_taskstate_from_graph", "_apply_annotations"),  # see restricted.py
     ("update_graph", "_find_lost_dependencies"),
     ("_generate_taskstates", "new_task"),
     ("update_data", "new_task"),

@@ -46,6 +46,7 @@ from safeser.dask.nannies import guard_nanny, wait_for_nannies
 from safeser.dask.onlookers import know_onlookers
 from safeser.dask.profiled import bound_profiles
 from safeser.dask.registrations import ClientIds
+from safeser.dask.restricted import restrict_together
 from safeser.dask.resumed import fetch_what_was_cancelled
 from safeser.dask.retirement import end_retirements
 from safeser.dask.retrying import retry_what_failed
@@ -249,6 +250,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             leave_nothing(owner)
             bound_profiles(owner, self._channel.policy.limits)
             know_onlookers(owner)
+            restrict_together(owner)
         forget_names_of_packages()
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 

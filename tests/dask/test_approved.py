@@ -280,12 +280,20 @@ ROOTS = {
             ("span", {"name": ["a"], "ids": []}),
             ("span", {"name": ["a"] * 33, "ids": [str(at) for at in range(33)]}),
             ("anything", 2**64),
+            ("anything", "x" * 70_000),
+            ("anything", {"x": [("y" * 1000, 1)] * 70}),
+            ("workers", [f"127.0.0.1:{port}" for port in range(1001)]),
+            ("restrictions", list(map(str, range(1001)))),
+            ("resources", {str(each): 1 for each in range(101)}),
         ]
     },
     **{
         f"key-{key!r}": graph({key: Task(key, len, [1])})
         for key in ["\ud800", 2**64, -(2**63) - 1, ("x", 2**70), ("x", (float("nan"),))]
     },
+    "annotations-together": graph(
+        {"x": Task("x", len, [1])}, {str(each): {"x": "y" * 10_000} for each in range(7)}
+    ),
     "reference-to-no-key": one(len, TaskRef("\ud800")),
     "annotation-array": graph({"x": Task("x", len, [1])}, {"a": {"x": np.ones(2)}}),
 }
@@ -326,6 +334,20 @@ def test_keys_of_several_parts_are_keys(bob):
     assert sent(bob, pickle.dumps(graph(tasks)), keys=["z"]) is not bob.SKIP
 
 
+def test_what_tasks_share_is_looked_at_once(bob, monkeypatch):
+    """A list of a thousand workers beside each of a thousand tasks is one in a pickle."""
+    seen = []
+    check = approved.check_annotation
+    monkeypatch.setattr(
+        approved, "check_annotation", lambda *pair: seen.append(pair) or check(*pair)
+    )
+    workers = [f"127.0.0.1:{port}" for port in range(1000)]
+    tasks = {f"x-{at}": Task(f"x-{at}", len, [at]) for at in range(10)}
+    data = pickle.dumps(graph(tasks, {"workers": dict.fromkeys(tasks, workers)}))
+    assert sent(bob, data, keys=["x-1"]) is not bob.SKIP
+    assert seen == [("workers", workers)]
+
+
 def test_an_alias_and_data_are_tasks_too(bob):
     tasks = {"x": Alias("x", "y"), "y": DataNode("y", [1, np.arange(3)])}
     assert sent(bob, pickle.dumps(graph(tasks))) is not bob.SKIP
@@ -348,6 +370,7 @@ def test_an_alias_and_data_are_tasks_too(bob):
         ({"annotations": {"priority": "high"}}, "submission.annotation"),
         ({"annotations": {"resources": {"GPU": -1}}}, "submission.annotation"),
         ({"annotations": {"workers": 5}}, "submission.annotation"),
+        ({"annotations": {str(n): "x" * 10_000 for n in range(7)}}, "submission.annotation"),
     ],
 )
 def test_nothing_beside_a_graph_can_be_called(bob, more, rule):
