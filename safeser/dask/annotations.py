@@ -29,11 +29,12 @@ _MAX_RETRIES = 1 << 31
 #: Dask makes each span above one from the outermost on: a thousand took it three seconds.
 _MAX_SPANS = 32
 #: The scheduler looks at each worker and resource that a task names, for each such task.
-_MAX_WORKERS = 1000
+_MAX_WORKERS = 200
 _MAX_RESOURCES = 100
-#: Characters beside one task, and for each part some more: all of it is sent with each such task.
-_MAX_SIZE = 1 << 16
-_PART = 8
+#: Characters beside one task, and as many more for each part: all of it is looked through and sent
+#: with each such task, and a megabyte is some ten thousand tasks.
+_MAX_SIZE = 20_000
+_PART = 64
 
 
 def check_beside(fields: Mapping[str, Any]) -> None:
@@ -103,8 +104,8 @@ def require_small(size: int) -> None:
     """Refuse annotations of one task that are of more than some *size* together."""
     if size > _MAX_SIZE:
         raise PolicyDenied(
-            f"the annotations of a task take {size} characters, and may take {_MAX_SIZE}: they are"
-            " sent with each such task",
+            f"the annotations of a task take {size} characters, {_PART} for each part of them among"
+            f" those, and may take {_MAX_SIZE}: they are sent with each such task",
             rule="submission.annotation",
             fix="Pass what tasks need as an argument, and keep what describes them short.",
         )

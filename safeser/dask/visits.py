@@ -33,6 +33,11 @@ logger = logging.getLogger("safeser.dask")
 #: each worker and client.
 _MAX_TOPICS = 10_000
 
+#: Parts and characters of one event, by the number of its topics, that are never too many. Dask
+#: keeps it under each topic, and who asks for all events is told it as often: ten megabytes of
+#: events took 1.8 GB and a minute.
+_MAX_REPEATED = 1 << 20
+
 #: Samplers of memory that one principal has at a time; each looks at all workers, a hundred times a
 #: second if it likes.
 _MAX_SAMPLERS = 8
@@ -122,6 +127,24 @@ def _refresh(semaphores: Any, name: Any = None, lease_ids: Collection[Any] = ())
     leases.update(dict.fromkeys(lease_ids, time()))
 
 
+def _is_larger(value: Any, most: int) -> bool:
+    """Tell whether *value* has more than *most* parts and characters."""
+    waiting, size = [value], 0
+    while waiting and size <= most:
+        part = waiting.pop()
+        size += 1
+        if isinstance(part, dict):
+            waiting += part
+            waiting += part.values()
+        elif isinstance(part, list | tuple | set):
+            waiting += part
+        elif isinstance(part, str | bytes):
+            size += len(part)
+        elif type(part) not in (int, float, bool, type(None)):
+            return True  # a payload, whose size is told elsewhere
+    return size > most
+
+
 class _Topics:
     """Who hears of which topics, for as long as they are connected."""
 
@@ -145,7 +168,7 @@ class _Topics:
     def log_event(self, comm: Any, topic: Any, msg: Any) -> Any:
         """Log as Dask does, which keeps each topic for good: a name of its own takes a kilobyte."""
         try:
-            self._begin(getattr(comm, "link", None), "log_event", topic)
+            self._begin(getattr(comm, "link", None), "log_event", topic, msg)
         except PolicyDenied as error:
             return error_reply(error)
         return self._log(topic=topic, msg=msg)
@@ -154,14 +177,22 @@ class _Topics:
         """Log what a worker says on its stream, where nobody waits for an answer."""
         comm = getattr(self._streams.get(worker), "comm", None)
         try:
-            self._begin(getattr(comm, "link", None), "log-event", topic)
+            self._begin(getattr(comm, "link", None), "log-event", topic, msg)
         except PolicyDenied as error:
             logger.warning("%s", error)
             return
         self._log_worker(worker=worker, topic=topic, msg=msg)
 
-    def _begin(self, link: Any, operation: str, topic: Any) -> None:
+    def _begin(self, link: Any, operation: str, topic: Any, msg: Any) -> None:
         """Count the topics that are new against whoever is the peer on *link*."""
+        times = 1 if isinstance(topic, str) else len(topic)
+        if link is not None and times > 1 and _is_larger(msg, _MAX_REPEATED // times):
+            link.refuse(
+                link.inbound(Kind.DATA, operation),
+                "events.repeated",
+                f"this event is too large to be kept under {times} topics",
+                fix="Log it under one topic, or log less.",
+            )
         known = self._broker._topics
         new = {each for each in ([topic] if isinstance(topic, str) else topic) if each not in known}
         if link is not None and new:

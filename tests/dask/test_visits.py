@@ -132,6 +132,28 @@ def test_one_principal_begins_few_topics(doors, monkeypatch):
     shared(doors, logs)
 
 
+def test_a_large_event_is_kept_under_one_topic(doors, monkeypatch):
+    monkeypatch.setattr(visits, "_MAX_REPEATED", 1000)
+    large = ["x" * 600, {"x" * 250: {"y" * 250: [0] * 100}}, b"x" * 600, [[0] * 600], object()]
+
+    def logs(s: Shared) -> None:
+        s.scheduler.stream_comms["w"] = Stream(s.links["alice"])
+        comm = SimpleNamespace(link=s.links["bob"])
+        log = s.scheduler.handlers["log_event"]
+        for msg in large:
+            assert log(comm, topic=("a", "b"), msg=msg)["exception"].rule == "events.repeated"
+            s.scheduler.stream_handlers["log-event"](worker="w", topic=["a", "b"], msg=msg)
+            assert log(comm, topic="a", msg=msg) is None
+            assert log(comm, topic=("a",), msg=msg) is None
+        assert log(comm, topic=("a", "b"), msg={"x": ("y" * 400, None, 1.5)}) is None
+        assert [len(s.scheduler.get_events(topic)) for topic in "ab"] == [11, 1]
+        assert s.links["bob"].audit.rules == ["events.repeated"] * 5
+        assert s.links["alice"].audit.rules == ["events.repeated"] * 5
+        s.scheduler.handlers["log_event"](None, topic=["a", "b"], msg="x" * 2000)
+
+    shared(doors, logs)
+
+
 def test_nor_does_a_worker_on_its_stream(doors, monkeypatch):
     monkeypatch.setattr(visits, "_MAX_TOPICS", 3)
 
