@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection
-from functools import lru_cache, partial
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -82,9 +82,9 @@ def leave_nothing(scheduler: Any) -> None:
         _Datasets(scheduler, published)
     semaphores = scheduler.extensions.get("semaphores")
     if semaphores is not None:
-        leases = semaphores.leases
-        scheduler.handlers["semaphore_value"] = lambda name=None: len(leases.get(name, ()))
-        scheduler.handlers["semaphore_refresh_leases"] = partial(_refresh, semaphores)
+        leases = _Leases(semaphores)
+        scheduler.handlers["semaphore_value"] = leases.value
+        scheduler.handlers["semaphore_refresh_leases"] = leases.refresh
     if "memory_sampler_start" in scheduler.handlers:
         _Samplers(scheduler, scheduler.extensions["memory_sampler"])
     for name in ("queue_put", "variable_set"):
@@ -107,24 +107,32 @@ def _want_only_what_is_there(scheduler: Any) -> None:
     scheduler.stream_handlers["client-desires-keys"] = client_desires_keys
 
 
-def _refresh(semaphores: Any, name: Any = None, lease_ids: Collection[Any] = ()) -> None:
-    """Note that leases are in use, as Dask does, of a semaphore that is there.
+class _Leases:
+    """Leases of semaphores that are there, and one line about those that nobody knows.
 
     Dask logs a line for each that it does not know, with the semaphore's name in it: 400 kB were
     400 MB and twelve seconds.
     """
-    if name not in semaphores.max_leases:
-        return
-    leases = semaphores.leases[name]
-    unknown = sum(lease not in leases for lease in lease_ids)
-    if unknown:
-        logger.warning(
-            "%d leases of %.60r are used that are not known: they may have timed out, and more of"
-            " them be in use than it has",
-            unknown,
-            name,
-        )
-    leases.update(dict.fromkeys(lease_ids, time()))
+
+    def __init__(self, semaphores: Any) -> None:
+        self._semaphores = semaphores
+
+    def value(self, name: Any = None) -> int:
+        return len(self._semaphores.leases.get(name, ()))
+
+    def refresh(self, name: Any = None, lease_ids: Collection[Any] = ()) -> None:
+        if name not in self._semaphores.max_leases:
+            return
+        leases = self._semaphores.leases[name]
+        unknown = sum(lease not in leases for lease in lease_ids)
+        if unknown:
+            logger.warning(
+                "%d leases of %.60r are used that are not known: they may have timed out, and more"
+                " of them be in use than it has",
+                unknown,
+                name,
+            )
+        leases.update(dict.fromkeys(lease_ids, time()))
 
 
 def _is_larger(value: Any, most: int) -> bool:

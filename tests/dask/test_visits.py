@@ -48,6 +48,13 @@ def test_a_key_that_is_there_is_wanted_as_ever(guarded):
 # --- topics and semaphores ------------------------------------------------------------------------
 
 
+def test_each_handler_has_a_name_that_dask_may_log():
+    async def names(visited: Visited) -> list[str]:
+        return [each.__name__ for each in visited.scheduler.handlers.values()]
+
+    assert len(on(True, names)) == len(on(False, names))
+
+
 def test_asking_for_a_topic_or_a_semaphore_makes_none(guarded):
     async def asks(visited: Visited) -> list[int]:
         scheduler = visited.scheduler
