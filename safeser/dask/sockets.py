@@ -55,6 +55,7 @@ from safeser.dask.schemes import note_left
 from safeser.dask.taken import take_whole_graphs
 from safeser.dask.transfers import share_transfers
 from safeser.dask.visits import forget_names_of_packages, leave_nothing
+from safeser.dask.waiting import end_with_their_askers
 from safeser.envelope import Handshake
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
@@ -251,6 +252,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             bound_profiles(owner, self._channel.policy.limits)
             know_onlookers(owner)
             restrict_together(owner)
+            end_with_their_askers(owner)
         forget_names_of_packages()
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
