@@ -38,6 +38,10 @@ _MAX_TOPICS = 10_000
 #: events took 1.8 GB and a minute.
 _MAX_REPEATED = 1 << 20
 
+#: Levels that an answer to who asks for events has around each of them, and some to spare. One
+#: event of as many levels as a message may have kept everybody from being told any.
+_AROUND = 8
+
 #: Samplers of memory that one principal has at a time; each looks at all workers, a hundred times a
 #: second if it likes.
 _MAX_SAMPLERS = 8
@@ -105,6 +109,23 @@ def _want_only_what_is_there(scheduler: Any) -> None:
 
     scheduler.client_desires_keys = client_desires_keys
     scheduler.stream_handlers["client-desires-keys"] = client_desires_keys
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Tell whether *value* is nested more than *most* levels."""
+    level = [value]
+    for _ in range(most + 1):
+        inner: list[Any] = []
+        for part in level:
+            if isinstance(part, dict):
+                inner += part
+                inner += part.values()
+            elif isinstance(part, list | tuple | set):
+                inner += part
+        if not inner:
+            return False
+        level = inner
+    return True
 
 
 class _Leases:
@@ -193,6 +214,13 @@ class _Topics:
 
     def _begin(self, link: Any, operation: str, topic: Any, msg: Any) -> None:
         """Count the topics that are new against whoever is the peer on *link*."""
+        if link is not None and _is_deeper(msg, link.policy.limits.max_depth - _AROUND):
+            link.refuse(
+                link.inbound(Kind.DATA, operation),
+                "events.deep",
+                "this event has more levels than the answer to who asks for events could hold",
+                fix="Log flatter data.",
+            )
         times = 1 if isinstance(topic, str) else len(topic)
         if link is not None and times > 1 and _is_larger(msg, _MAX_REPEATED // times):
             link.refuse(

@@ -161,6 +161,29 @@ def test_a_large_event_is_kept_under_one_topic(doors, monkeypatch):
     shared(doors, logs)
 
 
+def test_no_event_is_too_deep_for_who_asks_for_all_of_them(doors):
+    def nested(levels: int, kind: Any) -> Any:
+        value: Any = "x"
+        for _ in range(levels):
+            value = kind(value)
+        return value
+
+    def logs(s: Shared) -> None:
+        s.scheduler.stream_comms["w"] = Stream(s.links["alice"])
+        link = s.links["bob"]
+        comm, most = SimpleNamespace(link=link), link.policy.limits.max_depth - 8
+        log = s.scheduler.handlers["log_event"]
+        for kind in (lambda x: (x,), lambda x: {"k": x}, lambda x: [1, x]):
+            assert log(comm, topic="a", msg=nested(most, kind)) is None
+            deep = nested(most + 1, kind)
+            assert log(comm, topic="a", msg=deep)["exception"].rule == "events.deep"
+            s.scheduler.stream_handlers["log-event"](worker="w", topic="a", msg=deep)
+        assert len(s.scheduler.get_events("a")) == 3
+        assert link.audit.rules == s.links["alice"].audit.rules == ["events.deep"] * 3
+
+    shared(doors, logs)
+
+
 def test_nor_does_a_worker_on_its_stream(doors, monkeypatch):
     monkeypatch.setattr(visits, "_MAX_TOPICS", 3)
 
