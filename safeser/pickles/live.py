@@ -17,6 +17,7 @@ from typing import Any
 
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.layout import HEAP_TYPE, IMMUTABLE_TYPE
+from safeser.pickles.shims.labels import hide_memory_of
 
 __all__ = ["Live", "Witness", "witness"]
 
@@ -48,6 +49,8 @@ class _Kept:
 
     def __init__(self, found: Any) -> None:
         self.found = found
+        if isinstance(found, type):
+            hide_memory_of(found)
         self._absent, self._reader = _marks_of(found)
         # Views of the names that its classes have by then; a failing look at a class is slow.
         bases = found.__mro__ if self._absent else ()

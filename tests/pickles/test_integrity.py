@@ -7,6 +7,7 @@ import datetime
 import fractions
 import ipaddress
 import pickle
+import subprocess
 import sys
 import types
 import uuid
@@ -247,3 +248,29 @@ def test_a_reviewed_function_whose_code_is_replaced():
     # What nobody imported is not imported to be looked at.
     assert "safeser_gone" not in sys.modules
     Witness("builtins:complex", plain.SHIMS["complex"]).check()
+
+
+LATER = """
+import importlib, sys
+from safeser.pickles.live import Live, Witness
+name, module = sys.argv[1:]
+live, witness = Live(name), Witness(name, len)
+importlib.import_module(module)
+live.check()
+witness.check()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("pandas:Series", "safeser.pickles.shims.pandas_times"),
+        ("pandas:DataFrame", "safeser.pickles.shims.pandas_times"),
+        ("sklearn.utils:Bunch", "safeser.pickles.shims.sklearn"),
+        ("xarray:DataArray", "safeser.families.science.labelled"),
+    ],
+)
+def test_what_safeser_itself_rewrites_is_rewritten_before_it_is_looked_at(name, module):
+    """A graph may name a class before anything has met one of its objects."""
+    pytest.importorskip(name.partition(":")[0].partition(".")[0])
+    subprocess.run([sys.executable, "-c", LATER, name, module], check=True)
