@@ -85,9 +85,16 @@ def _range(_: Site, __: str, start: Any, stop: Any, step: Any = 1) -> range:
     return range(_small(start), _small(stop), _small(step))
 
 
-def _slice(_: Site, __: str, start: Any, stop: Any, step: Any) -> slice:
-    parts = [p if type(p) is str else _small(p, none=True) for p in (start, stop, step)]
-    return slice(*parts)
+def _slice(site: Site, _: str, start: Any, stop: Any, step: Any) -> slice:
+    return slice(*(_bound(site, part) for part in (start, stop, step)))
+
+
+def _bound(site: Site, part: Any) -> Any:
+    # df.loc["2024-02-01":] asks for moments, others for numbers: whatever labels a row, as a key.
+    if type(part) is int:
+        return _small(part)
+    site.check_hashable(part)
+    return part
 
 
 def _set(site: Site, _: str, members: Any = ()) -> set[Any]:
