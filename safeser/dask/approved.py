@@ -16,7 +16,7 @@ from typing import Any
 
 import dask
 from dask._expr import LLGExpr
-from dask._task_spec import GraphNode, Task, TaskRef, convert_legacy_graph
+from dask._task_spec import Alias, GraphNode, Task, TaskRef, convert_legacy_graph
 from distributed.client import Future
 from distributed.protocol.serialize import Serialized, register_serialization_family
 
@@ -52,11 +52,18 @@ _TASKS, _ANNOTATIONS = "tasks", "annotations"
 def write_out(expr: Any) -> dict[str, Any]:
     """Return *expr* as the tasks that a scheduler would make of it, and their annotations."""
     tasks = {
-        key: task if task.key == key else task.substitute({}, key=key)
+        key: task if task.key == key else _renamed(task, key)
         for key, task in convert_legacy_graph(dict(expr.__dask_graph__())).items()
     }
     annotations = {name: dict(of) for name, of in expr.__dask_annotations__().items()}
     return {_TASKS: tasks, _ANNOTATIONS: annotations}
+
+
+def _renamed(task: GraphNode, key: Any) -> GraphNode:
+    """Return *task* under the key by which its graph has it: where `loc` takes a whole part, Dask
+    writes an alias that is called as what it stands for, and goes by that name if it is renamed.
+    """
+    return Alias(key, task.target) if type(task) is Alias else task.substitute({}, key=key)
 
 
 @contextmanager
