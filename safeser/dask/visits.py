@@ -77,6 +77,7 @@ def leave_nothing(scheduler: Any) -> None:
     if not isinstance(scheduler, Scheduler) or "client_desires_keys" in vars(scheduler):
         return
     _want_only_what_is_there(scheduler)
+    _log_addresses(scheduler)
     _Topics(scheduler)
     variables = scheduler.extensions.get("variables")
     if variables is not None:
@@ -154,6 +155,22 @@ class _Leases:
                 name,
             )
         leases.update(dict.fromkeys(lease_ids, time()))
+
+
+def _log_addresses(scheduler: Any) -> None:
+    """Log workers that took copies by their addresses.
+
+    Dask logs their whole states, which are no data: after one ``replicate`` by anybody, nobody whom
+    data alone may reach was told any events of all workers.
+    """
+    stock = scheduler.log_event
+
+    def log_event(topic: Any, msg: Any) -> None:
+        if isinstance(msg, dict) and msg.get("action") == "replicate":
+            msg = {**msg, "workers": [getattr(each, "address", each) for each in msg["workers"]]}
+        stock(topic, msg)
+
+    scheduler.log_event = log_event
 
 
 def _is_larger(value: Any, most: int) -> bool:

@@ -7,6 +7,7 @@ mend here can go.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -159,6 +160,25 @@ def test_a_large_event_is_kept_under_one_topic(doors, monkeypatch):
         s.scheduler.handlers["log_event"](None, topic=["a", "b"], msg="x" * 2000)
 
     shared(doors, logs)
+
+
+class State:
+    address = "w"
+
+
+def test_copies_are_told_of_by_addresses(guarded):
+    """The states of workers are no data: their event kept everybody from being told any."""
+
+    async def copies(visited: Visited) -> Any:
+        scheduler = visited.scheduler
+        state = State()
+        scheduler.running = {state}
+        scheduler.log_event("all", {"action": "other", "workers": 5})
+        await inspect.unwrap(type(scheduler).replicate)(scheduler, keys=[], n=1)
+        told = [said["workers"] for _, said in await visited.ask("events", topic="all")]
+        return told == [5, ["w"] if guarded else [state]]
+
+    assert on(guarded, copies)
 
 
 def test_no_event_is_too_deep_for_who_asks_for_all_of_them(doors):
