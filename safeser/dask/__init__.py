@@ -49,6 +49,7 @@ def backend() -> Backend:
     from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.events import make_no_loggers
+    from safeser.dask.gathering import end_what_may_not_come
     from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
     from safeser.dask.partitions import keep_own_partitions
@@ -68,6 +69,7 @@ def backend() -> Backend:
     escape_templates()
     escape_logs()
     make_no_loggers()
+    end_what_may_not_come()
     described.register()
     references.register()
     return Backend()

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from contextvars import ContextVar
+from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from distributed import as_completed
 from distributed.utils_comm import pack_data, unpack_remotedata
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 
-__all__ = ["Gathering"]
+__all__ = ["Gathering", "end_what_may_not_come"]
 
 #: What a gather keeps for itself that asks alone; else Dask's client has one of each, for all.
 _ALONE: ContextVar[dict[str, Any] | None] = ContextVar("safeser-gather-alone", default=None)
@@ -104,3 +106,24 @@ class Gathering:
                 **await self._values(futures[half:], direct, local_worker),
             }
         return {each.key: got[each.key] for each in futures if each.status == "finished"}
+
+
+def end_what_may_not_come() -> None:
+    """Have ``as_completed(with_results=True)`` hand out refusals as errors; once is enough.
+
+    Dask's own (distributed 2026.8.0, ``client.py``) ends in the background when a value does not
+    come, and whoever iterates waits for that future for ever.
+    """
+    tracks = as_completed._track_future
+    if hasattr(tracks, "__wrapped__"):
+        return
+
+    @wraps(tracks)
+    async def track(completed: Any, future: Any) -> None:
+        try:
+            await tracks(completed, future)
+        except (PolicyDenied, PayloadError) as error:
+            future._state.set_error(error, None)
+            await tracks(completed, future)
+
+    as_completed._track_future = track

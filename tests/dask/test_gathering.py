@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import distributed
 import pytest
 from distributed import Future
+from distributed.client import FutureState
 from distributed.utils_comm import pack_data, unpack_remotedata
+from tornado.ioloop import IOLoop
 
-from safeser.dask.gathering import Gathering
+from safeser.dask.gathering import Gathering, end_what_may_not_come
 from safeser.errors import AuthenticationError, PayloadError, PolicyDenied, SerializationError
 
 
@@ -190,3 +192,40 @@ def test_who_asked_alone_asks_once():
     got, asked = together(set(), ["good"], ["fine"])
     assert got == [["value of good"], ["value of fine"]]
     assert asked == [{"good", "fine"}]
+
+
+class Refused(Known):
+    """A future whose value exists and may not come."""
+
+    def __init__(self, key):
+        super().__init__(key)
+        self._state = FutureState(key)
+        self._state.finish()
+
+    status = property(lambda self: self._state.status)
+
+    async def _result(self, raiseit=True):
+        if self.status == "error":
+            return type(DENIED), self._state.exception, None
+        raise DENIED
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_as_completed_hands_out_a_refusal(raises):
+    """Who iterates waited for that future for ever."""
+    end_what_may_not_come()
+    end_what_may_not_come()  # which changes nothing more
+
+    async def run():
+        loop = IOLoop.current()
+        completed = distributed.as_completed(loop=loop, with_results=True, raise_errors=raises)
+        completed.add(Refused("k"))
+        return await asyncio.wait_for(completed.__anext__(), 30)
+
+    if raises:
+        with pytest.raises(PolicyDenied) as refusal:
+            asyncio.run(run())
+        assert refusal.value is DENIED
+    else:
+        future, (_, error, _) = asyncio.run(run())
+        assert (future.status, error) == ("error", DENIED)

@@ -15,6 +15,7 @@ from distributed.security import Security as DaskSecurity
 
 from safeser.dask import require_distributed
 from safeser.dask.events import make_no_loggers
+from safeser.dask.gathering import end_what_may_not_come
 from safeser.dask.guarded.comm import GUARDED, GuardedBackend
 from safeser.dask.guarded.settings import GuardedSecurity, guarded_security
 from safeser.dask.logged import escape_logs
@@ -42,6 +43,7 @@ def guard(
     require_distributed()
     escape_logs()
     make_no_loggers()
+    end_what_may_not_come()
     made = guarded_security(scheme, security, deserializers)
     _refuse_unguarded()
     record_for(made.guard.principal, made.guard.audit)
