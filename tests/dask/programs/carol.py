@@ -6,6 +6,7 @@ import json
 import sys
 
 import numpy as np
+from dask.bag.core import no_result
 from distributed import Variable
 
 import safeser
@@ -16,4 +17,15 @@ with safeser.Client(sys.argv[1], timeout=30) as client:
     Variable("squares").set(squares)
     client.publish_dataset(squares, name="published")
     client.set_metadata("owner", "carol")
-    print(json.dumps({"squares": squares.result(timeout=30).tolist()}))
+    # What a bag's empty parts are, on their way from one worker to another.
+    one, other = client.scheduler_info(n_workers=-1)["workers"]
+    empty = client.submit(lambda: no_result, workers=[one])
+    moved = client.submit(lambda part: part is no_result, empty, workers=[other])
+    print(
+        json.dumps(
+            {
+                "squares": squares.result(timeout=30).tolist(),
+                "empty part moved": moved.result(timeout=30),
+            }
+        )
+    )
