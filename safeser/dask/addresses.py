@@ -104,6 +104,8 @@ class _Names:
             if resolve and isinstance(named, str) and _is_name(named):
                 return named  # a heartbeat of who is there no more, or never was
             _require_no_name(named)
+            if isinstance(named, str) and "://" not in named:
+                addr = f"safeser://{named}"  # which is the scheme of everybody here
         try:
             return str(self._stock(addr) if resolve is None else self._stock(addr, resolve))
         except ConfigError as error:

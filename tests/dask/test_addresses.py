@@ -73,6 +73,8 @@ def test_no_name_is_looked_up(scheduler, asked, address):
         ("safeser://127.0.0.1:5", "safeser://127.0.0.1:5"),
         ("safeser://[::1]:5", "safeser://[::1]:5"),
         ("safeser://localhost:5", "safeser://127.0.0.1:5"),
+        ("127.0.0.1:5", "safeser://127.0.0.1:5"),
+        (("127.0.0.1", 5), "safeser://127.0.0.1:5"),
         ("first", "safeser://127.0.0.1:1"),
         (7, "safeser://127.0.0.1:7"),
     ],

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from distributed import Scheduler
 
+from safeser.dask.addresses import look_up_no_names
 from safeser.dask.restricted import restrict_together
 
-ADDRESSES = [f"tcp://127.0.0.1:{port}" for port in range(1, 4)]
+ADDRESSES = [f"safeser://127.0.0.1:{port}" for port in range(1, 4)]
 
 
 def applied(guarded: bool, by_type: Any, everywhere: Any) -> tuple[Any, Any, int]:
@@ -18,6 +19,7 @@ def applied(guarded: bool, by_type: Any, everywhere: Any) -> tuple[Any, Any, int
         scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
         scheduler.http_server.stop()
         Scheduler._instances.discard(scheduler)  # it never opens
+        look_up_no_names(scheduler)
         looked_up = []
         look_up = scheduler.coerce_address
         scheduler.coerce_address = lambda each: looked_up.append(each) or look_up(each)
