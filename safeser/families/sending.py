@@ -238,6 +238,16 @@ def _is_record(kind: type) -> bool:
     return named or model or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
 
 
+#: In what joblib's Dask backend has its functions return what they raise. A pickle of it calls a
+#: function of joblib's; joblib raises whatever error it gets in place of a result, and waits for
+#: ever where it gets none (joblib 1.6, ``_dask.py``).
+_RAISED = ("joblib.externals.loky.process_executor", "_ExceptionWithTraceback")
+
+
+def _names(kind: type) -> tuple[str, str]:
+    return kind.__module__, kind.__qualname__
+
+
 class _Sender:
     """One run over one object; counts what it holds so that shared or cyclic parts end."""
 
@@ -340,6 +350,12 @@ class _Sender:
 
     def typed(self, x: Any, depth: int) -> Sent:
         typed = self.typed_for(x)
+        if (
+            typed is None
+            and _names(type(x)) == _RAISED
+            and isinstance(vars(x).get("exc"), BaseException)
+        ):
+            return self.error(x.exc, depth, ())
         if typed is None:
             raise Unencodable(x, registry.advice_for(type(x)))
         if typed.contextual:

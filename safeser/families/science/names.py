@@ -1,4 +1,4 @@
-"""Types of SciPy, scikit-learn, xarray, PyTorch and joblib: the names; none is imported for it.
+"""Types of SciPy, scikit-learn, xarray and PyTorch: the names, listed without importing any.
 
 The one rule: a package is imported when an object of a type that is listed here is sent or loaded,
 and for nothing else: a header that names one imports nothing before it is admitted.
@@ -28,14 +28,6 @@ _SKLEARN = (
 _XARRAY = ("xarray:Variable", "xarray:Index", "xarray:DataArray", "xarray:Dataset")
 
 _TORCH = ("torch:Tensor", "torch:Size", "torch:dtype", "torch:device")
-
-_JOBLIB = ("joblib:raised",)
-
-
-def _load_joblib() -> None:
-    from safeser.families.science import calls
-
-    calls.register()
 
 
 def _load_scipy() -> None:
@@ -68,5 +60,4 @@ def register() -> None:
     registry.register_lazy("sklearn", _SKLEARN, _load_sklearn)
     registry.register_lazy("xarray", _XARRAY, _load_xarray)
     registry.register_lazy("torch", _TORCH, _load_torch)
-    registry.register_lazy("joblib", _JOBLIB, _load_joblib)
     classes.register_kind("pydantic model", models.is_model, models.plan_model)
