@@ -464,13 +464,25 @@ def test_limits_reach_columns():
 
 @pytest.mark.parametrize("value", [GAPS, REPEATS], ids=["marked", "coded"])
 def test_a_column_of_objects_takes_eight_bytes_for_each(value):
-    header, frames = sent(value)
+    # Its labels take one byte each: a range counts as eight, too.
+    header, frames = sent(value.set_axis(np.zeros(len(value), "i1")))
     number = max(8 * len(value) - 1, *(len(frame) for frame in frames))
     limits = dataclasses.replace(LIMITS, max_array=number)
     with pytest.raises(PayloadError) as caught:
         families.deserialize(header, frames, GRANT, limits=limits)
     assert caught.value.rule == "families.too-large"
     assert "max_array" in str(caught.value)
+    limits = dataclasses.replace(LIMITS, max_array=number + 1)
+    assert len(families.deserialize(header, frames, GRANT, limits=limits)) == len(value)
+
+
+def test_codes_stand_for_texts_alone():
+    within, frame = families.serialize([1, 2], FAMILIES)
+    header, frames = sent(REPEATS)
+    described = header["sub-header"]["values"]
+    described[3] = None
+    header |= {"sub-headers": [within], "frame-lengths": [len(frame)]}
+    assert refused(header, frames + list(frame)) == "families.child-type"
 
 
 def test_a_dtype_of_which_there_are_no_arrays_is_not_sent(monkeypatch):
