@@ -85,7 +85,11 @@ def without_gaps(made: Any) -> Any:
     manager = getattr(made, "_mgr", None) if _is_of_pandas(made) else None
     for part in (made,) if manager is None else (block.values for block in manager.blocks):
         if isinstance(part, np.ndarray | np.generic) and _has_gaps(part.dtype):
-            raise _refused("elements with gaps in them")
+            raise _refused(
+                "elements with gaps in them",
+                "Pack the fields (numpy.lib.recfunctions.repack_fields), and take long doubles as"
+                " float64.",
+            )
     return made
 
 
@@ -136,7 +140,7 @@ def _held(value: Any) -> list[Any] | None:
     if isinstance(value, np.ndarray | np.generic):
         without_gaps(value)
         if isinstance(value, np.ma.MaskedArray) and value.hardmask:
-            raise _refused("arrays with a hard mask")
+            raise _refused("arrays with a hard mask", "Call soften_mask() on them first.")
         return [_elements(value)] if value.dtype == object else None
     if isinstance(value, _MEMBERS):
         return [value]
@@ -197,9 +201,10 @@ def nothing_behind_masks(made: Any) -> Any:
     return made
 
 
-def _refused(what: str) -> PolicyDenied:
+_EVERY_PLACE = "Give as many blocks as the array has, each at a place of its own."
+
+
+def _refused(what: str, fix: str = _EVERY_PLACE) -> PolicyDenied:
     return PolicyDenied(
-        f"{what} are none that an approved task may make",
-        rule="submission.filling",
-        fix="Give as many blocks as the array has, each at a place of its own, and packed types.",
+        f"{what} are none that an approved task may make", rule="submission.filling", fix=fix
     )
