@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dask_suite.clusters import faults, table
-from tests.dask_suite.exceptions import EXCEPTIONS, WHY
+from tests.dask_suite.exceptions import CHANCE, EXCEPTIONS, WHY
 from tests.dask_suite.stock import NOT_COUNTED, PASSED
 
 
@@ -39,9 +39,19 @@ def test_so_is_what_did_not_run(outcomes):
 
 
 def test_an_exception_that_passes_is_one_no_more(outcomes):
-    listed = min(EXCEPTIONS)
+    listed = min(EXCEPTIONS.keys() - CHANCE)
     outcomes[listed] = "passed"
     assert faults(outcomes) == [f"{listed} passes and is listed as an exception"]
+
+
+def test_what_chance_decides_is_an_exception_also_when_it_passes(outcomes):
+    (raced,) = CHANCE
+    before = table(outcomes)
+    outcomes[raced] = "passed"
+    assert faults(outcomes) == []
+    assert table(outcomes) == before
+    del outcomes[raced]
+    assert f"{raced} did not run" in faults(outcomes)
 
 
 def test_at_most_three_in_a_hundred_are_exceptions_each_for_a_reason():
