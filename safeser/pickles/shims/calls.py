@@ -10,7 +10,6 @@ They run on workers, which are sent them by name, with arguments that nobody has
 from __future__ import annotations
 
 import importlib
-import inspect
 import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,18 @@ from safeser.pickles.shims.filling import (
     nothing_behind_masks,
     places_in_full,
     without_gaps,
+)
+from safeser.pickles.shims.lookups import (
+    FRAMES,
+    GROUPED,
+    GROUPS,
+    ROLLING,
+    classes,
+    function_named,
+    listed,
+    of_pandas,
+    quiet,
+    quiet_places,
 )
 from safeser.pickles.shims.methods import (
     ACCESSORS,
@@ -55,75 +66,6 @@ __all__ = [
 ]
 
 
-def _listed(what: str, name: object, names: frozenset[str]) -> str:
-    # An exact str: a subclass could be equal to one name, and be another when it is looked up.
-    if type(name) is not str or name not in names:
-        raise refuse(what, name)
-    return name
-
-
-@cache
-def _classes(*names: str) -> tuple[type, ...]:
-    found = (operator.attrgetter(name.partition(":")[2]) for name in names)
-    modules = (importlib.import_module(name.partition(":")[0]) for name in names)
-    return tuple(get(module) for get, module in zip(found, modules, strict=True))
-
-
-_FRAMES = ("pandas:DataFrame", "pandas:Series", "pandas:Index")
-_GROUPS = ("pandas.core.groupby:GroupBy",)
-_GROUPED = ("pandas.core.groupby:SeriesGroupBy", "pandas.core.groupby:DataFrameGroupBy")
-_ROLLING = ("pandas.core.window:Rolling",)
-
-
-def _of(value: Any, *names: str) -> Any:
-    """Return *value* if it is of one of pandas' own classes *names*; their methods do no harm."""
-    if not isinstance(value, _classes(*names)) or type(value).__module__.split(".")[0] != "pandas":
-        raise refuse("a method of", value)
-    return value
-
-
-def _function(value: Any, names: frozenset[str], *, what: str = "the method") -> Any:
-    """Return *value* if it is a function, or the name of a method that only computes.
-
-    pandas looks up whatever text it is given in place of a function, and functions in lists.
-    """
-    if isinstance(value, str):
-        return _listed(what, value, names)
-    if isinstance(value, list | tuple | dict | set | frozenset) or not callable(value):
-        raise refuse(what, value)
-    return value
-
-
-#: What has pandas import another library, or look a window up there.
-_LOUD = ("engine", "engine_kwargs", "win_type", "numba")
-
-
-def _quiet(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *kwargs* without what reaches beyond pandas."""
-    for name in _LOUD:
-        if kwargs.get(name) is not None:
-            raise refuse("the option", name)
-    return dict(kwargs)
-
-
-@cache
-def _places(function: Any) -> tuple[str, ...]:
-    """Return the names of what *function* takes by position, whatever pandas wraps it in."""
-    found = inspect.signature(inspect.unwrap(function)).parameters.values()
-    return tuple(
-        each.name
-        for each in found
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    )
-
-
-def _quiet_places(kind: type, name: str, args: Sequence[Any]) -> None:
-    """Refuse among *args* of the method *name* what :func:`_quiet` refuses by name."""
-    method = getattr(kind, name, None)
-    if isinstance(method, types.FunctionType):  # pandas' own: those in C take no such options
-        _quiet(dict(zip(_places(method), (None, *args), strict=False)))
-
-
 # -- by name --------------------------------------------------------------------------------------
 
 
@@ -137,7 +79,7 @@ class Method:
     func = property(lambda self: self)  # tells Dask how to name the task
 
     def __init__(self, name: str) -> None:
-        self.method = _listed("the method", name, METHODS)
+        self.method = listed("the method", name, METHODS)
 
     @property
     def __name__(self) -> str:
@@ -145,7 +87,7 @@ class Method:
 
     def __call__(self, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         # A pickle of this class sets the name without the constructor.
-        name = _listed("the method", self.method, METHODS)
+        name = listed("the method", self.method, METHODS)
         no_gaps_in((value, *args, *kwargs.values()))
         if isinstance(value, np.ndarray | np.generic):
             if name in ("map", "apply"):
@@ -153,15 +95,15 @@ class Method:
             everywhere(kwargs)
         elif type(value).__module__.split(".")[0] == "pandas":
             if name == "apply":
-                _function(args[0] if args else kwargs.get("func"), frozenset())
-            kwargs = _quiet(kwargs)
-            _quiet_places(type(value), name, args)
+                function_named(args[0] if args else kwargs.get("func"), frozenset())
+            kwargs = quiet(kwargs)
+            quiet_places(type(value), name, args)
             if name == "replace":
                 check_replaced(value, args, kwargs)
         elif not isinstance(value, int | float | complex):
             raise refuse("a method of", value)
         made = getattr(value, name)(*args, **kwargs)
-        if name == "quantile" and isinstance(value, _classes(*_GROUPS)):
+        if name == "quantile" and isinstance(value, classes(*GROUPS)):
             return nothing_behind_masks(made)
         return without_gaps(made)
 
@@ -281,14 +223,14 @@ def merged(locations: Any, values: Any, /) -> Any:
 
 def attribute(value: Any, name: str, /) -> Any:
     """Return an attribute that is data; for ``getattr``."""
-    return getattr(value, _listed("the attribute", name, DATA_ATTRIBUTES))
+    return getattr(value, listed("the attribute", name, DATA_ATTRIBUTES))
 
 
 def operated(name: str, left: Any, right: Any, **kwargs: Any) -> Any:
     """Apply a frame's operator; for ``MethodOperator.operation``."""
-    _listed("the operator", name, OPERATORS)
+    listed("the operator", name, OPERATORS)
     return by_name("dask.dataframe.dask_expr._expr:MethodOperator.operation")(
-        name, _of(left, *_FRAMES), right, **kwargs
+        name, of_pandas(left, *FRAMES), right, **kwargs
     )
 
 
@@ -328,14 +270,14 @@ def _rows(texts: Any, start: int, count: int) -> Any:
 
 
 def _check_accessor(value: Any, accessor: Any, name: Any) -> None:
-    _listed("the accessor", accessor, frozenset(ACCESSORS))
-    _listed("the method", name, ACCESSORS[accessor])
-    _of(value, "pandas:Series", "pandas:Index")
+    listed("the accessor", accessor, frozenset(ACCESSORS))
+    listed("the method", name, ACCESSORS[accessor])
+    of_pandas(value, "pandas:Series", "pandas:Index")
 
 
 def drawn(kind: Any, name: str, *args: Any) -> Any:
     """Draw from a random state; for ``dask.array.random``'s functions."""
-    _listed("the distribution", name, DRAWS)
+    listed("the distribution", name, DRAWS)
     if kind is not None and kind is not np.random.RandomState:
         raise refuse("the random state", kind)
     return by_name("dask.array.random:_apply_random")(kind, name, *args)
@@ -343,7 +285,7 @@ def drawn(kind: Any, name: str, *args: Any) -> Any:
 
 def generated(kind: Any, name: str, bits: Any, *args: Any) -> Any:
     """Draw from a generator over *bits*."""
-    _listed("the distribution", name, DRAWS)
+    listed("the distribution", name, DRAWS)
     sources = (*KINDS.values(), np.random.default_rng)
     if not isinstance(bits, np.random.BitGenerator | np.random.SeedSequence) or (
         kind is not None and kind not in sources
@@ -370,15 +312,15 @@ def rolled(  # noqa: PLR0917 - the arguments are those of Dask's function
     **named: Any,
 ) -> Any:
     """Compute over a moving window; for ``_rolling_agg``."""
-    _listed("the method", how, WINDOW_METHODS)
-    _of(frame, *_FRAMES)
-    how_kwargs = _quiet(how_kwargs or {})
-    for kind in _classes(*_ROLLING):
-        _quiet_places(kind, how, how_args)
+    listed("the method", how, WINDOW_METHODS)
+    of_pandas(frame, *FRAMES)
+    how_kwargs = quiet(how_kwargs or {})
+    for kind in classes(*ROLLING):
+        quiet_places(kind, how, how_args)
     if how == "apply":
-        _function(how_args[0] if how_args else how_kwargs.get("func"), frozenset())
+        function_named(how_args[0] if how_args else how_kwargs.get("func"), frozenset())
     return by_name("dask.dataframe.dask_expr._rolling:_rolling_agg")(
-        frame, window, _quiet(kwargs), how, tuple(how_args), how_kwargs, *more, **named
+        frame, window, quiet(kwargs), how, tuple(how_args), how_kwargs, *more, **named
     )
 
 
@@ -387,15 +329,15 @@ def resampled(series: Any, *args: Any) -> Any:
     start, end, closed, rule, options, how, fill, how_args, how_kwargs = args
     if isinstance(how, list | tuple):
         raise refuse("the method", how)
-    _listed("the method", how, WINDOW_METHODS | {"agg"})
-    _of(series, *_FRAMES)
+    listed("the method", how, WINDOW_METHODS | {"agg"})
+    of_pandas(series, *FRAMES)
     functions = how_args[0] if how_args else how_kwargs.get("func")
     asked = functions if isinstance(functions, list) else [functions]
     if how == "agg":
         for name in asked:
-            _function(name, WINDOW_METHODS)
+            function_named(name, WINDOW_METHODS)
     elif how == "apply":
-        _function(functions, frozenset())
+        function_named(functions, frozenset())
     made = by_name("dask.dataframe.tseries.resample:_resample_series")(
         series,
         start,
@@ -406,7 +348,7 @@ def resampled(series: Any, *args: Any) -> Any:
         how,
         fill,
         tuple(how_args),
-        _quiet(how_kwargs),
+        quiet(how_kwargs),
     )
     wanted = asked if how == "agg" else [how]
     return nothing_behind_masks(made) if "quantile" in wanted else made
@@ -416,16 +358,16 @@ def grouped(original: str, *, at: int) -> Callable[..., Any]:
     """Return a guarded ``groupby().apply`` or the like; its function is argument *at*."""
 
     def call(frame: Any, /, *args: Any, **kwargs: Any) -> Any:
-        _of(frame, *_FRAMES)
+        of_pandas(frame, *FRAMES)
         function = None
         if len(args) >= at or "func" in kwargs:
             function = args[at - 1] if len(args) >= at else kwargs["func"]
-            _function(function, GROUP_METHODS)
+            function_named(function, GROUP_METHODS)
             given = args[at] if len(args) > at else kwargs.get("args") or ()
             if isinstance(function, str):
-                for kind in _classes(*_GROUPED):
-                    _quiet_places(kind, function, tuple(given))
-        made = by_name(original)(frame, *args, **_quiet(kwargs))
+                for kind in classes(*GROUPED):
+                    quiet_places(kind, function, tuple(given))
+        made = by_name(original)(frame, *args, **quiet(kwargs))
         return nothing_behind_masks(made) if function == "quantile" else made
 
     return call
@@ -445,7 +387,7 @@ def emptied(frame: Any, /) -> Any:
     """Return what says how *frame* is made, without rows; for ``make_meta``, which makes frames of
     anything. Dask asks for it where nobody says what ``from_map`` and ``from_delayed`` will give.
     """
-    return by_name("dask.dataframe.dispatch:make_meta")(_of(frame, *_FRAMES))
+    return by_name("dask.dataframe.dispatch:make_meta")(of_pandas(frame, *FRAMES))
 
 
 def filtered(function: Any, values: Any, /) -> Any:
@@ -460,7 +402,7 @@ def split_up(*args: Any, **kwargs: Any) -> dict[Any, Any]:
 
 def _check_extreme(*_: Any, **kwargs: Any) -> None:
     if "fn" in kwargs:
-        _listed("the method", kwargs["fn"], frozenset(("idxmax", "idxmin")))
+        listed("the method", kwargs["fn"], frozenset(("idxmax", "idxmin")))
 
 
 def _check_unnamed(*_: Any, **kwargs: Any) -> None:
@@ -469,13 +411,13 @@ def _check_unnamed(*_: Any, **kwargs: Any) -> None:
 
 
 def _check_filled(frame: Any, method: str, *_: Any, **__: Any) -> None:
-    _listed("the method", method, frozenset(("ffill", "bfill")))
-    _of(frame, *_FRAMES)
+    listed("the method", method, frozenset(("ffill", "bfill")))
+    of_pandas(frame, *FRAMES)
 
 
 def _check_filling(group: Any, *, what: str, **_: Any) -> None:
-    _listed("the method", what, frozenset(("ffill", "bfill")))
-    _of(group, *_GROUPS, *_FRAMES)
+    listed("the method", what, frozenset(("ffill", "bfill")))
+    of_pandas(group, *GROUPS, *FRAMES)
 
 
 _EXPR = "dask.dataframe.dask_expr"
