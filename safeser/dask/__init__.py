@@ -50,6 +50,7 @@ def backend() -> Backend:
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.events import make_no_loggers
     from safeser.dask.gathering import end_what_may_not_come
+    from safeser.dask.joining import join_in_full
     from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
     from safeser.dask.partitions import keep_own_partitions
@@ -64,6 +65,7 @@ def backend() -> Backend:
     honour_decorators()
     name_roles()
     keep_own_partitions()
+    join_in_full()
     shorten_names()
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     escape_templates()

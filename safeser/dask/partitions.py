@@ -20,7 +20,7 @@ from safeser.dask.settings import open_channels
 from safeser.errors import PayloadError
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = ["keep_own_partitions"]
+__all__ = ["is_numbered", "keep_own_partitions", "refused_shard"]
 
 
 def keep_own_partitions() -> None:
@@ -33,20 +33,19 @@ def keep_own_partitions() -> None:
     async def keep(run: Any, data: Mapping[Any, Any]) -> None:
         own = _own(run)
         for partition in data:
-            if not _is_numbered(partition) or partition not in own:
-                raise _refused()
+            if not is_numbered(partition) or partition not in own:
+                raise refused_shard(
+                    "shuffle.partition",
+                    "a shard is of no part of the shuffle that this worker keeps",
+                )
         await keeps(run, data)
 
     ShuffleRun._write_to_disk = keep
 
 
-def _refused() -> PayloadError:
+def refused_shard(rule: str, reason: str) -> PayloadError:
     """Return the error that refuses a shard, once it is recorded; who sent it is not known here."""
-    error = PayloadError(
-        "a shard is of no part of the shuffle that this worker keeps",
-        rule="shuffle.partition",
-        where="data",
-    )
+    error = PayloadError(reason, rule=rule, where="data")
     for channel in open_channels():
         told = Context(UNKNOWN, channel.identity.principal, Kind.DATA, "shuffle_receive")
         note_refusal(channel.audit, told, error)
@@ -68,7 +67,8 @@ def _own(run: Any) -> frozenset[Any]:
 _KNOWN = "safeser_own_partitions"
 
 
-def _is_numbered(partition: Any) -> bool:
+def is_numbered(partition: Any) -> bool:
+    """Tell whether *partition* is a tuple of numbers, as those of arrays are."""
     # True and 1.0 are equal to 1, and are spelt otherwise.
     return isinstance(partition, tuple) and all(
         isinstance(each, Integral) and not isinstance(each, bool) for each in partition
