@@ -1,24 +1,28 @@
-"""Pieces of arrays that a shuffle joins: a grid that fills the array which is made of them.
+"""What a shuffle makes of the parts that others sent: no more than these, and all of it written.
 
-The one rule: what is joined has one piece for each place, and pieces beside each other are equally
-long. Dask takes room for what the first pieces of each row and column say, and writes each piece
-into its place as NumPy broadcasts it (distributed 2026.8.0, ``shuffle/_rechunk.py``): a list in the
-place of a piece left parts unwritten, which are memory that the worker has used for others, and a
-row beside a column, 256 kB in all, took ten gigabytes.
+The one rule: pieces of an array have one place each, and those beside each other are equally long;
+columns of text hold no more bytes than a message could. Dask takes room for what the first pieces
+of each row and column say, and writes each piece into its place as NumPy broadcasts it (distributed
+2026.8.0, ``shuffle/_rechunk.py``): a list in the place of a piece left parts unwritten, which are
+memory that the worker has used for others, and a row beside a column, 256 kB in all, took ten
+gigabytes. Where a shuffle is of texts, it writes out what came as categories (``_arrow.py``): one
+long text that is named by each of 200,000 rows took 420 kB, and whoever wrote it out 8 GB.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import wraps
 from typing import Any
 
-from distributed.shuffle import _rechunk
+from distributed.shuffle import _rechunk, _shuffle
 
 from safeser.dask.partitions import is_numbered, refused_shard
+from safeser.dask.settings import open_channels
+from safeser.values import Limits
 
-__all__ = ["join_in_full"]
+__all__ = ["join_in_full", "write_out_little"]
 
 _PAIR = (tuple, list)
 
@@ -64,3 +68,57 @@ def _is_grid(pieces: dict[tuple[int, ...], Any]) -> bool:
                 return False
     ends = [max(axis) + 1 for axis in zip(*pieces, strict=False)]
     return len({len(place) for place in pieces}) == 1 and math.prod(ends) == len(pieces)
+
+
+def write_out_little() -> None:
+    """Have shuffles of this process write out no more text than may be sent; once is enough."""
+    converts = _shuffle.convert_shards
+    if hasattr(converts, "__wrapped__"):
+        return
+
+    @wraps(converts)
+    def convert(shards: Sequence[Any], meta: Any, column: str, drop: bool) -> Any:
+        if _writes_out(shards, meta):
+            limits = (each.policy.limits.max_array for each in open_channels())
+            if sum(map(_text_of, shards)) > min(limits, default=Limits().max_array):
+                raise refused_shard(
+                    "shuffle.size", "categories stand for more text than limits.max_array allows"
+                )
+        return converts(shards, meta, column, drop)
+
+    _shuffle.convert_shards = convert
+
+
+def _writes_out(shards: Sequence[Any], meta: Any) -> bool:
+    """Tell whether Dask makes texts of categories that *shards* hold: what has no rows says so."""
+    import pandas as pd  # noqa: PLC0415 - as Arrow, only shuffles of frames need it
+    import pyarrow as pa  # noqa: PLC0415
+
+    if not any(pa.types.is_dictionary(kind) for shard in shards for kind in shard.schema.types):
+        return False
+    from dask.dataframe.dispatch import from_pyarrow_table_dispatch  # noqa: PLC0415
+
+    first = pa.concat_tables([shard.slice(0, 0) for shard in shards], promote_options="permissive")
+    types = from_pyarrow_table_dispatch(meta, first).dtypes
+    return any(
+        isinstance(wanted, pd.StringDtype) and isinstance(types.get(name), pd.CategoricalDtype)
+        for name, wanted in meta.dtypes.items()
+    )
+
+
+def _text_of(shard: Any) -> int:
+    """Return how many bytes the texts are for which the categories of *shard* stand."""
+    import numpy as np  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    total = 0
+    for chunk in (each for column in shard.columns for each in column.chunks):
+        if pa.types.is_dictionary(chunk.type) and len(chunk.dictionary):
+            try:
+                lengths = pc.binary_length(pc.cast(chunk.dictionary, pa.large_binary()))
+            except pa.ArrowNotImplementedError:
+                continue  # of numbers nobody makes texts
+            named = np.bincount(chunk.indices.drop_null(), minlength=len(lengths))
+            total += int(named @ lengths.fill_null(0).to_numpy(zero_copy_only=False))
+    return total

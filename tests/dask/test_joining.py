@@ -1,12 +1,16 @@
-"""Pieces of arrays that another worker forged so that joining them leaves or takes memory."""
+"""Parts of a shuffle that another worker forged so that joining them leaves or takes memory."""
 
 from __future__ import annotations
 
 import types
 
+import dask.dataframe  # noqa: F401 - registers how Arrow's tables become frames
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
-from distributed.shuffle import _rechunk
+from distributed.shuffle import _rechunk, _shuffle
+from distributed.shuffle._arrow import buffers_to_table, serialize_table
 
 from safeser.dask import joining, partitions
 from safeser.errors import PayloadError
@@ -112,3 +116,75 @@ def test_what_is_not_joined_is_recorded(doors, monkeypatch):
     (record,) = channel.audit.events
     told = [record[name] for name in ("sender", "recipient", "operation", "rule", "where")]
     assert told == ["unknown", "worker", "shuffle_receive", "shuffle.pieces", "data"]
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+CONVERT = getattr(_shuffle.convert_shards, "__wrapped__", _shuffle.convert_shards)
+TEXTS = pa.array(["x" * 1000, "é"])
+
+
+@pytest.fixture
+def small(doors, monkeypatch):
+    """A process whose policy lets no array have more than 10,000 bytes."""
+    channel = doors.channel("worker", "demo")
+    limits = types.SimpleNamespace(max_array=10_000)
+    given = types.SimpleNamespace(
+        identity=channel.identity, audit=channel.audit, policy=types.SimpleNamespace(limits=limits)
+    )
+    monkeypatch.setattr(_shuffle, "convert_shards", CONVERT)
+    monkeypatch.setattr(partitions, "open_channels", lambda: (channel,))
+    monkeypatch.setattr(joining, "open_channels", lambda: (given,))
+    joining.write_out_little()
+    joining.write_out_little()
+    assert _shuffle.convert_shards.__wrapped__ is CONVERT
+    return channel
+
+
+def table(indices, texts=TEXTS, **more):
+    named = pa.DictionaryArray.from_arrays(pa.array(indices, "i1"), texts)
+    columns = {"v": named, **more, "_partitions": pa.array([0] * len(indices))}
+    return buffers_to_table([(0, serialize_table(pa.table(columns)))])
+
+
+def converted(*shards, kind="str", **more):
+    meta = {"v": kind, **more, "_partitions": "i8"}
+    frame = pd.DataFrame({name: pd.Series([], dtype=each) for name, each in meta.items()})
+    return _shuffle.convert_shards(list(shards), frame, "_partitions", True)
+
+
+@pytest.mark.usefixtures("small")
+def test_few_texts_are_written_out():
+    made = converted(table([0] * 9 + [None, 1]), table([1] * 400))
+    assert made.v.dtype == "str"
+    assert made.v[0] == "x" * 1000
+    assert made.v[9:].isna().sum() == 1
+    assert len(made) == 411
+
+
+def test_many_are_not(small):
+    with pytest.raises(PayloadError) as caught:
+        converted(table([0] * 6), table([1, 0, 0, 0, 0]))
+    assert caught.value.rule == "shuffle.size"
+    assert [record["rule"] for record in small.audit.events] == ["shuffle.size"]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("texts", [TEXTS.cast(pa.large_string()), TEXTS.cast(pa.string_view())])
+def test_however_they_are_kept(texts):
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * 11, "i1"), texts)
+    named = pa.table({"v": rows, "_partitions": [0] * 11, "__input_partition_id": [0] * 11})
+    assert joining._text_of(named) == 11_000
+
+
+@pytest.mark.usefixtures("small")
+def test_categories_that_stay_some_may_stand_for_anything():
+    assert len(converted(table([0] * 500), kind="category")) == 500
+    assert len(converted(table([0] * 500), kind="object")) == 500
+
+
+@pytest.mark.usefixtures("small")
+def test_numbers_and_none_are_no_texts():
+    numbers = pa.DictionaryArray.from_arrays(pa.array([0] * 500, "i1"), pa.array([7]))
+    nothing = pa.DictionaryArray.from_arrays(pa.array([None] * 500, "i1"), pa.array([], "str"))
+    assert len(converted(table([1] * 500, w=numbers, n=nothing), w="category", n="category")) == 500
