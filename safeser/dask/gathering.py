@@ -122,7 +122,7 @@ def end_what_may_not_come() -> None:
     async def track(completed: Any, future: Any) -> None:
         try:
             await tracks(completed, future)
-        except (PolicyDenied, PayloadError) as error:
+        except SafeserError as error:
             future._state.set_error(error, None)
             await tracks(completed, future)
 

@@ -6,7 +6,7 @@ The one rule: what was asked for decides how an answer is read; the peer's word 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from safeser.dask import translate
@@ -141,7 +141,8 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
     """
     name = asked.get("op")
     fits = _FORMS.get(name) if isinstance(name, str) else None
-    failed = isinstance(reply, dict) and reply.get("status") == "uncaught-error"
+    status = reply.get("status") if isinstance(reply, dict) else None
+    failed = type(status) is str and status == "uncaught-error"
     if fits is not None and not failed and not fits(asked, reply):
         raise PayloadError(f"that is no answer to {name}", rule="reply.form")
 
@@ -180,12 +181,81 @@ def _is_kept(asked: Mapping[str, Any], reply: Any) -> bool:
     """
     if "data" not in asked:
         return True  # a scheduler's, which is told where data are, says nothing
-    if not isinstance(reply, dict) or reply.get("status") != "OK":
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is not str or status != "OK":
         return False
     given, sizes = asked["data"], reply.get("nbytes")
     if not (isinstance(given, dict) and isinstance(sizes, dict) and _SIZES(sizes)):
         return False
     return sizes.keys() <= given.keys()
+
+
+def _is_gathered(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that is values, or which of those that were asked for did not come.
+
+    Whoever asked takes the latter one by one: of a range, for ever, and with a word on each. For a
+    value that is neither, Dask's client hands out its key.
+    """
+    status = reply.get("status") if isinstance(reply, dict) else None
+    if type(status) is not str:
+        return False
+    if status != "OK":
+        return _are_some(asked.get("keys") or asked.get("who_has"), reply.get("keys"))
+    # A worker that is told who has what keeps the values itself.
+    data, keys = reply.get("data"), asked.get("keys")
+    return keys is None or (isinstance(data, dict) and data.keys() >= set(keys))
+
+
+def _is_retried(asked: Mapping[str, Any], reply: Any) -> bool:
+    return _are_some(asked.get("keys"), reply)
+
+
+def _are_some(asked: Any, told: Any) -> bool:
+    """Tell whether *told* lists keys that were *asked* for, and none of them again and again."""
+    if not (_KEYS(told) and isinstance(asked, Collection)):
+        return False
+    return len(told) <= len(asked) and set(told).issubset(asked)
+
+
+def _is_told_by_all(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether workers told in lists, if Dask puts together what they tell."""
+    inner = asked.get("msg")
+    if not isinstance(inner, dict) or inner.get("op") != "get_story":
+        return True
+    return isinstance(reply, dict) and all(
+        _STORY(each) or isinstance(each, bytes | BaseException) for each in reply.values()
+    )
+
+
+def _is_published(asked: Mapping[str, Any], reply: Any) -> bool:
+    names = asked.get("names")
+    return (
+        _MAPPINGS(reply)
+        and isinstance(names, Collection)
+        and len(reply) == len(names)
+        and all(each is None or "data" in each for each in reply)
+    )
+
+
+def _is_taken(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that is what was in a queue, or a list of such if that was asked for."""
+    if asked.get("batch", False) is False:
+        return _is_held(asked, reply)
+    return isinstance(reply, list | tuple) and all(_is_held(asked, each) for each in reply)
+
+
+def _is_held(_: Mapping[str, Any], record: Any) -> bool:
+    """Tell whether that is what queues and variables hold: a value, or where one is found."""
+    if not (isinstance(record, dict) and "value" in record and _TEXT(record.get("type"))):
+        return False
+    return record["type"] != "Future" or (_KEY(record["value"]) and _TEXT(record.get("state")))
+
+
+def _is_stream(_: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that is which task ran when; Dask draws each span of each of them."""
+    return _MAPPINGS(reply) and all(
+        each is not None and _TABLES(each.get("startstops", ())) for each in reply
+    )
 
 
 def _is_profile(asked: Mapping[str, Any], told: Any) -> bool:
@@ -228,6 +298,8 @@ def _is_times(_: Mapping[str, Any], told: Any) -> bool:
 
 
 _NAME_OF_FILE, _AMOUNT, _TABLE = shape("file"), shape("amount"), shape("table")
+_TEXT, _KEY, _KEYS, _TABLES = shape("text"), shape("key"), shape("key*"), shape("table*")
+_STORY, _MAPPINGS = shape("any**"), shape("mapping?*")
 _SIZES = shape("key->number")
 
 #: A call in a profile, and how it is described.
@@ -238,14 +310,22 @@ _CALL = {**dict.fromkeys(("filename", "name", "line"), shape("text")), "line_num
 _LONGEST, _AHEAD = 100 * 86_400, 86_400
 
 _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
+    "broadcast": _is_told_by_all,
     "dump_state": _is_state,
+    "gather": _is_gathered,
     "get_cluster_state": _is_dump,
+    "get_story": _fits("any**"),
+    "get_task_stream": _is_stream,
     "memory_sampler_stop": _is_samples,
     "profile": _is_profile,
     "profile_metadata": _is_times,
+    "publish_get": _is_published,
+    "queue_get": _is_taken,
+    "retry": _is_retried,
     "update_data": _is_kept,
-    # Dask's client goes through what stands there, and a range of any length takes a few bytes. On
-    # stock clusters addresses are of other schemes.
+    "variable_get": _is_held,
+    # Dask's client goes through what stands here and above; a range, or an array that repeats one
+    # element, takes a few bytes at any length. On stock clusters addresses are of other schemes.
     "has_what": _fits("text->key*"),
     "who_has": _fits("key->text*"),
 }

@@ -13,7 +13,13 @@ from distributed.utils_comm import pack_data, unpack_remotedata
 from tornado.ioloop import IOLoop
 
 from safeser.dask.gathering import Gathering, end_what_may_not_come
-from safeser.errors import AuthenticationError, PayloadError, PolicyDenied, SerializationError
+from safeser.errors import (
+    AuditError,
+    AuthenticationError,
+    PayloadError,
+    PolicyDenied,
+    SerializationError,
+)
 
 
 class Known(Future):
@@ -197,8 +203,9 @@ def test_who_asked_alone_asks_once():
 class Refused(Known):
     """A future whose value exists and may not come."""
 
-    def __init__(self, key):
+    def __init__(self, key, error):
         super().__init__(key)
+        self._error = error
         self._state = FutureState(key)
         self._state.finish()
 
@@ -206,12 +213,13 @@ class Refused(Known):
 
     async def _result(self, raiseit=True):
         if self.status == "error":
-            return type(DENIED), self._state.exception, None
-        raise DENIED
+            return type(self._error), self._state.exception, None
+        raise self._error
 
 
+@pytest.mark.parametrize("refusal", [DENIED, AuditError("the log's disk is full")])
 @pytest.mark.parametrize("raises", [True, False])
-def test_as_completed_hands_out_a_refusal(raises):
+def test_as_completed_hands_out_a_refusal(raises, refusal):
     """Who iterates waited for that future for ever."""
     end_what_may_not_come()
     end_what_may_not_come()  # which changes nothing more
@@ -219,13 +227,13 @@ def test_as_completed_hands_out_a_refusal(raises):
     async def run():
         loop = IOLoop.current()
         completed = distributed.as_completed(loop=loop, with_results=True, raise_errors=raises)
-        completed.add(Refused("k"))
+        completed.add(Refused("k", refusal))
         return await asyncio.wait_for(completed.__anext__(), 30)
 
     if raises:
-        with pytest.raises(PolicyDenied) as refusal:
+        with pytest.raises(type(refusal)) as caught:
             asyncio.run(run())
-        assert refusal.value is DENIED
+        assert caught.value is refusal
     else:
         future, (_, error, _) = asyncio.run(run())
-        assert (future.status, error) == ("error", DENIED)
+        assert (future.status, error) == ("error", refusal)

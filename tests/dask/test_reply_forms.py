@@ -1,0 +1,138 @@
+"""Answers that Dask's client goes through, piece by piece: they are lists of what was asked for.
+
+A range takes a few bytes at any length, and so does an array that repeats one element. Whoever went
+through one never came to an end, and had its event loop to itself meanwhile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import safeser
+from safeser.errors import PayloadError
+
+#: Two hundred bytes of a message each, or fewer.
+ENDLESS = {
+    "range": range(1 << 60),
+    "keys": np.broadcast_to(np.array("k"), (1 << 27,)),
+    "records": np.broadcast_to(
+        np.array(("k", "k", "k"), [("data", "U1"), ("type", "U1"), ("value", "U1")]), (1 << 26,)
+    ),
+}
+
+TASK = {"key": "k", "worker": "w", "startstops": ({"action": "compute", "start": 1, "stop": 2},)}
+QUEUED = {"type": "msgpack", "value": 5}
+FUTURE = {"type": "Future", "value": ("k", 1), "state": "memory"}
+STORY = (("k", "released", "waiting", {}, "stimulus", 1.5),)
+
+#: What is asked, one honest answer, and others: where ... stands, something endless.
+ASKED = {
+    "gather": (
+        {"op": "gather", "keys": ["k", "l"]},
+        {"status": "error", "keys": ("k",)},
+        [
+            {"status": "error", "keys": ...},
+            {"status": "error", "keys": ("k", "k", "k")},
+            {"status": "error", "keys": ("k", "other")},
+            {"status": "error"},
+            {"status": "OK"},
+            {"status": "OK", "data": ...},
+            {"status": "OK", "data": {"k": 1}},
+            {"status": ...},
+            ...,
+        ],
+    ),
+    "gathered": (
+        {"op": "gather", "keys": ["k", "l"]},
+        {"status": "OK", "data": {"k": 1, "l": 2}},
+        [],
+    ),
+    "retry": ({"op": "retry", "keys": ["k"], "client": "c"}, ("k",), [..., ("l",), ("k", "k"), 5]),
+    "story": ({"op": "get_story", "keys_or_stimuli": ["k"]}, STORY, [..., (...,), "text"]),
+    "stories": (
+        {"op": "broadcast", "msg": {"op": "get_story", "keys_or_stimuli": ["k"]}},
+        {"w": STORY},
+        [..., {"w": ...}, {"w": STORY, "v": (...,)}],
+    ),
+    "other": ({"op": "broadcast", "msg": {"op": "identity"}}, {"w": 5}, []),
+    "dataset": (
+        {"op": "publish_get", "names": ["a", "b"]},
+        ({"data": 5, "keys": ()}, None),
+        [..., (..., None), (None,), (None, {"keys": ()}), (None, None, None), 5],
+    ),
+    "queue": (
+        {"op": "queue_get", "name": "q"},
+        QUEUED,
+        [..., {"type": ..., "value": 1}, {}, (FUTURE,)],
+    ),
+    "queues": (
+        {"op": "queue_get", "name": "q", "batch": True},
+        (QUEUED, FUTURE),
+        [..., (...,), FUTURE, (5,), ({**FUTURE, "state": ...},), ({**FUTURE, "value": ...},)],
+    ),
+    "variable": (
+        {"op": "variable_get", "name": "v", "client": "c"},
+        {**FUTURE, "token": "t"},
+        [..., {"type": "Future", "value": "k"}, 5],
+    ),
+    "stream": (
+        {"op": "get_task_stream"},
+        (TASK, {"key": "l"}),
+        [..., (...,), (None,), ({**TASK, "startstops": ...},), ({**TASK, "startstops": (...,)},)],
+    ),
+}
+
+
+def filled(answer, endless):
+    """Return *answer* with *endless* where it has ``...``."""
+    if answer is ...:
+        return endless
+    if isinstance(answer, dict):
+        return {key: filled(value, endless) for key, value in answer.items()}
+    return tuple(filled(each, endless) for each in answer) if isinstance(answer, tuple) else answer
+
+
+def asks(talk, **message):
+    t = talk("client", "scheduler", "trusted")
+    t.request({"reply": True, **message})
+    return t
+
+
+@pytest.mark.parametrize("endless", ENDLESS)
+@pytest.mark.parametrize("name", ASKED)
+def test_only_lists_of_what_was_asked_for_arrive(talk, name, endless):
+    asked, honest, answers = ASKED[name]
+    t = asks(talk, **asked)
+    header, frames = safeser.serialize(ENDLESS[endless])
+    row = t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
+    for answer in answers:
+        with pytest.raises(PayloadError) as caught:
+            t.attack_back(filled(answer, row))
+        assert caught.value.rule == "reply.form", answer
+    assert t.reply(honest) == honest
+
+
+def test_a_worker_that_was_told_who_has_what_names_what_it_did_not_get(talk):
+    t = talk("scheduler", "worker", "trusted")
+    t.request({"op": "gather", "who_has": {"k": ["safeser://127.0.0.1:1"]}, "reply": True})
+    header, frames = safeser.serialize(ENDLESS["range"])
+    row = t.Eager(t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames)))
+    for answer in ({"status": "partial-fail", "keys": row}, row, {"status": row}, {}):
+        with pytest.raises(PayloadError) as caught:
+            t.attack_back(answer)
+        assert caught.value.rule == "reply.form"
+    for honest in ({"status": "OK"}, {"status": "partial-fail", "keys": ("k",)}):
+        assert t.reply(honest) == honest
+
+
+@pytest.mark.parametrize("endless", ["keys", "records"])
+def test_how_it_went_is_a_word(talk, endless):
+    """An array is compared piece by piece, or not at all."""
+    t = talk("scheduler", "worker", "trusted")
+    t.request({"op": "update_data", "data": {"k": 1}, "reply": True})
+    header, frames = safeser.serialize(ENDLESS[endless])
+    row = t.Eager(t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames)))
+    with pytest.raises(PayloadError) as caught:
+        t.attack_back({"status": row, "nbytes": {"k": 28}})
+    assert caught.value.rule == "reply.form"
