@@ -16,6 +16,7 @@ from typing import Any
 
 from distributed import Client
 
+from safeser.dask.brief import is_brief, named
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
 
@@ -88,9 +89,12 @@ def _printed(said: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return what ``print`` would say of *value*, without what steers a terminal."""
+    """Return what ``print`` would say of *value*, without what steers a terminal.
+
+    Dask's own ``print`` and its loggers send text; others may send anything.
+    """
     try:
-        return shown(str(value))
+        return shown(str(value) if is_brief(value) else named(value))
     except Exception as error:  # a type's own code; and an integer may be too long to be printed
         return f"<its text could not be made: {type(error).__name__}>"
 

@@ -27,9 +27,10 @@ from distributed.diagnostics.progressbar import (
     ProgressWidget,
     TextProgressBar,
 )
-from jinja2 import Environment, Template
+from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup, escape
 
+from safeser.dask.brief import is_brief, named
 from safeser.errors import PayloadError
 from safeser.operations.shapes import shape
 
@@ -65,7 +66,13 @@ class _Escaping(Environment):
     template_class = _Drawn
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "autoescape": _ESCAPED.__contains__})
+        own = {"autoescape": _ESCAPED.__contains__, "finalize": _short}
+        super().__init__(*args, **{**kwargs, **own})
+
+
+def _short(value: Any) -> Any:
+    """Return what is inserted for *value*: its type's name where its text may be far longer."""
+    return value if is_brief(value) or isinstance(value, Undefined) else named(value)
 
 
 def escape_templates() -> None:

@@ -10,10 +10,11 @@ Spelling: ``text``, ``text?`` (or None), ``text*`` (a sequence or set), ``key->n
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from numbers import Integral
+from numbers import Integral, Number
 from types import MappingProxyType
 from typing import Any
 
@@ -59,6 +60,9 @@ _PARTS = 20_000
 #: What workers do for a task. Dask has a colour for each, and for another one draws no task at all,
 #: in no report and task stream of anybody's.
 ACTIONS = frozenset({"compute", "deserialize", "disk-read", "disk-write", "transfer"})
+
+#: What stands in such fields beside what holds others.
+_SHORT = (type(None), str, bytes, Number, datetime.date, datetime.timedelta)
 
 #: What separates folders, drives and streams anywhere that Python runs, or ends a name in C.
 _NOT_IN_NAMES = frozenset("/\\:\0")
@@ -277,7 +281,7 @@ def _bandwidth(value: Any) -> bool:
 
 
 def _is_small(value: Any) -> bool:
-    """Tell whether *value* has few parts, on few levels."""
+    """Tell whether *value* has few parts, on few levels, and none whose text is far longer."""
     level, parts = [value], 0
     for _ in range(_LEVELS):
         inner: list[Any] = []
@@ -287,6 +291,8 @@ def _is_small(value: Any) -> bool:
                 inner += each.values()
             elif isinstance(each, _MANY):
                 inner += each
+            elif not (isinstance(each, _SHORT) or _is_scalar(each)):
+                return False
         parts += len(inner)
         if parts > _PARTS:
             return False
@@ -294,6 +300,13 @@ def _is_small(value: Any) -> bool:
             return True
         level = inner
     return False
+
+
+def _is_scalar(value: Any) -> bool:
+    """Tell whether that is a number of NumPy's, and no array, of which one byte may fill millions
+    of places: notebooks of whoever looks at the workers show it.
+    """
+    return type(value).__module__ == "numpy" and not hasattr(value, "__len__")
 
 
 def _small(value: Any) -> bool:

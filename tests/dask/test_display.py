@@ -505,3 +505,18 @@ def test_no_name_is_html_of_graphviz(said):
     before = dask.dot.label
     escape_templates()
     assert dask.dot.label is before
+
+
+MANY = np.broadcast_to(np.int8(1), (6,) * 11)
+
+
+@pytest.mark.parametrize("said", [MANY, {"x": slice(MANY)}], ids=["array", "nested"])
+def test_nobody_fills_a_notebook_with_one_byte(doors, said):
+    worker = {**WORKER, "name": said, "metrics": {**MONITORED, "executing": said}}
+    identity = {**INFO, "workers": {"w": worker}, "type": said, "total_threads": said}
+    for drawn in (
+        without(doors, identity)._repr_html_(),
+        SchedulerInfo(identity)._repr_html_(),
+    ):
+        assert f"&lt;{type(said).__module__}.{type(said).__qualname__}&gt;" in drawn
+        assert len(drawn) < 20_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 
+import numpy as np
 import pytest
 from distributed.client import Client, _handle_print
 from distributed.protocol import to_serialize
@@ -16,7 +17,20 @@ STEERING = "\x1b]0;mine\x07\x1b[2J\x9b1m\r\u202e"
 RECORD = {"name": "safeser.test-events", "levelno": 40, "levelname": "ERROR", "created": 1.5}
 
 
-class Raises:
+#: Each takes a few bytes of a message, or as many as the first element.
+MANY = np.broadcast_to(np.int8(1), (6,) * 11)
+LONG = [
+    MANY,
+    slice(MANY),
+    np.broadcast_to(np.array("x" * 1000), (500,)),
+    np.array(["x" * 70_000], np.dtypes.StringDType()),
+    np.zeros((), [("a", "i1", (6,) * 4)]),
+    np.zeros((), [("a", "i1", (6,) * 4)])[()],
+    np.array([{"a": MANY}]),
+]
+
+
+class Raises(Exception):
     def __str__(self):
         raise OSError
 
@@ -62,6 +76,25 @@ def test_much_that_is_honest_is_printed(count, sep):
 def test_an_object_without_a_text_is_named():
     assert "OSError" in plain_event("print", (1.0, Raises()))[1]
     assert "ValueError" in plain_event("print", (1.0, 10**5000))[1]
+
+
+@pytest.mark.parametrize("said", LONG, ids=lambda said: type(said).__name__)
+def test_what_says_far_more_than_it_holds_is_named(said):
+    """A message of two hundred bytes kept everybody's clients busy until they ran out of memory."""
+    name = type(said).__qualname__
+    assert plain_event("print", (0, said))[1] in (f"<builtins.{name}>", f"<numpy.{name}>")
+    _, printed = plain_event("print", (0, {"args": (said, [said])}))
+    assert printed["args"][1] == "<builtins.list>"
+    _, record = plain_event("forwarded-log-record-x", (0, {"name": "x", "msg": {"a": said}}))
+    assert record["msg"] == "<builtins.dict>"
+
+
+@pytest.mark.parametrize(
+    "said", [np.arange(5), np.float32(0.1), np.array(["a", "b"]), {"x": [1, {2.5}]}, range(9)]
+)
+def test_what_says_what_it_holds_is_printed(said):
+    _, printed = plain_event("print", (0, {"args": (said,)}))
+    assert printed["args"] == (str(said),)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import ntpath
 import posixpath
 from pathlib import PurePosixPath, PureWindowsPath
 
+import numpy as np
 import pytest
 from distributed import versions
 from hypothesis import given
@@ -157,7 +159,7 @@ METRICS = {
     "spilled_bytes": {"memory": 0, "disk": 0},
     "digests_total_since_heartbeat": {("tick", "x"): 0.5, "latency": 1},
     "cpu": 1.5,
-    "of_the_user": object(),
+    "of_the_user": [np.float32(1.5), np.bool_(True), "x", None, datetime.date(2026, 1, 1)],
 }
 
 
@@ -174,7 +176,15 @@ def test_a_report_without_what_the_scheduler_computes_with_does_not(missing):
     assert not shape("metrics")({})
 
 
-@pytest.mark.parametrize("more", [nested(90), [0] * 20_001, {nested(90): 1}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        *(nested(90), [0] * 20_001, {nested(90): 1}),
+        # One byte, whose text is a gigabyte to whoever looks at the workers; alone or in others.
+        *(np.broadcast_to(np.int8(1), (6,) * 11), [np.zeros(3)], range(9), slice(np.zeros(3))),
+    ],
+    ids=lambda more: type(more).__name__,
+)
 def test_a_report_that_could_not_be_told_to_everybody_does_not(more):
     assert not shape("metrics")({**METRICS, "more": more})
 
