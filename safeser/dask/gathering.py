@@ -109,7 +109,7 @@ class Gathering:
 
 
 def end_what_may_not_come() -> None:
-    """Have ``as_completed(with_results=True)`` hand out refusals as errors; once is enough.
+    """Have ``as_completed(with_results=True)`` hand out why a value did not come; once is enough.
 
     Dask's own (distributed 2026.8.0, ``client.py``) ends in the background when a value does not
     come, and whoever iterates waits for that future for ever.
@@ -122,7 +122,8 @@ def end_what_may_not_come() -> None:
     async def track(completed: Any, future: Any) -> None:
         try:
             await tracks(completed, future)
-        except SafeserError as error:
+        # What a scheduler says of its own failure, and a lost connection, as well as a refusal.
+        except Exception as error:
             future._state.set_error(error, None)
             await tracks(completed, future)
 

@@ -217,7 +217,10 @@ class Refused(Known):
         raise self._error
 
 
-@pytest.mark.parametrize("refusal", [DENIED, AuditError("the log's disk is full")])
+@pytest.mark.parametrize(
+    "refusal",
+    [DENIED, AuditError("the log's disk is full"), OSError("lost"), Exception("of a scheduler's")],
+)
 @pytest.mark.parametrize("raises", [True, False])
 def test_as_completed_hands_out_a_refusal(raises, refusal):
     """Who iterates waited for that future for ever."""
