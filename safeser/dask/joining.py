@@ -1,18 +1,21 @@
-"""What a shuffle makes of the parts that others sent: no more than these, and all of it written.
+"""What a shuffle makes of the parts that others sent: not much more than these, all of it written.
 
 The one rule: pieces of an array have one place each, and those beside each other are equally long;
-columns of text hold no more bytes than a message could. Dask takes room for what the first pieces
-of each row and column say, and writes each piece into its place as NumPy broadcasts it (distributed
-2026.8.0, ``shuffle/_rechunk.py``): a list in the place of a piece left parts unwritten, which are
-memory that the worker has used for others, and a row beside a column, 256 kB in all, took ten
-gigabytes. Where a shuffle is of texts, it writes out what came as categories (``_arrow.py``): one
-long text that is named by each of 200,000 rows took 420 kB, and whoever wrote it out 8 GB.
+what is made of other types than arrived is no larger than an array that may be sent.
+
+Dask takes room for what the first pieces of each row and column say, and writes each piece into its
+place as NumPy broadcasts it (distributed 2026.8.0, ``shuffle/_rechunk.py``): a list in the place of
+a piece left parts unwritten, which are memory that the worker has used for others, and a row beside
+a column, 256 kB in all, took ten gigabytes. One element of a megabyte makes all others as wide.
+Where a shuffle is of texts, it writes out what came as categories (``_arrow.py``): one long text
+that is named by each of 200,000 rows took 420 kB, and whoever wrote it out 8 GB.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -25,6 +28,9 @@ from safeser.values import Limits
 __all__ = ["join_in_full", "write_out_little"]
 
 _PAIR = (tuple, list)
+
+#: As much more do numbers take that are joined with longer ones.
+_TWICE = 2
 
 
 def join_in_full() -> None:
@@ -39,6 +45,10 @@ def join_in_full() -> None:
         if pieces is None or not _is_grid(pieces):
             raise refused_shard(
                 "shuffle.pieces", "the pieces of a part of a shuffle make up no whole array"
+            )
+        if _widened(pieces.values()) > _most():
+            raise refused_shard(
+                "shuffle.size", "few pieces have wide elements, which all of the others would get"
             )
         # What was looked at, and no iterator, which is read once.
         return joins([list(pieces.items())])
@@ -70,6 +80,29 @@ def _is_grid(pieces: dict[tuple[int, ...], Any]) -> bool:
     return len({len(place) for place in pieces}) == 1 and math.prod(ends) == len(pieces)
 
 
+def _widened(pieces: Iterable[Any]) -> int:
+    """Return how many bytes *pieces* take together, if that is far more than each by itself.
+
+    All get the type of one of them, or one that has room for all.
+    """
+    import numpy as np  # noqa: PLC0415 - only shuffles of arrays need it
+
+    arrays = [piece for piece in pieces if isinstance(piece, np.ndarray)]
+    kinds = {array.dtype for array in arrays}
+    if len(kinds) < 2:
+        return 0
+    with suppress(TypeError):  # nothing has room for all
+        kinds.add(np.result_type(*kinds))
+    size = max(kind.itemsize for kind in kinds) * sum(array.size for array in arrays)
+    return size if size > _TWICE * sum(array.nbytes for array in arrays) else 0
+
+
+def _most() -> int:
+    """Return how large an array may be here: what is larger could not be sent either."""
+    limits = (each.policy.limits.max_array for each in open_channels())
+    return min(limits, default=Limits().max_array)
+
+
 def write_out_little() -> None:
     """Have shuffles of this process write out no more text than may be sent; once is enough."""
     converts = _shuffle.convert_shards
@@ -78,12 +111,10 @@ def write_out_little() -> None:
 
     @wraps(converts)
     def convert(shards: Sequence[Any], meta: Any, column: str, drop: bool) -> Any:
-        if _writes_out(shards, meta):
-            limits = (each.policy.limits.max_array for each in open_channels())
-            if sum(map(_text_of, shards)) > min(limits, default=Limits().max_array):
-                raise refused_shard(
-                    "shuffle.size", "categories stand for more text than limits.max_array allows"
-                )
+        if _writes_out(shards, meta) and sum(map(_text_of, shards)) > _most():
+            raise refused_shard(
+                "shuffle.size", "categories stand for more text than limits.max_array allows"
+            )
         return converts(shards, meta, column, drop)
 
     _shuffle.convert_shards = convert

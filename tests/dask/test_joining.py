@@ -80,6 +80,41 @@ def test_no_array_becomes_larger_than_its_pieces():
     refused(row, column)
 
 
+WIDE = [((0, 0), np.full((1, 1), b"x" * 500)), ((0, 1), np.ones((1, 1000), "?"))]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", [np.asarray, np.ma.masked_array])
+def test_few_wide_elements_do_not_widen_all_others(kind):
+    wide = [(place, kind(piece)) for place, piece in WIDE]
+    assert STOCK([wide]).nbytes == 500_500, "the control did not run"
+    with pytest.raises(PayloadError) as caught:
+        _rechunk.convert_chunk([wide])
+    assert caught.value.rule == "shuffle.size"
+    with pytest.raises(PayloadError):
+        _rechunk.convert_chunk([[((0, 0), wide[0][1]), ((0, 1), np.full((1, 10), "é"))]])
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [((0,), np.arange(9000)), ((1,), np.arange(9000))],
+        [((0,), np.arange(9000, dtype="f4")), ((1,), np.arange(9, dtype="f8"))],
+        [((0,), np.arange(9, dtype="f8")), ((1,), np.full(1, "x"))],
+        [((0,), np.full(10, "abcde")), ((1,), np.full(200, "ab"))],
+        [((0,), np.zeros(9, [("a", "i4")])), ((1,), np.zeros(3, "M8[s]"))],
+    ],
+)
+def test_pieces_of_other_types_pass(pieces):
+    refusal = None
+    try:
+        _rechunk.convert_chunk([pieces])
+    except (TypeError, ValueError) as error:  # NumPy's word for what it does not make of others
+        refusal = error
+    assert not isinstance(refusal, PayloadError)
+
+
 ONE = np.ones(1)
 
 
@@ -188,3 +223,9 @@ def test_numbers_and_none_are_no_texts():
     numbers = pa.DictionaryArray.from_arrays(pa.array([0] * 500, "i1"), pa.array([7]))
     nothing = pa.DictionaryArray.from_arrays(pa.array([None] * 500, "i1"), pa.array([], "str"))
     assert len(converted(table([1] * 500, w=numbers, n=nothing), w="category", n="category")) == 500
+
+
+@pytest.mark.usefixtures("small")
+def test_what_came_as_text_is_not_written_out():
+    plain = pa.table({"v": ["x" * 1000] * 20, "_partitions": [0] * 20})
+    assert len(converted(buffers_to_table([(0, serialize_table(plain))]))) == 20
