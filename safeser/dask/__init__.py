@@ -50,7 +50,7 @@ def backend() -> Backend:
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.events import make_no_loggers
     from safeser.dask.gathering import end_what_may_not_come
-    from safeser.dask.joining import join_in_full, write_out_little
+    from safeser.dask.joining import fill_little, join_in_full, write_out_little
     from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
     from safeser.dask.partitions import keep_own_partitions
@@ -67,6 +67,7 @@ def backend() -> Backend:
     keep_own_partitions()
     join_in_full()
     write_out_little()
+    fill_little()
     shorten_names()
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     escape_templates()

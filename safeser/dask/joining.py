@@ -8,7 +8,8 @@ place as NumPy broadcasts it (distributed 2026.8.0, ``shuffle/_rechunk.py``): a 
 a piece left parts unwritten, which are memory that the worker has used for others, and a row beside
 a column, 256 kB in all, took ten gigabytes. One element of a megabyte makes all others as wide.
 Where a shuffle is of texts, it writes out what came as categories (``_arrow.py``): one long text
-that is named by each of 200,000 rows took 420 kB, and whoever wrote it out 8 GB.
+that is named by each of 200,000 rows took 420 kB, and whoever wrote it out 8 GB. And where tables
+are joined, each gets the columns of all: a row with one of 50 kB made 5 GB beside 100,000 others.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any
 
-from distributed.shuffle import _rechunk, _shuffle
+from distributed.shuffle import _arrow, _rechunk, _shuffle
 
 from safeser.dask.partitions import is_numbered, refused_shard
 from safeser.dask.settings import open_channels
 from safeser.values import Limits
 
-__all__ = ["join_in_full", "write_out_little"]
+__all__ = ["fill_little", "join_in_full", "write_out_little"]
 
 _PAIR = (tuple, list)
 
@@ -153,3 +154,55 @@ def _text_of(shard: Any) -> int:
             named = np.bincount(chunk.indices.drop_null(), minlength=len(lengths))
             total += int(named @ lengths.fill_null(0).to_numpy(zero_copy_only=False))
     return total
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+#: As often do honest tables take their size, and some to spare: columns of which one has no value
+#: at all, and others do, take nothing there.
+_FILLED = 64
+_SPARE = 1 << 24
+
+
+def fill_little() -> None:
+    """Have shuffles of this process fill few rows that lack columns; once is enough."""
+    joins = _arrow.concat_tables
+    if hasattr(joins, "__wrapped__"):
+        return
+
+    @wraps(joins)
+    def join(tables: Iterable[Any]) -> Any:
+        tables = list(tables)
+        if any(each.schema != tables[0].schema for each in tables[1:]):
+            arrived = sum(each.nbytes for each in tables)
+            most = max(_TWICE * arrived, min(_most(), _FILLED * arrived + _SPARE))
+            if _filled(joins([each.slice(0, 0) for each in tables]), tables) > most:
+                raise refused_shard(
+                    "shuffle.size", "tables have columns that others lack, which would be filled"
+                )
+        return joins(tables)
+
+    _arrow.concat_tables = join
+
+
+def _filled(joined: Any, tables: Sequence[Any]) -> int:
+    """Return how many bytes the rows of *tables* take at least, as *joined* describes them."""
+    return sum(map(_width, joined.schema.types)) * sum(map(len, tables))
+
+
+def _width(kind: Any) -> int:
+    """Return how many bytes each row takes at least of a column of that *kind*."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _width(kind.value_type)
+    if pa.types.is_struct(kind) or pa.types.is_union(kind):
+        return sum(_width(kind.field(at).type) for at in range(kind.num_fields))
+    if pa.types.is_dictionary(kind):
+        kind = kind.index_type
+    try:
+        return -(-int(kind.bit_width) // 8)
+    except ValueError:  # offsets, or nothing
+        return 0 if pa.types.is_null(kind) else 4

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from distributed.shuffle import _rechunk, _shuffle
+from distributed.shuffle import _arrow, _rechunk, _shuffle
 from distributed.shuffle._arrow import buffers_to_table, serialize_table
 
 from safeser.dask import joining, partitions
@@ -229,3 +229,60 @@ def test_numbers_and_none_are_no_texts():
 def test_what_came_as_text_is_not_written_out():
     plain = pa.table({"v": ["x" * 1000] * 20, "_partitions": [0] * 20})
     assert len(converted(buffers_to_table([(0, serialize_table(plain))]))) == 20
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+TABLES = getattr(_arrow.concat_tables, "__wrapped__", _arrow.concat_tables)
+ROWS = pa.table({"v": np.arange(1000)})
+OPAQUE = pa.opaque(pa.binary(90), "a", "b")
+
+
+@pytest.fixture
+def filling(small, monkeypatch):
+    monkeypatch.setattr(_arrow, "concat_tables", TABLES)
+    monkeypatch.setattr(joining, "_SPARE", 0)
+    joining.fill_little()
+    joining.fill_little()
+    assert _arrow.concat_tables.__wrapped__ is TABLES
+
+
+@pytest.mark.usefixtures("filling")
+@pytest.mark.parametrize(
+    ("column", "more"),
+    [
+        (pa.array([b"x" * 100], pa.binary(100)), 100_000),
+        (pa.array([[1.0] * 16], pa.list_(pa.float64(), 16)), 128_000),
+        (pa.array([dict.fromkeys("abcdefghijklmn", 1)]), 112_000),
+        (
+            pa.ExtensionArray.from_storage(
+                pa.opaque(pa.binary(90), "a", "b"), pa.array([b"x" * 90], pa.binary(90))
+            ),
+            90_000,
+        ),
+    ],
+)
+def test_rows_are_not_filled_with_columns_of_others(column, more):
+    wide = pa.table({"v": [1], "w": column})
+    assert TABLES([ROWS, wide]).nbytes > more, "the control did not run"
+    for tables in ([ROWS, wide], iter((wide, ROWS))):
+        with pytest.raises(PayloadError) as caught:
+            _arrow.concat_tables(tables)
+        assert caught.value.rule == "shuffle.size"
+
+
+@pytest.mark.usefixtures("filling")
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"w": [None]},
+        {"w": ["x"]},
+        {"w": [True], "x": pa.array(["a"]).dictionary_encode()},
+        {"w": pa.array([1], "i1")},
+    ],
+)
+def test_few_columns_are_filled(more):
+    made = _arrow.concat_tables(each for each in (ROWS, pa.table({"v": [1], **more})))
+    assert made.equals(TABLES([ROWS, pa.table({"v": [1], **more})]))
+    assert _arrow.concat_tables([ROWS, ROWS]).num_rows == 2000
