@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from safeser.dask import translate
+from safeser.dask.brief import is_brief
 from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
@@ -153,12 +154,18 @@ def _is_state(_: Mapping[str, Any], state: Any) -> bool:
     Dask's ``DumpArtefact.to_yamls`` makes a folder of that name and writes what the worker says of
     its configuration there: into ``~/.config/dask``, from where Dask reads what it is to import.
     """
-    return not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
+    named = not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
+    return named and is_brief(state)
 
 
 def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
+    """Tell whether that is what Dask writes of a cluster to a file: of one byte, gigabytes."""
     workers = dump.get("workers") if isinstance(dump, dict) else None
-    return isinstance(workers, dict) and all(_is_state({}, each) for each in workers.values())
+    named = isinstance(workers, dict) and all(
+        not isinstance(each, dict) or "id" not in each or _NAME_OF_FILE(each["id"])
+        for each in workers.values()
+    )
+    return named and is_brief(dump)
 
 
 def _is_samples(_: Mapping[str, Any], samples: Any) -> bool:
@@ -254,7 +261,10 @@ def _is_held(_: Mapping[str, Any], record: Any) -> bool:
 def _is_stream(_: Mapping[str, Any], reply: Any) -> bool:
     """Tell whether that is which task ran when; Dask draws each span of each of them."""
     return _MAPPINGS(reply) and all(
-        each is not None and _TABLES(each.get("startstops", ())) for each in reply
+        each is not None
+        and _TABLES(each.get("startstops", ()))
+        and all(is_brief(each.get(name)) for name in _DRAWN)
+        for each in reply
     )
 
 
@@ -305,6 +315,9 @@ _SIZES = shape("key->number")
 #: A call in a profile, and how it is described.
 _NODE = frozenset({"identifier", "description", "children", "count"})
 _CALL = {**dict.fromkeys(("filename", "name", "line"), shape("text")), "line_number": _AMOUNT}
+
+#: What Dask draws of a task in a stream of them, as text.
+_DRAWN = ("key", "worker", "thread", "status", "startstops")
 
 #: Longer than anybody samples, and more than clocks differ, in seconds.
 _LONGEST, _AHEAD = 100 * 86_400, 86_400

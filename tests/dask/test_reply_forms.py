@@ -136,3 +136,26 @@ def test_how_it_went_is_a_word(talk, endless):
     with pytest.raises(PayloadError) as caught:
         t.attack_back({"status": row, "nbytes": {"k": 28}})
     assert caught.value.rule == "reply.form"
+
+
+@pytest.mark.parametrize("endless", ["keys", "records"])
+def test_what_dask_writes_out_is_no_longer_than_what_came(talk, endless):
+    """A dump of a cluster goes to a file, and task streams say what workers are called."""
+    header, frames = safeser.serialize(ENDLESS[endless])
+    asked = {
+        "dump_state": ({"x": ...}, {"id": "Worker-1", "tasks": {"k": {"nbytes": 28}}}),
+        "get_cluster_state": (
+            {"scheduler": {}, "workers": {"w": {"x": (...,)}}},
+            {"scheduler": {"id": "s", "n": 5}, "workers": {"w": {"id": "w"}, "v": "OSError()"}},
+        ),
+        "get_task_stream": (({**TASK, "worker": (...,)},), (TASK,)),
+    }
+    for op, (answer, honest) in asked.items():
+        t = talk("scheduler" if op == "dump_state" else "client", "worker", "trusted")
+        t.request({"op": "identity", "reply": True})
+        t.asker._asked = {"op": op, "exclude": ()}
+        row = t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
+        with pytest.raises(PayloadError) as caught:
+            t.attack_back(filled(answer, row))
+        assert caught.value.rule == "reply.form"
+        assert t.reply(honest) == honest
