@@ -115,13 +115,38 @@ def _name_of(obj: Any) -> str | None:
 
 
 def _unlisted(obj: Any, name: str, role: str, context: str) -> PolicyDenied:
-    line = f'pickle: {{allow: {{"{name}": {role}}}}}'
     return PolicyDenied(
         f"{name} cannot be submitted: context {context!r} does not list it",
         rule=RULE,
         where=shown(name),
-        fix=f"The operator can allow it there: '{line}'. The risk: whoever submits chooses what"
-        f" the cluster {'makes it of' if isinstance(obj, type) else 'calls it with'}.",
+        fix=_instead(obj, name, role),
+    )
+
+
+def _instead(obj: Any, name: str, role: str) -> str:
+    """Return what helps who submitted *obj*: nobody is told to allow what may run any code."""
+    library = name.partition(":")[0].partition(".")[0]
+    own = "Write a function of a module that is installed there (mylib, say) which does what you"
+    allowed = "the operator can allow it: 'pickle: {allow: {\"mylib:NAME\": reference}}'."
+    if library in sys.stdlib_module_names:
+        return (
+            f"Much of the standard library runs whatever it is called with. {own} need with it and"
+            f" no more; {allowed}"
+        )
+    if name.startswith("distributed.shuffle."):
+        return (
+            "Shuffle and rechunk by tasks: method='tasks', shuffle_method='tasks', or the settings"
+            " 'dataframe.shuffle.method' and 'array.rechunk.method'."
+        )
+    if library in ("dask", "distributed"):
+        return (
+            "It is a part of Dask that no profile lists: docs/approved.md says what works. Do it in"
+            f" the client, outside of tasks. Or: {own[0].lower()}{own[1:]} need; {allowed}"
+        )
+    line = f'pickle: {{allow: {{"{name}": {role}}}}}'
+    return (
+        f"The operator can allow it there: '{line}'. The risk: whoever submits chooses what"
+        f" the cluster {'makes it of' if isinstance(obj, type) else 'calls it with'}."
     )
 
 

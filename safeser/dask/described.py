@@ -33,6 +33,11 @@ ADVICE = (
     "a Dask collection is a graph, which is code still to run: send .compute() or .persist() of it,"
     " or submit it where a policy grants that"
 )
+#: What helps who has one sent, by recreate_error_locally and its like.
+_TASK = (
+    "a task is code, which would run where it is sent: have its result and its error sent, not"
+    " the task itself"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,8 +232,9 @@ def _load() -> None:
     from dask.base import DaskMethodsMixin  # noqa: PLC0415 - as above
     from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415 - as above
 
-    for cls in (DaskMethodsMixin, HighLevelGraph, GraphNode, Expr):
+    for cls in (DaskMethodsMixin, HighLevelGraph, Expr):
         registry.advise(cls, ADVICE)
+    registry.advise(GraphNode, _TASK)
 
 
 def register() -> None:

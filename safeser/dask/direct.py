@@ -58,7 +58,7 @@ def _guarded(
             link.refuse(
                 link.inbound(Kind.DATA, name),
                 "key.direct",
-                f"a worker does {name} for its scheduler alone",
+                f"a worker does {name} for its scheduler and who may run code in it alone",
                 fix=_SCHEDULERS[name],
             )
         except PolicyDenied as error:

@@ -36,8 +36,9 @@ def shared(cluster_under):
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
         with cluster_under(policy.replace(APPROVED, f"{APPROVED}, {ALLOW}"), PRINCIPALS) as cluster:
             left = cluster.run("carol", PROGRAMS / "carol.py", cluster.address)
-            expected = {"squares": [0, 1, 4, 9], "empty part moved": True}
-            assert left.answer == expected, cluster.logs()
+            answer = left.answer
+            cluster.passed, cluster.recreated = answer.pop("passed on"), answer.pop("recreated")
+            assert answer == {"squares": [0, 1, 4, 9], "empty part moved": True}, cluster.logs()
             yield cluster
 
 
@@ -112,6 +113,19 @@ def test_an_analyst_fetches_and_submits_no_code(shared):
     }
 
 
+def test_workers_pass_on_values_of_registered_classes_and_say_what_to_do_of_others(shared):
+    assert shared.passed["Reading"] == [2.5, 2.5]
+    here, said = shared.passed["Unregistered"]
+    assert here == 2.5  # where it was made, no one has to read it
+    assert "mylib.readings:Unregistered" in said
+    assert 'pickle: {allow: {"mylib.readings:Unregistered": class}}' in said
+
+
+def test_a_failed_task_is_not_run_again_where_only_data_comes(shared):
+    assert "cannot serialize an object of type dask._task_spec:Task" in shared.recreated
+    assert "a task is code, which would run where it is sent" in shared.recreated
+
+
 # --- what is approved ---------------------------------------------------------------------------
 
 
@@ -162,8 +176,10 @@ def test_what_is_approved_comes_out(analyst, step, result):
         ("method", "mylib.models:Thing", "allow: "),
         ("array", "<lambda>, defined in analyst.py, line", "allow: "),
         ("array-save", "numpy:save cannot be", "allow: "),
-        ("system", "posix:system cannot be", "allow: "),
-        ("eval", "builtins:eval cannot be", "allow: "),
+        ("system", "posix:system cannot be", "runs whatever it is called with. Write a function"),
+        ("eval", "builtins:eval cannot be", "runs whatever it is called with. Write a function"),
+        ("p2p", "P2PBarrierTask cannot be", "by tasks: method='tasks'"),
+        ("lock", "distributed.lock:Lock cannot be", "Do it in the client"),
         ("attrgetter", "operator:attrgetter: an attribute's name", "No profile"),
         ("methodcaller", "operator:methodcaller: a method's name", "No profile"),
         ("dask-method", "the method to_pickle is not one", "No profile"),

@@ -99,7 +99,7 @@ def test_what_others_wrote_is_data_save_where_they_run_code_anyway(shared: Polic
     ("sender", "recipient", "granted"),
     [
         ("carol", "worker", {"identity", "close", "get_data", "update_data"} | GROUPS["actors"]),
-        ("alice", "worker", {"identity", "close", "get_data", "update_data"}),
+        ("alice", "worker", {"identity", "close", "get_data"}),
         ("alice", "scheduler", GROUPS["basic"]),
         ("dashboard", "worker", {"identity", "close", "get_data"}),
         ("dashboard", "scheduler", PARTS["look"] | {"get_task_stream", "profile"}),

@@ -13,6 +13,7 @@ import dask
 import dask.array as da
 import dask.bag as db
 import dask.dataframe as dd
+import distributed
 import numpy as np
 import pandas as pd
 from hostile_analyst import attacked
@@ -152,6 +153,8 @@ REFUSED: dict[str, Any] = {
         .map_partitions(models.other, meta={"a": "i8"})
         .compute()
     ),
+    "p2p": lambda c: da.ones((4, 4), chunks=2).rechunk((4, 1), method="p2p").compute(),
+    "lock": lambda c: c.submit(models.double, distributed.Lock("l")),
     "query": lambda c: dd.from_pandas(pd.DataFrame({"a": [1]})).query("a > 0").compute(),
     "delayed": lambda c: dask.delayed(models.other)(1).compute(),
     "actor": lambda c: c.submit(models.double, 1, actor=True),

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 from dask.bag.core import no_result
 from distributed import Variable
+from mylib.readings import Reading, Unregistered, value_of
 
 import safeser
 
@@ -21,11 +22,29 @@ with safeser.Client(sys.argv[1], timeout=30) as client:
     one, other = client.scheduler_info(n_workers=-1)["workers"]
     empty = client.submit(lambda: no_result, workers=[one])
     moved = client.submit(lambda part: part is no_result, empty, workers=[other])
+
+    # Values of classes of her own: what goes from worker to worker is data, as what comes to her.
+    passed = {}
+    for kind in (Reading, Unregistered):
+        made = client.submit(kind, "north", 2.5, workers=[one])
+        here = client.submit(value_of, made, workers=[one], pure=False)
+        there = client.submit(value_of, made, workers=[other], pure=False)
+        try:
+            passed[kind.__name__] = [here.result(timeout=30), there.result(timeout=30)]
+        except Exception as error:
+            passed[kind.__name__] = [here.result(timeout=30), str(error)]
+    failed = client.submit(lambda: 1 / 0, key="failed")
+    try:
+        client.recreate_error_locally(failed)
+    except safeser.SafeserError as error:
+        recreated = str(error)
     print(
         json.dumps(
             {
                 "squares": squares.result(timeout=30).tolist(),
                 "empty part moved": moved.result(timeout=30),
+                "passed on": passed,
+                "recreated": recreated,
             }
         )
     )

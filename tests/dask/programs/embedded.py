@@ -102,11 +102,15 @@ def spec(folder: Path) -> Any:
         "there": {"cls": Nanny, "options": worker},
     }
     with (
-        SpecCluster(workers=workers, scheduler=scheduler, security=security) as cluster,
+        SpecCluster(
+            workers=workers, scheduler=scheduler, worker=workers["there"], security=security
+        ) as cluster,
         safeser.Client(cluster, security=security) as client,
     ):
         client.wait_for_workers(2, timeout=60)
         pids = set(client.run(os.getpid).values())
+        cluster.scale(3)
+        client.wait_for_workers(3, timeout=60)
         return [os.getpid() in pids, len(pids), client.submit(lambda: 6).result(timeout=60)]
 
 
