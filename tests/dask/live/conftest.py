@@ -10,6 +10,7 @@ import pytest
 
 from safeser.keys import Identity
 from safeser.policy.ready import locate
+from tests.dask.live.controls import Traps
 from tests.dask.live.rig import SECRET, Rig, policy_text
 from tests.dask.live.told import Told
 
@@ -31,6 +32,13 @@ def rig(cluster_under) -> Iterator[Rig]:
                 yield made
             finally:
                 made.end()
+
+
+@pytest.fixture(scope="package")
+def traps(rig: Rig) -> Iterator[Traps]:
+    made = Traps(rig)
+    yield made
+    made.close()
 
 
 def _told(rig: Rig, name: str, principal: str, *arguments: str) -> Iterator[dict[str, Told]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.dask.live.payloads import Evil, Here
 
-__all__ = ["NEW_MODULE", "REGISTER_WORKER", "ROWS", "Row"]
+__all__ = ["NEW_MODULES", "REGISTER_WORKER", "ROWS", "Row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ _TASK = _ask(
 )
 
 
-def _enum(module: str, name: str, member: str) -> dict[str, Any]:
+def _enum(module: Any, name: str, member: str) -> dict[str, Any]:
     """Return what makes Dask's decoder take two attributes of any of its modules."""
     read = {"__Enum__": True, "__module__": module, "__name__": name, "name": member}
     return _ask("echo", data=read)
@@ -109,8 +109,14 @@ _CONFIG = _enum("dask", "config", "config")
 _BOKEH = _enum("distributed.bokeh", "os", "environ")
 #: Not imported by any server. The inventory asked for distributed.cli.dask_ssh, which the command
 #: line of today imports by itself.
-NEW_MODULE = "dask.diagnostics.profile_visualize"
-_IMPORT = _enum(NEW_MODULE, "os", "environ")
+#: Each control takes one of them that its target does not know yet.
+NEW_MODULES = (
+    "dask.diagnostics.profile_visualize",
+    "distributed.deploy.old_ssh",
+    "dask.dot",
+    "distributed.http.proxy",
+)
+_IMPORT = _enum(Here("new-module"), "os", "environ")
 
 _RUN = _ask("run", function=Evil("bytes", "print"), wait=True)
 _NOTED = _ask("identity", note=Evil("opaque"))

@@ -1,7 +1,8 @@
 """Whoever has no key that is listed: what runs on stock Dask is closed here before it is read.
 
-The one rule: a stranger sends the very bytes of each attack, greets or not, stalls, or shakes hands
-with a key of their own; nothing is opened, everything is counted, and nobody else is kept out.
+The one rule: a stranger sends the very bytes of each attack, which ran on a stock port in this job;
+greets or not, stalls, or shakes hands with a key of their own; nothing is opened, everything is
+counted, and nobody else is kept out.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import pytest
 
 from safeser.envelope import PREAMBLE
 from safeser.errors import SafeserError
+from tests.dask.live.controls import Traps, at_once, control
 from tests.dask.live.payloads import Evil, in_stock
 from tests.dask.live.rig import Rig
 from tests.dask.live.table import ROWS
-from tests.dask.live.wires import GREETING, Sealing, Stock, place
+from tests.dask.live.wires import Sealing, Stock, place
 
 pytestmark = pytest.mark.cluster
 
@@ -46,29 +48,22 @@ def _sent(rig: Rig, target: str, data: bytes) -> bytes:
     return _drained(_begun(rig, target, data))
 
 
-def _named(rig: Rig) -> Any:
-    """Return what stands for a name in a stranger's message: none of it is ever looked at."""
-    return lambda name: b"x" if name == "module" else rig.sealed["worker"]
-
-
-def test_the_bytes_of_no_attack_are_read(rig: Rig) -> None:
+def test_the_bytes_of_no_attack_are_read(rig: Rig, traps: Traps) -> None:
+    failures = [wrong for row in ROWS if (wrong := control(rig, traps, row, in_turn=False))]
     rig.log.new()
-    markers, failures, count = [], [], 0
-    greeting = Stock.encoded(GREETING)
+    markers, contacts = [], traps.stock.connections
     for row in ROWS:
         marker = rig.marker("stranger")
         markers.append((row.name, marker))
-        messages = [in_stock(each, marker, _named(rig)) for each in row.say]
-        if messages[0]["op"] == "greet":
-            data = Stock.encoded({**GREETING, "note": messages[0]["note"]})
-        else:
-            data = greeting + b"".join(Stock.encoded(each) for each in messages)
+        here = traps.here(marker, stock=False)
+        data = at_once([in_stock(each, marker, here) for each in row.say])
         target = row.target.removeprefix("blocked-")
         if got := _sent(rig, target, data):
             failures.append(f"{row.name}: {target} answered {got[:40]!r}")
-        count += 1
     failures += [f"{name}: RAN" for name, marker in markers if rig.made(marker)]
-    failures += _not_counted(rig, count)
+    failures += _not_counted(rig, len(markers))
+    if traps.stock.connections != contacts:
+        failures.append("a server connected to tcp://")
     assert not failures, "\n".join(failures)
 
 

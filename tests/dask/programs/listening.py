@@ -85,7 +85,9 @@ def main(client, numbers):
         "folders": list(client.run(folder).values()),
         "inside": list(client.run(speaks, SCHEMES).values()),
     }
+    out["inside"] += client.run(speaks, SCHEMES, nanny=True).values()
     out["inside"].append(client.run_on_scheduler(speaks, SCHEMES))
+    out["inside"].append(client.sync(speaks, SCHEMES))
     held = client.map(abs, range(4))
     client.gather(held)
     out["processes"] = sockets([*numbers, os.getpid()])
