@@ -71,6 +71,8 @@ def dated(values: Any, method: str, *args: object) -> Any:
         (lambda: einsum("i...,i...->...", np.zeros((0, 2)), np.zeros((0, 2))).tolist(), [0, 0]),
         (lambda: einsum("ij,jk->ik", np.zeros((2, 0)), np.zeros((0, 1))).tolist(), [[0], [0]]),
         (lambda: calls.sloped(np.array([1.0, 2, 4]), edge_order=1).tolist(), [1, 1.5, 2]),
+        (lambda: calls.quantile(np.arange(4.0), 0.5), 1.5),
+        (lambda: calls.nanpercentile(BLOCK, 50, weights=BLOCK, method="inverted_cdf"), 1),
         (
             lambda: calls.merged([[0, 2], [1, 3]], [SOFT[:2], SOFT[2:]]).tolist(),
             [None, None, 1, 3],
@@ -262,6 +264,15 @@ FURTHER = {
     "a-ramp-of-nothing": lambda: calls.ramped(np.zeros(0), 1, 9, 0, 1),
     # NumPy makes room for an array with a mask, and leaves what is masked as it was.
     "a-masked-gradient": lambda: calls.sloped(SOFT),
+    **{
+        f"a-masked-{name}": lambda name=name: getattr(calls, name)(
+            SOFT.reshape(2, 2), 0.5, axis=1, weights=BLOCK, method="inverted_cdf"
+        )
+        for name in ("quantile", "percentile", "nanquantile", "nanpercentile")
+    },
+    "a-masked-weight": lambda: calls.quantile(
+        BLOCK, 0.5, axis=1, weights=SOFT.reshape(2, 2), method="inverted_cdf"
+    ),
     "a-masked-part": lambda: calls.merged([[0, 1, 2, 3], [4, 5]], [SOFT, np.ma.masked]),
     **{
         f"hard-mask-{name}": lambda function=function: whole.Whole(function)(HARD, 1)

@@ -10,10 +10,9 @@ They run on workers, which are sent them by name, with arguments that nobody has
 from __future__ import annotations
 
 import importlib
-import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, wraps
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from safeser.pickles.shims.lookups import (
     GROUPED,
     GROUPS,
     ROLLING,
+    by_name,
     classes,
     function_named,
     listed,
@@ -37,6 +37,7 @@ from safeser.pickles.shims.lookups import (
     quiet,
     quiet_places,
 )
+from safeser.pickles.shims.masked import weighed
 from safeser.pickles.shims.methods import (
     ACCESSORS,
     DATA_ATTRIBUTES,
@@ -147,6 +148,11 @@ def sloped(values: Any, /, *args: Any, **kwargs: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         raise refuse("the gradient of", values)
     return np.gradient(values, *args, **kwargs)
+
+
+quantile, percentile, nanquantile, nanpercentile = map(
+    weighed, ("numpy:quantile", "numpy:percentile", "numpy:nanquantile", "numpy:nanpercentile")
+)
 
 
 def item(value: Any, key: Any, /) -> Any:
@@ -488,6 +494,10 @@ REPLACED: Mapping[str, str] = {
     "numpy.fft:irfft": "transformed_back",
     "numpy:clip": "clipped",
     "numpy:gradient": "sloped",
+    "numpy:nanpercentile": "nanpercentile",
+    "numpy:nanquantile": "nanquantile",
+    "numpy:percentile": "percentile",
+    "numpy:quantile": "quantile",
 }
 STANDING: Mapping[str, str] = {**GUARDED, **REPLACED}
 
@@ -499,13 +509,6 @@ def _without_gaps(function: Any) -> Any:
         return without_gaps(function(*args, **kwargs))
 
     return call
-
-
-@cache
-def by_name(name: str) -> Any:
-    """Return what a guarded function calls in the end; only names of this room come here."""
-    module, _, qualname = name.partition(":")
-    return operator.attrgetter(qualname)(importlib.import_module(module))
 
 
 def home(name: str) -> str:

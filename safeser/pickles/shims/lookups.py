@@ -20,6 +20,7 @@ __all__ = [
     "GROUPED",
     "GROUPS",
     "ROLLING",
+    "by_name",
     "classes",
     "function_named",
     "listed",
@@ -34,6 +35,13 @@ def listed(what: str, name: object, names: frozenset[str]) -> str:
     if type(name) is not str or name not in names:
         raise refuse(what, name)
     return name
+
+
+@cache
+def by_name(name: str) -> Any:
+    """Return what a guarded function calls in the end; only names of this room come here."""
+    module, _, qualname = name.partition(":")
+    return operator.attrgetter(qualname)(importlib.import_module(module))
 
 
 @cache
