@@ -10,7 +10,7 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from tests.dask.live.payloads import Evil
+from tests.dask.live.payloads import Evil, Here
 
 __all__ = ["CLIENT_ROWS", "Told"]
 
@@ -25,6 +25,8 @@ class Told:
         ``greet`` for Dask's handshake.
     :param say: the answer.
     :param runs: whether it works on stock Dask.
+    :param effect: what shows that: ``ran`` and ``wrote`` (a marker), ``imported``, or ``read`` (the
+        answer is what one of the client's modules holds).
     """
 
     name: str
@@ -32,14 +34,20 @@ class Told:
     op: str
     say: Any
     runs: bool = True
+    effect: str = "ran"
 
 
 def _reply(name: str, how: str, *, runs: bool = True) -> Told:
     return Told(f"client.reply.{name}", "metadata", "get_metadata", Evil(how), runs)
 
 
-def _element(name: str, say: dict[str, Any]) -> Told:
-    return Told(f"client.stream.{name}", "element", "stream", say)
+def _element(name: str, say: dict[str, Any], kind: str = "client.stream") -> Told:
+    return Told(f"{kind}.{name}", "element", "stream", say)
+
+
+def _enum(name: str, module: Any, effect: str) -> Told:
+    read = {"__Enum__": True, "__module__": module, "__name__": "os", "name": "environ"}
+    return Told(f"more.reply.Enum {name}", "metadata", "get_metadata", read, effect=effect)
 
 
 def _event(payload: Any) -> dict[str, Any]:
@@ -127,7 +135,18 @@ CLIENT_ROWS = (
     ),
     _element("warn-event.category", _warning(category=Evil("bytes", "UserWarning"))),
     _element("warn-event.message", _warning(message=Evil("bytes", "'careful'"))),
-    # Beside the tables: each other place of section 1b in which a client unpickles.
+    # Beside the tables: what a list of families stops in a reply, and not in an element.
+    _element("cuda", _event(Evil("cuda")), "more.stream"),
+    Told(
+        "more.reply.without-init",
+        "metadata",
+        "get_metadata",
+        Evil("without-init"),
+        effect="wrote",
+    ),
+    _enum("imports", Here("new-module"), "imported"),
+    _enum("reads", "distributed.utils", "read"),
+    # And each other place of section 1b in which a client unpickles.
     Told("more.run.broadcast-error", "run", "broadcast", _ELSEWHERE),
     Told("more.register_worker_plugin", "worker-plugin", "register_worker_plugin", _ELSEWHERE),
     Told("more.register_nanny_plugin", "nanny-plugin", "register_nanny_plugin", _ELSEWHERE),

@@ -1,7 +1,9 @@
 """What the messages carry: one harmless pickle, in the forms that each wire has for it.
 
 The one rule: the pickle writes its process's id into one file, its marker, and does nothing else;
-the file is the proof. Each attack is one message with a place for it, so that stock Dask and
+the file is the proof. One payload is no pickle: an object of a class that is only named, with the
+sender's attributes in place of its ``__init__``, which writes the file when it is dropped.
+Each attack is one message with a place for it, so that stock Dask and
 safeser are sent the same; safeser is sent it in all its own forms besides.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from dbm import dumb
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +113,26 @@ _PLAIN_DICT = {"serializer": "dask", "type-serialized": _DICT, "simple": {}, "co
 _PART = {"header": _PICKLE, "start": 0, "stop": 1}
 _LIST = {"is-collection": True, "type-serialized": "list", "frame-lengths": (1,)}
 
+_DUMB = pickle.dumps(dumb._Database)  # type: ignore[attr-defined]
+
+
+def _without_init(path: bytes) -> Serialized:
+    """Return a database that was changed and never opened: when it goes, it writes its index."""
+    name = path.decode()
+    said = {"_index": {}, "_modified": True, "_dirfile": name, "_bakfile": f"{name}.bak"}
+    sub = {**_PLAIN_DICT, "type-serialized": _DUMB, "simple": {**said, "_mode": 0o600}}
+    return Serialized(_typed(_DICT, sub), [])
+
+
+def _data(how: str, marker: Path, then: str) -> bytes:
+    """Return what goes into a payload that is taken as *how*."""
+    if how.removeprefix("stock-") == _WITHOUT_INIT:
+        return str(marker).encode()
+    return evil(marker, then)
+
+
+_WITHOUT_INIT = "without-init"
+
 _STOCK: dict[str, Callable[[bytes], Any]] = {
     "bytes": lambda data: data,
     "pickled": lambda data: Pickled({"pickled-obj": data}, []),
@@ -126,6 +149,7 @@ _STOCK: dict[str, Callable[[bytes], Any]] = {
     "generic-nested": lambda data: Serialized(
         _typed(_DICT, {**_PLAIN_DICT, "complex": {"a": _PART}}), [data]
     ),
+    _WITHOUT_INIT: _without_init,
     "collection": lambda data: Serialized({**_LIST, "sub-headers": (_PICKLE,)}, [data]),
     "cuda": lambda data: Serialized({"serializer": "cuda", "type-serialized": data}, [b""]),
     # What Dask sends for exceptions: bytes in a payload of family dask, a pickle in those.
@@ -139,7 +163,7 @@ def in_stock(template: Any, marker: Path, here: Callable[[str], Any]) -> Any:
     def make(place: Any) -> Any:
         if isinstance(place, Here):
             return here(place.name)
-        return _STOCK[place.how](evil(marker, place.then))
+        return _STOCK[place.how](_data(place.how, marker, place.then))
 
     return filled(template, make)
 
@@ -204,6 +228,6 @@ def in_all_forms(
         def make(place: Any, form: str = form) -> Any:
             if isinstance(place, Here):
                 return here(place.name)
-            return FORMS[form](evil(marker(form), place.then))
+            return FORMS[form](_data(form, marker(form), place.then))
 
         yield form, filled(template, make)

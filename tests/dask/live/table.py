@@ -19,7 +19,7 @@ __all__ = ["NEW_MODULES", "REGISTER_WORKER", "ROWS", "Row"]
 class Row:
     """One attack on a server.
 
-    :param name: as the inventory has it.
+    :param name: as the inventory has it; those that begin with ``more`` are not in its tables.
     :param target: who is sent it: ``scheduler``, ``worker`` or ``nanny``; with ``blocked-`` before
         it, stock Dask is one whose configuration blocks ``run_function``.
     :param say: the messages; a first one that registers opens a stream for what follows.
@@ -314,6 +314,47 @@ _FILES = (
     ),
 )
 
+#: Beside the tables: each other trick of a typed header, where a server opens one. A scheduler does
+#: so in a graph's expression alone.
+_TRICKS = ("custom-dtype", "fill-value", "generic-type", "generic-nested", "without-init", "cuda")
+
+
+def _effect(how: str) -> str:
+    return "wrote" if how == "without-init" else "ran"
+
+
+def _tricks(who: str) -> tuple[Row, ...]:
+    return tuple(
+        Row(f"more.{who}.{how}", who, (_ask("identity", note=Evil(how)),), effect=_effect(how))
+        for how in _TRICKS
+    )
+
+
+def _tricks_in_graphs() -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            f"more.scheduler.update-graph.{how}",
+            "scheduler",
+            (_CLIENT, {**_GRAPH, "expr_ser": Evil(how)}),
+            effect=_effect(how),
+        )
+        for how in ("dask-type", "object-array", *_TRICKS)
+    )
+
+
+_MORE = (
+    *_tricks_in_graphs(),
+    *(row for who in ("worker", "nanny") for row in _tricks(who)),
+    Row("more.nanny.Enum->echo leaks os.environ", "nanny", (_ENVIRON,), effect="leaked"),
+    Row("more.nanny.Enum->echo leaks dask.config.config", "nanny", (_CONFIG,), effect="leaked"),
+    Row("more.nanny.Enum imports a submodule", "nanny", (_IMPORT,), effect="imported"),
+    Row(
+        "more.worker.actor_attribute",
+        "worker",
+        (_ask("actor_attribute", actor=Evil("opaque"), attribute="f"),),
+    ),
+)
+
 ROWS = (
     *(row for who in ("scheduler", "worker", "nanny") for row in _handshakes(who)),
     *(row for who in ("scheduler", "worker", "nanny") for row in _any_operation(who)),
@@ -326,4 +367,5 @@ ROWS = (
     *_more_leaks("scheduler"),
     *_more_leaks("worker"),
     *_FILES,
+    *_MORE,
 )

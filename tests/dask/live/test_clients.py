@@ -7,18 +7,25 @@ that client's log, and the same client completes another future.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Actor
+from distributed.protocol.serialize import Pickled
 
+from safeser import families
+from safeser.dask import references
 from tests.dask.live.client_table import CLIENT_ROWS, Told
+from tests.dask.live.controls import Traps
 from tests.dask.live.hostile import Hostile
 from tests.dask.live.payloads import in_all_forms, in_stock, places
 from tests.dask.live.rig import Rig
+from tests.dask.live.table import NEW_MODULES
 from tests.dask.live.told import Told as Victim
-from tests.dask.live.wires import PayloadRow
+from tests.dask.live.wires import Eager, PayloadRow
 
 pytestmark = pytest.mark.cluster
 
@@ -60,13 +67,27 @@ def _done(victim: Victim, server: Hostile, row: Told, messages: list[Any]) -> di
     return said
 
 
+def _named(name: str) -> str:
+    return {"new-module": NEW_MODULES[0]}[name]
+
+
+def _has_read(said: dict[str, Any]) -> bool:
+    """Tell whether an answer was made of what the client's own modules hold."""
+    return any("environ({" in got for got in said["got"])
+
+
 def _control(rig: Rig, victim: Victim, server: Hostile, row: Told) -> str:
     marker = rig.marker("stock-client")
-    said = _done(victim, server, row, [in_stock(row.say, marker, str)])
+    known = set(victim.ask({"does": "modules"})) if row.effect == "imported" else set()
+    said = _done(victim, server, row, [in_stock(row.say, marker, _named)])
     ran = marker.exists()
+    if row.effect == "imported":
+        ran = NEW_MODULES[0] in set(victim.ask({"does": "modules"})) - known
+    if row.effect == "read":
+        ran = _has_read(said)
     if ran is not row.runs:
         return f"{row.name}: the control {'ran' if ran else 'did not run'} in a stock client {said}"
-    if ran and int(marker.read_text()) != victim.process.pid:
+    if ran and row.effect == "ran" and int(marker.read_text()) != victim.process.pid:
         return f"{row.name}: the control ran in another process than the client's"
     return ""
 
@@ -79,13 +100,15 @@ def _attacked(rig: Rig, victim: Victim, server: Hostile, row: Told) -> Iterator[
         markers.append(rig.marker(f"client-{form}"))
         return markers[-1]
 
-    forms = list(in_all_forms(row.say, marker, str, short=row.name not in IN_FULL))
+    forms = list(in_all_forms(row.say, marker, _named, short=row.name not in IN_FULL))
     batches = [[each] for each in forms] if row.op == "greet" else [forms]
     for batch in batches:
         rig.log.new()
         said = _done(victim, server, row, [message for _, message in batch])
         if row.op != "greet" and said["then"] != 5:
             yield f"{row.name}: the client completes no other future: {said}"
+        if _has_read(said):
+            yield f"{row.name}: the client read what the answer names"
         inert = (INERT - places(row.say)) | AS_DATA.get(row.name, set())
         needed = sum(form not in inert for form, _ in batch)
         found = [
@@ -114,3 +137,45 @@ def test_no_code_reaches_a_client(
         failures.append(f"the client imported {sorted(named)}")
     failures = [each for each in failures if each]
     assert not failures, "\n".join(failures)
+
+
+class _Actor:
+    """Opens as an actor that lives at *address*."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Actor, (int, self._address, "k")
+
+
+def test_no_actor_has_a_client_connect_elsewhere(
+    rig: Rig, victims: dict[str, Victim], servers: dict[str, Hostile], traps: Traps
+) -> None:
+    row = Told("an actor", "actor", "get_metadata", None)
+    marker = rig.marker("stock-actor")
+    traps.here(marker, stock=True)
+    data = pickle.dumps(_Actor(traps.stock.address))
+    said = _done(victims["stock"], servers["stock"], row, [Pickled({"pickled-obj": data}, [])])
+    assert int(marker.read_text()) == victims["stock"].process.pid, said
+
+    references.register()
+    marker = rig.marker("actor")
+    traps.here(marker, stock=False)
+    contacts, own = traps.stock.connections, traps.sealed.connections
+    header, frames = families.serialize(Actor(int, traps.sealed.address, "k"), ("dask", "msgpack"))
+    honest = PayloadRow(dict(header), tuple(bytes(frame) for frame in frames))
+    assert honest.header["sub-header"]["address"] == traps.sealed.address
+    lies = {**honest.header["sub-header"], "address": traps.stock.address}
+    typed = PayloadRow({**honest.header, "sub-header": lies}, honest.frames)
+    pickled = PayloadRow({"serializer": "pickle", "writeable": []}, (data,))
+    rig.log.new()
+    answers = [each for lie in (typed, pickled) for each in (lie, Eager(lie))]
+    said = _done(victims["safeser"], servers["safeser"], row, [*answers, honest])
+    assert said["then"] == 5, said
+    found = [r["rule"] for r in rig.log.refusals() if r["recipient"] == "alice"]
+    assert found.count("families.header") == 2, (found, said)
+    assert len(found) == 5, found  # what the honest one's worker says is refused as well
+    assert not rig.made(marker)
+    assert traps.sealed.connections > own
+    assert traps.stock.connections == contacts

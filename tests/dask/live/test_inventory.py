@@ -15,7 +15,7 @@ def test_every_row_of_the_tables_is_attacked():
     assert len(inventory.CLIENTS) == 33
     assert len((*inventory.OTHERS, *inventory.REGISTRATIONS, inventory.POISONING)) == 13
     assert len(inventory.DOWNGRADE) == 2
-    servers = [row.name for row in ROWS]
+    servers = [row.name for row in ROWS if not row.name.startswith("more.")]
     assert sorted(servers) == sorted((*inventory.SERVERS, *inventory.OTHERS))
     clients = [row.name for row in CLIENT_ROWS if not row.name.startswith("more.")]
     assert sorted(clients) == sorted(inventory.CLIENTS)

@@ -8,13 +8,16 @@ scheduler either, its own key makes none run. A row counts only if its control r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dask.live.payloads import CANARY, Evil, in_all_forms, in_stock, places
+from tests.conftest import until
+from tests.dask.live.controls import Traps
+from tests.dask.live.payloads import CANARY, Evil, Here, filled, in_all_forms, in_stock, places
 from tests.dask.live.rig import Rig
 from tests.dask.live.told import Told
 from tests.dask.live.wires import Host, Wire
@@ -75,6 +78,7 @@ class Impostor:
         self.op = ""
         self.reply: dict[str, Any] = {}
         self.then: list[Any] = []
+        self.streams: list[Wire] = []
         self.host = Host(self._answer, channel=channel)
 
     def _answer(self, wire: Wire) -> None:
@@ -83,6 +87,7 @@ class Impostor:
             if not isinstance(message, dict):
                 continue
             if message["op"] == self.op:
+                self.streams.append(wire)
                 wire.send({**_FINE[self.op], **self.reply})
                 if self.then:
                     wire.send(self.then)
@@ -184,3 +189,64 @@ def test_nobody_but_its_scheduler_has_a_worker_run_code(
         failures.append(f"it works for nobody any more: {said}")
     failures += [f"{who} repeats what a payload holds" for who in rig.told(CANARY)]
     assert not failures, "\n".join(failures)
+
+
+# --- addresses in the elements of a scheduler's stream --------------------------------------------
+
+_WHERE = {"k": [Here("elsewhere")]}
+_WAITS = {**_TASK, "key": Here("key"), "run_spec": None, "nbytes": {"k": 1}}
+_REFRESH = {"op": "refresh-who-has", "who_has": _WHERE, "stimulus_id": "x"}
+
+ELSEWHERE: dict[str, tuple[dict[str, Any], ...]] = {
+    "acquire-replicas": (
+        {"op": "acquire-replicas", "who_has": _WHERE, "nbytes": {"k": 1}, "stimulus_id": "x"},
+    ),
+    "compute-task": ({**_WAITS, "who_has": _WHERE},),
+    "refresh-who-has": ({**_WAITS, "who_has": {"k": []}}, _REFRESH),
+}
+
+
+def _led_to(name: str, address: str) -> list[Any]:
+    # A task that was refused has failed for its worker: another one is told of each address.
+    named = {"elsewhere": address, "key": f"task at {address}"}
+    return list(filled(ELSEWHERE[name], lambda place: named[place.name]))
+
+
+@contextmanager
+def _recruited(recruit: Told, impostor: Impostor, policy: str | None) -> Iterator[dict[str, Any]]:
+    """Have a worker that *impostor* leads somewhere; end it, and tell what came of it."""
+    impostor.op = "register-worker"
+    said: dict[str, Any] = {}
+    with impostor.host:
+        recruit.tell({"kind": "told", "address": impostor.host.address, "policy": policy})
+        yield said
+        impostor.streams[0].send([_CLOSE])
+        said |= recruit.hear()
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_no_element_has_a_worker_connect_elsewhere(
+    rig: Rig, recruits: dict[str, Told], traps: Traps, name: str
+) -> None:
+    marker = rig.marker("stock-elsewhere")
+    traps.here(marker, stock=True)
+    impostor = Impostor()
+    impostor.then = _led_to(name, traps.stock.address)
+    with _recruited(recruits["stock"], impostor, None) as said:
+        until("the control", lambda: marker.exists() and marker.read_text())
+    assert int(marker.read_text()) == said["pid"]
+
+    traps.here(marker := rig.marker("elsewhere"), stock=False)
+    contacts = traps.stock.connections
+    rig.log.new()
+    impostor = Impostor(rig.channel("scheduler"))
+    # The same elements are followed to a worker, whose answer is refused by itself.
+    impostor.then = _led_to(name, traps.stock.address) + _led_to(name, traps.sealed.address)
+    wanted = {(name, "operation.field-shape"), ("", "context.family")}
+    with _recruited(recruits["safeser"], impostor, str(_careful(rig))) as said:
+        seen = []
+        rig.log.wait(lambda r: seen.append((r["operation"], r["rule"])) or wanted <= set(seen))
+    assert wanted <= set(seen), seen
+    assert said["said"] == "worked"
+    assert not rig.made(marker)
+    assert traps.stock.connections == contacts

@@ -6,16 +6,17 @@ make, bring a server to ask a hostile worker, on stock Dask and here alike.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import pytest
-from distributed.protocol.serialize import Serialized
 
+from tests.dask.live.controls import Traps
 from tests.dask.live.payloads import Evil, evil, in_all_forms, in_stock
 from tests.dask.live.rig import Rig
-from tests.dask.live.wires import Host, Wire
+from tests.dask.live.wires import Host, Wire, value_of
 
 pytestmark = pytest.mark.cluster
 
@@ -72,6 +73,44 @@ async def installs(address, dask_scheduler):
         return type(error).__name__
 
 
+async def asks(address, dask_worker):
+    try:
+        await dask_worker.rpc(address).identity()
+    except Exception as error:
+        return type(error).__name__
+
+
+async def asks_as_scheduler(address, dask_scheduler):
+    try:
+        await dask_scheduler.rpc(address).identity()
+    except Exception as error:
+        return type(error).__name__
+
+
+async def gets_shuffle(address, key, dask_worker):
+    from types import SimpleNamespace
+
+    from distributed.shuffle._worker_plugin import _ShuffleRunManager
+
+    worker = SimpleNamespace(scheduler=dask_worker.rpc(address), address=dask_worker.address)
+    manager = SimpleNamespace(_plugin=SimpleNamespace(worker=worker))
+    try:
+        await _ShuffleRunManager._fetch(manager, "s", key)
+    except Exception as error:
+        return type(error).__name__
+
+
+async def calls_actor(address, dask_worker):
+    from distributed import Actor
+
+    actor = Actor(int, address, "k", worker=dask_worker)
+    try:
+        call = actor._worker_rpc.actor_execute
+        await call(function="bit_length", actor="k", args=[], kwargs={})
+    except Exception as error:
+        return str(error)
+
+
 def _calls(wire: Wire, target: str, function: Any, *arguments: Any) -> Any:
     """Have a server run one of the above."""
     operation = "run_function" if target == "scheduler" else "run"
@@ -80,32 +119,63 @@ def _calls(wire: Wire, target: str, function: Any, *arguments: Any) -> Any:
 
 
 class Liar:
-    """A hostile worker: whatever it is asked, it failed, and this is the exception."""
+    """A hostile server: whatever it is asked, it failed, and this is the exception."""
 
-    def __init__(self, channel: Any = None) -> None:
+    def __init__(self, status: str, channel: Any = None) -> None:
         self.exception: Any = None
+        self._failed = {"status": status, "exception_text": "it failed", "traceback": None}
         self.host = Host(self._answer, channel=channel)
 
     def _answer(self, wire: Wire) -> None:
         while True:
             wire.read()
-            wire.send({"status": "error", "exception": self.exception, "traceback": None})
+            wire.send({**self._failed, "exception": self.exception})
 
 
-#: Who is brought to ask, by which honest call, and how stock Dask takes the exception there.
-ASKED = [("worker", sends_shards, "bytes"), ("scheduler", installs, "dask-bytes")]
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One place where a server takes for an exception what another one answered.
+
+    :param target: who is brought to ask, by the honest call of *function*.
+    :param how: how stock Dask takes the exception there.
+    :param by: whose key the hostile one holds.
+    :param runs: whether it runs on stock Dask: a scheduler opens no reply that it does not look at.
+    """
+
+    target: str
+    function: Any
+    how: str
+    by: str = "worker"
+    status: str = "error"
+    arguments: tuple[Any, ...] = ()
+    runs: bool = True
 
 
-@pytest.mark.parametrize(("target", "function", "how"), ASKED)
-def test_no_server_opens_why_another_failed(rig: Rig, target: str, function: Any, how: str) -> None:
-    stock, liar = Liar(), Liar(rig.channel("worker"))
+ASKED = {
+    "shards": Asked("worker", sends_shards, "bytes"),
+    "plugins": Asked("scheduler", installs, "dask-bytes"),
+    "shuffle_get": Asked("worker", gets_shuffle, "bytes", arguments=(None,)),
+    "shuffle_get_or_create": Asked("worker", gets_shuffle, "bytes", arguments=("k",)),
+    "reply to a worker": Asked("worker", asks, "bytes", status="uncaught-error"),
+    "reply to a nanny": Asked("nanny", asks, "bytes", "scheduler", status="uncaught-error"),
+    "reply to a scheduler": Asked(
+        "scheduler", asks_as_scheduler, "bytes", status="uncaught-error", runs=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_no_server_opens_why_another_failed(rig: Rig, name: str) -> None:
+    row = ASKED[name]
+    stock, liar = Liar(row.status), Liar(row.status, rig.channel(row.by))
     with stock.host, liar.host:
         marker = rig.marker("stock-liar")
-        stock.exception = in_stock(Evil(how, "ValueError()"), marker, str)
-        assert how == "bytes" or isinstance(stock.exception, Serialized)
-        with rig.stock_to(target) as wire:
-            _calls(wire, target, function, stock.host.address)
-        assert int(marker.read_text()) == rig.pids[target], "the control did not run"
+        stock.exception = in_stock(Evil(row.how, "ValueError()"), marker, str)
+        with rig.stock_to(row.target) as wire:
+            _calls(wire, row.target, row.function, stock.host.address, *row.arguments)
+        assert stock.host.connections == 1
+        assert rig.made(marker) is row.runs
+        assert not row.runs or int(marker.read_text()) == rig.pids[row.target]
 
         markers: list[Path] = []
 
@@ -114,29 +184,43 @@ def test_no_server_opens_why_another_failed(rig: Rig, target: str, function: Any
             return markers[-1]
 
         rig.log.new()
-        forms = list(in_all_forms(Evil(how), marked, str, short=True))
-        for form, liar.exception in forms:
-            address = liar.host.address
-            if target == "scheduler":
-                with rig.sealed_to("scheduler", "alice") as wire:
-                    _calls(wire, target, function, address)
-            else:
-                call = {
-                    "op": "run",
-                    "function": _by_value(function),
-                    "args": cloudpickle.dumps((address,)),
-                    "wait": True,
-                }
-                with rig.sealed_to("scheduler", "alice") as wire:
-                    message = {"op": "broadcast", "msg": call, "workers": [rig.sealed["worker"]]}
-                    wire.ask(message)
+        told = cloudpickle.dumps((liar.host.address, *row.arguments))
+        call = {"function": _by_value(row.function), "args": told, "wait": True}
+        for form, liar.exception in in_all_forms(Evil(row.how), marked, str, short=True):
+            if (row.by, form) == ("scheduler", "eager"):
+                continue  # what a scheduler says is code, a nanny of this policy may open
+            with rig.sealed_to("scheduler", "alice") as wire:
+                if row.target == "scheduler":
+                    wire.ask({"op": "run_function", **call})
+                else:
+                    to = {"workers": [rig.sealed["worker"]], "nanny": row.target == "nanny"}
+                    wire.ask({"op": "broadcast", "msg": {"op": "run", **call}, **to})
             found = rig.log.wait(
-                lambda r: (r["sender"], r["recipient"]) == ("worker", target),
+                lambda r: (r["sender"], r["recipient"]) == (row.by, row.target),
                 patience=0.0 if form == "bytes" else 30.0,
             )
             assert found or form == "bytes", f"{form} left no record"
+        assert liar.host.connections
         assert not [each for each in markers if rig.made(each)]
         assert rig.evaluate("alice", "scheduler", "1") == {rig.sealed["scheduler"]: 1}
+
+
+def test_no_actor_has_a_worker_connect_elsewhere(rig: Rig, traps: Traps) -> None:
+    marker = rig.marker("stock-actor")
+    traps.here(marker, stock=True)
+    with rig.stock_to("worker") as wire:
+        _calls(wire, "worker", calls_actor, traps.stock.address)
+    assert int(marker.read_text()) == rig.pids["worker"], "the control did not run"
+    traps.here(marker := rig.marker("actor"), stock=False)
+    contacts = traps.stock.connections
+    told = cloudpickle.dumps((traps.stock.address,))
+    call = {"op": "run", "function": _by_value(calls_actor), "args": told, "wait": True}
+    with rig.sealed_to("scheduler", "alice") as wire:
+        answers = wire.ask({"op": "broadcast", "msg": call})
+    for answer in answers.values():
+        assert "safeser://" in value_of(answer["result"])
+    assert not rig.made(marker)
+    assert traps.stock.connections == contacts
 
 
 def test_shards_are_opened_by_nobody_but_safeser(rig: Rig) -> None:

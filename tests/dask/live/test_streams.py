@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.dask.live.controls import Traps
 from tests.dask.live.payloads import CANARY, Evil, filled, in_all_forms, in_stock
 from tests.dask.live.rig import Rig
 from tests.dask.live.table import REGISTER_WORKER
@@ -133,6 +134,32 @@ def test_no_worker_takes_anothers_id(rig: Rig, sides: dict[str, Side]) -> None:
         second.close()
     found = rig.log.wait(lambda r: r["sender"] == "worker")
     assert (found["operation"], found["rule"]) == ("register-worker", "worker.id")
+
+
+@pytest.mark.parametrize("field", ["address", "nanny"])
+def test_no_address_of_a_worker_leads_elsewhere(
+    rig: Rig, sides: dict[str, Side], traps: Traps, field: str
+) -> None:
+    for name, side in sides.items():
+        marker = rig.marker(f"{name}-{field}")
+        traps.here(marker, stock=side.stock)
+        contacts = traps.stock.connections
+        rig.log.new()
+        worker, address = side.worker("worker", 1010, **{field: traps.stock.address})
+        assert (side.said.get("status") == "OK") is side.stock, side.said
+        told = {"workers": [traps.stock.address if field == "address" else address]}
+        if field == "nanny" and not side.stock:
+            told = {}  # there is no such worker: all nannies are asked
+        ask = {"op": "broadcast", "msg": {"op": "identity"}, "nanny": field == "nanny", **told}
+        side.wire("alice").ask({**ask, "on_error": "return"})
+        worker.close()
+        if side.stock:
+            assert int(marker.read_text()) == rig.pids["scheduler"], "the control did not run"
+        else:
+            assert not rig.made(marker)
+            assert traps.stock.connections == contacts
+            found = rig.log.wait(lambda r: r["sender"] == "worker")
+            assert found["operation"] == "register-worker"
 
 
 def test_no_registration_ends_half_way(rig: Rig) -> None:
