@@ -21,13 +21,26 @@ def test_every_row_of_the_tables_is_attacked():
     assert sorted(clients) == sorted(inventory.CLIENTS)
 
 
-def test_every_sink_is_taken_by_an_attack_that_there_is():
-    here = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
-    rows = {row.name for row in (*ROWS, *CLIENT_ROWS)}
-    known = here | rows | set(inventory.REGISTRATIONS)
-    for sink, attacks in (*inventory.SINKS.items(), *inventory.DOWNGRADE.items()):
-        assert attacks, sink
-        assert set(attacks) <= known, sink
+def test_every_sink_is_taken_by_an_attack_that_there_is_in_each_role():
+    here = Path(__file__).parent
+    rows = {row.name for row in (*ROWS, *CLIENT_ROWS)} | set(inventory.REGISTRATIONS)
+    wanted = {(sink, role) for sink, roles in inventory.ROLES.items() for role in roles.split()}
+    assert set(inventory.SINKS) | set(inventory.NOT_LIVE) == wanted
+    assert not set(inventory.SINKS) & set(inventory.NOT_LIVE)
+    for where, attacks in (*inventory.SINKS.items(), *inventory.DOWNGRADE.items()):
+        assert attacks, where
+        for attack in attacks:
+            file, _, test = attack.partition("::")
+            if attack not in rows:
+                assert f"def {test}(" in (here / file).read_text(), (where, attack)
+
+
+def test_rows_are_attacked_in_the_role_that_they_stand_for():
+    targets = {row.name: row.by or row.target for row in ROWS}
+    targets |= {row.name: "client" for row in CLIENT_ROWS}
+    for (sink, role), attacks in inventory.SINKS.items():
+        for attack in attacks:
+            assert targets.get(attack, role) == role, (sink, role, attack)
 
 
 def test_each_attack_but_those_by_authority_carries_a_payload():
