@@ -1,16 +1,20 @@
-"""Writes the tables of docs/approved.md: ``python -m benchmarks.approved [arrays] [frames]``."""
+"""Writes docs/approved-operations.md: ``python -m benchmarks.approved``, which says it all."""
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 from benchmarks.approved.operations import Verdict, judge, names, operations
 
-_WORDS = {"works": "works", "refused": "refused", "differs": "differs", "none": "not in this Dask"}
+_HEAD = """# Operations under `submission: approved`
+
+What became of each of Dask's operations, written by `python -m benchmarks.approved`;
+[approved.md](approved.md#what-works) says how they were measured, and why some are refused.
+"""
+_WORDS = {name: name for name in ("works", "refused", "differs")} | {"none": "stock fails, too"}
 #: As much of a reason as a table has room for.
 _REASON = 150
 
@@ -41,5 +45,4 @@ def _row(verdict: Verdict, section: str) -> str:
 
 
 if __name__ == "__main__":
-    for kind in sys.argv[1:] or ("arrays", "frames"):
-        print(_table(kind), end="\n\n")
+    print("\n".join((_HEAD, *(f"{_table(kind)}\n" for kind in ("arrays", "frames")))), end="")

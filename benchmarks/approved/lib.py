@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 
@@ -84,3 +85,13 @@ def with_column(frame: Any) -> Any:
     made = frame.copy()
     made["z"] = made["a"] + 1
     return made
+
+
+def popped(frame: Any) -> Any:
+    made = frame.copy()
+    return made.pop("a")
+
+
+def with_fill_value(array: Any) -> Any:
+    da.ma.set_fill_value(array, 7.0)
+    return da.ma.filled(array)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -21,7 +21,7 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from dask._expr import FinalizeCompute
+from dask._expr import FinalizeCompute, LLGExpr
 from dask._task_spec import convert_legacy_graph
 from dask.base import collections_to_expr, flatten, is_dask_collection
 from distributed.protocol.serialize import deserialize
@@ -58,7 +58,7 @@ _PROFILE = pickles.Profile.granted(GRANT.profiles, GRANT.allow)
 class Verdict:
     """What became of one operation.
 
-    :param outcome: ``works``, ``refused`` (by us), ``differs``, or ``none`` (not Dask's, here).
+    :param outcome: ``works``, ``refused`` (by us), ``differs``, or ``none`` (stock Dask fails).
     """
 
     section: str
@@ -97,6 +97,10 @@ def names(folder: Path) -> dict[str, Any]:
     frame.to_csv(files["csv"])
     frame.to_parquet(files["parquet"])
     frame.to_json(files["json"], orient="records", lines=True, date_format="iso")
+    files["orc"] = str(folder / "frame.orc")
+    frame[["a", "b"]].to_orc(files["orc"])
+    stack = str(folder / "stack")
+    da.to_npy_stack(stack, da.ones(4, chunks=2))
     other = pd.DataFrame({"k": list("abcab"), "v": range(5)})
     square = (_ROWS, _ROWS)
     return {
@@ -113,15 +117,16 @@ def names(folder: Path) -> dict[str, Any]:
         "other": dd.from_pandas(other, npartitions=2),
         "small": pd.DataFrame({"k": list("ab"), "w": [1, 2]}),
         "folder": str(folder),
+        "stack": stack,
     }
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet(scheduler: Any = "synchronous") -> Iterator[None]:
+    # Some operations compute while they are spelled: lengths, divisions, categories.
     with (
         warnings.catch_warnings(),
-        # Some operations compute while they are spelled: lengths, divisions, categories.
-        dask.config.set(scheduler=_through),
+        dask.config.set(scheduler=scheduler),
         approved.methods(),
     ):
         warnings.simplefilter("ignore")
@@ -130,43 +135,64 @@ def _quiet() -> Iterator[None]:
 
 def judge(section: str, text: str, given: dict[str, Any]) -> Verdict:
     """Return what becomes of one operation if an analyst submits it."""
+    try:
+        with _quiet(_through):
+            # The expressions are those of this package's own lists.
+            made = eval(text, dict(given))
+            parts = _parts(made)
+            exprs = list(map(_expression, parts))
+            tasks = list(map(_carried, exprs))
+    except SafeserError as error:
+        return Verdict(section, text, "refused", error.message)
+    except Exception as error:  # Dask may say it in other words
+        return _unlike_stock(section, text, given, error)
     with _quiet():
         try:
-            # The expressions are those of this package's own lists.
-            collection = eval(text, dict(given))
-        except SafeserError as error:
-            return Verdict(section, text, "refused", error.message)
-        except Exception as error:  # whatever Dask says to what it does not have
-            return Verdict(section, text, "none", type(error).__name__)
-        if not is_dask_collection(collection):
-            return Verdict(section, text, "none", f"gives a {type(collection).__name__}")
-        try:
-            expr = _expression(collection)
-            tasks = _carried(expr)
-        except SafeserError as error:
-            return Verdict(section, text, "refused", error.message)
-        try:
-            wanted = collection.compute(scheduler="synchronous")
+            wanted = [part.compute(scheduler="synchronous") for part in parts]
+            plain = made if parts else eval(text, dict(given))
         except Exception as error:
-            return Verdict(section, text, "none", type(error).__name__)
+            return Verdict(section, text, "none", _said(error))
         try:
-            got = dask.get(tasks, next(iter(flatten(expr.__dask_keys__()))))
+            got = [
+                dask.get(graph, next(iter(flatten(expr.__dask_keys__()))))
+                for graph, expr in zip(tasks, exprs, strict=True)
+            ]
         except Exception as error:  # what the analyst would see on the future
-            return Verdict(section, text, "refused", f"{type(error).__name__}: {error}")
-        same = _same(got, wanted)
+            return Verdict(section, text, "refused", _said(error))
+    same = all(map(_same, got, wanted)) and (bool(parts) or _same(made, plain))
     return Verdict(section, text, "works" if same else "differs")
+
+
+def _unlike_stock(section: str, text: str, given: dict[str, Any], error: Exception) -> Verdict:
+    """Return what an *error* is that is none of ours: a refusal, if stock Dask has none."""
+    with _quiet():
+        try:
+            dask.compute(eval(text, dict(given)))
+        except Exception as stock:
+            return Verdict(section, text, "none", _said(stock))
+    return Verdict(section, text, "refused", _said(error))
+
+
+def _parts(made: Any) -> list[Any]:
+    """Return the collections in what an expression gives: itself, or those in lists and tuples."""
+    if is_dask_collection(made):
+        return [made]
+    return [part for one in made for part in _parts(one)] if isinstance(made, list | tuple) else []
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def conflicts(text: str, given: dict[str, Any]) -> list[Any]:
     """Return the keys that are refused to one of two who compute *text* at the same time: an
     analyst, and somebody who may submit code. There are none if they are taken for the same.
     """
-    with _quiet():
-        approved_tasks = _opened(_expression(eval(text, dict(given))))
+    with _quiet(_through):
+        approved_tasks = _merged(_opened, _parts(eval(text, dict(given))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expr = cloudpickle.loads(cloudpickle.dumps(_expression(eval(text, dict(given)))))
-        coded = convert_legacy_graph(expr.__dask_graph__())
+        coded = _merged(_unpickled, _parts(eval(text, dict(given))))
     shared = approved_tasks.keys() & coded.keys()
     assert shared
     first = Comparison(approved_tasks.get, coded.get)
@@ -181,6 +207,18 @@ def conflicts(text: str, given: dict[str, Any]) -> list[Any]:
 
 def _expression(collection: Any) -> Any:
     return FinalizeCompute(collections_to_expr([collection])).optimize()
+
+
+def _merged(tasks_of: Callable[[Any], dict[Any, Any]], parts: list[Any]) -> dict[Any, Any]:
+    return {key: task for part in parts for key, task in tasks_of(_expression(part)).items()}
+
+
+def _unpickled(expr: Any) -> dict[Any, Any]:
+    """Return the tasks of *expr* as the scheduler opens them for who may submit code."""
+    tasks: dict[Any, Any] = convert_legacy_graph(
+        cloudpickle.loads(cloudpickle.dumps(expr)).__dask_graph__()
+    )
+    return tasks
 
 
 def _opened(expr: Any) -> dict[Any, Any]:
@@ -198,13 +236,27 @@ def _carried(expr: Any) -> dict[Any, Any]:
 
 
 def _through(expr: Any, keys: Any, **_: Any) -> Any:
-    return dask.get(_carried(expr), keys)
+    return dask.get(_carried(LLGExpr(expr) if isinstance(expr, dict) else expr), keys)
 
 
 def _same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
     if isinstance(one, pd.DataFrame | pd.Series | pd.Index):
-        return bool(one.equals(other)) or str(one) == str(other)
+        return _same_frames(one, other)
+    if isinstance(one, np.ma.MaskedArray):
+        masks = np.ma.getmaskarray(one), np.ma.getmaskarray(other)
+        return np.array_equal(*masks) and _same(np.ma.filled(one, 0), np.ma.filled(other, 0))
+    if isinstance(one, np.ndarray) and one.dtype.kind in "biufc":
+        same = one.dtype == other.dtype and one.shape == other.shape
+        return same and np.allclose(one, other, equal_nan=True)
+    return str(one) == str(other)
+
+
+def _same_frames(one: Any, other: Any) -> bool:
+    kind = next(k for k in (pd.DataFrame, pd.Series, pd.Index) if isinstance(one, k))
     try:
-        return bool(np.allclose(np.asarray(one, float), np.asarray(other, float), equal_nan=True))
-    except (TypeError, ValueError):
-        return str(one) == str(other)
+        getattr(pd.testing, f"assert_{kind.__name__.replace('Data', '').lower()}_equal")(one, other)
+    except AssertionError:
+        return False
+    return True

@@ -29,6 +29,27 @@ HARD = np.ma.MaskedArray(np.arange(4.0), mask=[1, 0, 1, 0], hard_mask=True)
 FIELDS = np.dtype([("a", "i1"), ("b", "i1"), ("c", "i1")])
 GAPS: dict[str, Any] = {"names": ["a"], "formats": ["i1"], "itemsize": 4000}
 ROWS = [np.array([1]), np.array([2, 3])]
+#: What masks, or takes a mask off.
+MASKING = (
+    *(own for name, own in calls.REPLACED.items() if name.startswith("numpy.ma.")),
+    *("masked_made", "masked_counted", "masked_filling"),
+)
+#: Listed as they are: nothing that they are given names anything, and they leave nothing unwritten.
+PLAIN = (
+    *("numpy:isreal", "numpy:nancumprod", "dask.array.routines:_asarray_isnull"),
+    *("dask.array.routines:_unravel_index_kernel", "dask.dataframe.groupby:_tail_chunk"),
+    *(f"numpy.fft:{name}" for name in ("fftn", "ifft2", "ifftn", "ihfft", "rfft2", "rfftn")),
+    "dask.dataframe.dask_expr._expr:_return_input",
+    *(
+        f"dask.dataframe.dask_expr.{name}.{step}"
+        for name in (
+            *("_groupby:IdxMin", "_groupby:Tail"),
+            *("_reductions:IndexCount", "_reductions:NBytes"),
+        )
+        for step in ("aggregate", "chunk")
+    ),
+    "dask.dataframe.groupby:_tail_aggregate",
+)
 
 
 class Posing(str):
@@ -100,6 +121,24 @@ def dated(values: Any, method: str, *args: object) -> Any:
         (lambda: calls.rolled(FRAME.a, 2, {}, "apply", (sum, True), {}).tolist()[1:], [3, 5]),
         (lambda: calls.slice_applied(FRAME, "c", "a", "sum", (False,)).tolist(), [1, 2, 3]),
         (lambda: calls.Method("replace")(FRAME.c, "x", "numba").tolist(), ["numba", "y", "z"]),
+        (
+            lambda: calls.rolled(FRAME.a, 2, {}, "agg", (["sum"],), {})["sum"].tolist()[1:],
+            [3, 5],
+        ),
+        (lambda: calls.rolled(FRAME.a, 2, {}, "agg", (), {"func": "max"}).tolist()[1:], [2, 3]),
+        (lambda: calls.cased(FRAME.a, FRAME.a > 1, 9).tolist(), [1, 9, 9]),
+        (lambda: calls.data_behind(SOFT).tolist(), [0, 1, 2, 3]),
+        (lambda: calls.masked_counted(SOFT, (0,), True).tolist(), [2]),
+        (lambda: calls.masked_made(BLOCK, mask=BLOCK > 0, fill_value=None).count(), 0),
+        (lambda: calls.masked_inside(np.arange(4), 1, 2).tolist(), [0, None, None, 3]),
+        (
+            lambda: calls.sloped_blocks(np.array([1.0, 2, 4]), (0,), 1, 0, None, {}).tolist(),
+            [1, 1.5, 2],
+        ),
+        (lambda: calls.block_quantile(np.array([[1, np.nan, 2]]), np.array(1), (1,)).tolist(), [2]),
+        (lambda: calls.reshaped(BLOCK, (4,)).tolist(), [1, 1, 1, 1]),
+        (lambda: len(calls.chosen_by_state(np.arange(4), 5, 3, True, None)), 3),
+        (lambda: calls.transformed_back_2(BLOCK).shape, (2, 2)),
         # Every element is written, of lists and of what is read once.
         (lambda: calls.concatenated([[BLOCK, BLOCK], [BLOCK, BLOCK]]).shape, (4, 4)),
         (lambda: calls.concatenated(map(iter, [[BLOCK], [BLOCK]])).shape, (4, 2)),
@@ -281,6 +320,52 @@ FURTHER = {
     "hard-mask-in-a-list": lambda: calls.merged([[0, 2], [1, 3]], [HARD[:2], HARD[2:]]),
     "hard-mask-method": lambda: calls.Method("repeat")(HARD, 2),
     "hard-mask-ufunc": lambda: whole.Ufunc(np.add)(HARD, 1),
+    "a-masked-block": lambda: calls.sloped_blocks(SOFT, (0,), 1, 0, None, {"edge_order": 1}),
+    "masked-coordinates": lambda: calls.sloped_blocks(np.ones(4), (0,), SOFT, 0, None, {}),
+    "a-masked-block-quantile": lambda: calls.block_quantile(
+        SOFT.reshape(2, 2), np.array(0.5), (1,), weights=BLOCK, method="inverted_cdf"
+    ),
+    "weights-by-place": lambda: calls.block_quantile(
+        BLOCK, np.array(0.5), (1,), "inverted_cdf", False, SOFT.reshape(2, 2)
+    ),
+    # NumPy takes `_data` and `_mask` of whatever has them: what pandas keeps behind its own mask.
+    **{
+        f"behind-{own}": lambda own=own: getattr(calls, own)(pd.array([1, None]), 1)
+        for own in MASKING
+    },
+    "behind-a-series": lambda: calls.data_behind(FRAME.a),
+    "behind-a-named": lambda: calls.masked_made(BLOCK, mask=FRAME.a.array),
+    "behind-one-in-a-tuple": lambda: calls.masked_made((pd.array([1, None]),)),
+    "shape-of-a-frame": lambda: calls.reshaped(FRAME.a, (3,)),
+    "choice-of-a-state": lambda: calls.chosen_by_state(np.random.PCG64(1), 1, 1, True, None),
+    "case": lambda: calls.cased(FRAME.a, FRAME.a > 1, print),
+    "case-condition": lambda: calls.cased(FRAME.a, len, 1),
+    "case-of-all": lambda: calls.cased(PosixPath(MARK), True, MARK),
+    "memory-of-all": lambda: calls.measured(PosixPath(MARK)),
+    "bounds-of-all": lambda: calls.bounded(PosixPath(MARK), 0, 1, 2, True),
+    "group-of-all": lambda: calls.group_taken(PosixPath(MARK), "a", get_key="a", columns=["a"]),
+    "decreasing": lambda: calls.decreasing_chunk(FRAME.a, prop="to_pickle"),
+    "decreasing-end": lambda: calls.decreasing_aggregate([FRAME], prop="to_pickle"),
+    "divided": lambda: calls.operated("divide", PosixPath(MARK), 1),
+    "moments": lambda: calls.accessed(FRAME.t, "dt", "to_pydatetime"),
+    "rolling-methods": lambda: calls.rolled(FRAME.a, 2, {}, "agg", (["to_pickle"],), {}),
+    "rolling-methods-named": lambda: calls.rolled(FRAME.a, 2, {}, "agg", (), {"func": "pipe"}),
+    "rolling-methods-by-column": lambda: calls.rolled(FRAME, 2, {}, "agg", ({"a": "sum"},), {}),
+    "rolling-methods-engine": lambda: calls.rolled(
+        FRAME.a, 2, {}, "agg", (["sum"], False, "numba"), {}
+    ),
+    "rolling-methods-more": lambda: calls.rolled(FRAME.a, 2, {}, "agg", ("sum",), {"args": 1}),
+    **{f"plain-{name}": lambda name=name: whole.Whole(calls.by_name(name))(HARD) for name in PLAIN},
+    **{
+        f"plain-gaps-{name}": lambda name=name: whole.Whole(calls.by_name(name))(
+            [np.zeros(1, GAPS)]
+        )
+        for name in PLAIN
+    },
+    **{
+        f"no-values-{own}": lambda own=own: getattr(calls, own)(np.ones((0, 2)), 9)
+        for own in ("transformed_back_2", "transformed_back_n", "transformed_to_spectrum")
+    },
     "no-values": lambda: calls.transformed_back(np.ones((0, 2)), 9, axis=0),
     # One axis without elements, and views as long as the other one.
     **{
@@ -300,6 +385,15 @@ FURTHER = {
     "sum-unnamed": lambda: standing.named("dask.array.dispatch:einsum_lookup"),
     "where-method": lambda: calls.Method("clip")(BLOCK, 0, 1, where=False),
 }
+
+
+def test_places_past_the_end_are_no_places():
+    places = whole.Whole(calls.by_name("dask.array.routines:_unravel_index_kernel"))
+    for shape in ((2, 2), (), (0, 3), (2**40, 2**40)):
+        with pytest.raises(ValueError, match=r"out of bounds|dimensions are too large|shape"):
+            places(np.array([2**62]), {"shape": shape})
+    with pytest.raises(TypeError):
+        places(np.array([1]), {"shape": (2, 2), "order": "C", "out": BLOCK})
 
 
 def test_values_of_every_kind_are_looked_into():

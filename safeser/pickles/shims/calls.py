@@ -37,7 +37,7 @@ from safeser.pickles.shims.lookups import (
     quiet,
     quiet_places,
 )
-from safeser.pickles.shims.masked import weighed
+from safeser.pickles.shims.masked import MASKED
 from safeser.pickles.shims.methods import (
     ACCESSORS,
     DATA_ATTRIBUTES,
@@ -130,29 +130,30 @@ def clipped(*args: Any, **kwargs: Any) -> Any:
     return np.clip(*args, **kwargs)
 
 
-def transformed_back(values: Any, *args: Any, **kwargs: Any) -> Any:
-    """Compute a real Fourier transform's inverse; for ``irfft``.
+def _to_reals(original: str) -> Callable[..., Any]:
+    """Return *original*, which computes a real Fourier transform's inverse.
 
     Of no values, NumPy takes the first one from memory that others have used.
     """
-    if np.size(values) == 0:
-        raise refuse("an inverse transform of", values)
-    return np.fft.irfft(values, *args, **kwargs)
+
+    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if np.size(a) == 0:
+            raise refuse("an inverse transform of", a)
+        return by_name(original)(a, *args, **kwargs)
+
+    return call
 
 
-def sloped(values: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Compute how much *values* change from one to the next; for ``gradient``.
-
-    It makes room for an array like *values*, and what it says to be masked it does not write.
-    """
-    if isinstance(values, np.ma.MaskedArray):
-        raise refuse("the gradient of", values)
-    return np.gradient(values, *args, **kwargs)
-
-
-quantile, percentile, nanquantile, nanpercentile = map(
-    weighed, ("numpy:quantile", "numpy:percentile", "numpy:nanquantile", "numpy:nanpercentile")
+transformed_back, transformed_back_2, transformed_back_n, transformed_to_spectrum = map(
+    _to_reals, ("numpy.fft:irfft", "numpy.fft:irfft2", "numpy.fft:irfftn", "numpy.fft:hfft")
 )
+
+
+def reshaped(block: Any, shape: Any, /) -> Any:
+    """Give a block another shape; for ``_reshape_blockwise``, which calls whatever has a method."""
+    if not isinstance(block, np.ndarray):
+        raise refuse("another shape of", block)
+    return block.reshape(shape)
 
 
 def item(value: Any, key: Any, /) -> Any:
@@ -307,6 +308,13 @@ def chosen(bits: Any, *args: Any) -> Any:
     return by_name("dask.array.random:_choice_rng")(bits, *args)
 
 
+def chosen_by_state(state: Any, *args: Any) -> Any:
+    """Choose from an array by a random state of numbers; for ``_choice_rs``."""
+    if not isinstance(state, np.ndarray):
+        raise refuse("the random state", state)
+    return by_name("dask.array.random:_choice_rs")(state, *args)
+
+
 def rolled(  # noqa: PLR0917 - the arguments are those of Dask's function
     frame: Any,
     window: Any,
@@ -318,9 +326,11 @@ def rolled(  # noqa: PLR0917 - the arguments are those of Dask's function
     **named: Any,
 ) -> Any:
     """Compute over a moving window; for ``_rolling_agg``."""
-    listed("the method", how, WINDOW_METHODS)
+    listed("the method", how, WINDOW_METHODS | {"agg"})
     of_pandas(frame, *FRAMES)
     how_kwargs = quiet(how_kwargs or {})
+    if how == "agg":
+        how_args, how_kwargs = _aggregated(*how_args, **how_kwargs), {}
     for kind in classes(*ROLLING):
         quiet_places(kind, how, how_args)
     if how == "apply":
@@ -328,6 +338,16 @@ def rolled(  # noqa: PLR0917 - the arguments are those of Dask's function
     return by_name("dask.dataframe.dask_expr._rolling:_rolling_agg")(
         frame, window, quiet(kwargs), how, tuple(how_args), how_kwargs, *more, **named
     )
+
+
+def _aggregated(func: Any = None, *more: Any, **named: Any) -> tuple[Any]:
+    """Return the methods that windows are asked for. More would be handed on to each of them."""
+    for value in (*more, *named.values()):
+        raise refuse("for the methods", value)
+    asked = list(func) if isinstance(func, list) else [func]
+    for name in asked:
+        function_named(name, WINDOW_METHODS)
+    return (asked if isinstance(func, list) else func,)
 
 
 def resampled(series: Any, *args: Any) -> Any:
@@ -396,6 +416,15 @@ def emptied(frame: Any, /) -> Any:
     return by_name("dask.dataframe.dispatch:make_meta")(of_pandas(frame, *FRAMES))
 
 
+def cased(series: Any, /, *cases: Any) -> Any:
+    """Replace elements case by case; for ``CaseWhen``. pandas calls what can be called."""
+    of_pandas(series, "pandas:Series")
+    for part in cases:
+        if callable(part):
+            raise refuse("a case of", part)
+    return by_name(f"{_EXPR}._expr:CaseWhen.operation")(series, *cases)
+
+
 def filtered(function: Any, values: Any, /) -> Any:
     """Keep what *function* holds for."""
     return filter(function, values)
@@ -426,6 +455,10 @@ def _check_filling(group: Any, *, what: str, **_: Any) -> None:
     of_pandas(group, *GROUPS, *FRAMES)
 
 
+def _check_frame(frame: Any, *_: Any, **__: Any) -> None:
+    of_pandas(frame, *FRAMES)
+
+
 _EXPR = "dask.dataframe.dask_expr"
 slice_applied = grouped(f"{_EXPR}._groupby:groupby_slice_apply", at=3)
 slice_transformed = grouped(f"{_EXPR}._groupby:groupby_slice_transform", at=3)
@@ -437,6 +470,11 @@ idxmin_aggregate = _call(f"{_EXPR}._reductions:IdxMin.aggregate", _check_extreme
 #: Take the property by its name, which Dask itself never gives.
 monotonic_chunk = _call(f"{_EXPR}._reductions:IsMonotonicIncreasing.chunk", _check_unnamed)
 monotonic_aggregate = _call(f"{_EXPR}._reductions:IsMonotonicIncreasing.aggregate", _check_unnamed)
+decreasing_chunk = _call(f"{_EXPR}._reductions:IsMonotonicDecreasing.chunk", _check_unnamed)
+decreasing_aggregate = _call(f"{_EXPR}._reductions:IsMonotonicDecreasing.aggregate", _check_unnamed)
+measured = _call(f"{_EXPR}._expr:MemoryUsagePerPartition.operation", _check_frame)
+bounded = _call(f"{_EXPR}._expr:_check_divisions", _check_frame)
+group_taken = _call(f"{_EXPR}._groupby:groupby_get_group", _check_frame)
 filled = _call("dask.dataframe.methods:fillna_check", _check_filled)
 group_filled = _call(f"{_EXPR}._groupby:_fillna", _check_filling)
 
@@ -467,6 +505,12 @@ GUARDED: Mapping[str, str] = {
     f"{_EXPR}._reductions:IdxMax.chunk": "idxmax_chunk",
     f"{_EXPR}._reductions:IdxMin.aggregate": "idxmin_aggregate",
     f"{_EXPR}._reductions:IdxMin.chunk": "idxmin_chunk",
+    f"{_EXPR}._expr:CaseWhen.operation": "cased",
+    f"{_EXPR}._expr:MemoryUsagePerPartition.operation": "measured",
+    f"{_EXPR}._expr:_check_divisions": "bounded",
+    f"{_EXPR}._groupby:groupby_get_group": "group_taken",
+    f"{_EXPR}._reductions:IsMonotonicDecreasing.aggregate": "decreasing_aggregate",
+    f"{_EXPR}._reductions:IsMonotonicDecreasing.chunk": "decreasing_chunk",
     f"{_EXPR}._reductions:IsMonotonicIncreasing.aggregate": "monotonic_aggregate",
     f"{_EXPR}._reductions:IsMonotonicIncreasing.chunk": "monotonic_chunk",
     f"{_EXPR}._rolling:_rolling_agg": "rolled",
@@ -474,6 +518,7 @@ GUARDED: Mapping[str, str] = {
     "dask.array.random:_apply_random": "drawn",
     "dask.array.random:_apply_random_func": "generated",
     "dask.array.random:_choice_rng": "chosen",
+    "dask.array.random:_choice_rs": "chosen_by_state",
     "dask.dataframe.dispatch:make_meta": "emptied",
     "dask.dataframe.methods:fillna_check": "filled",
     "dask.dataframe.tseries.resample:_resample_series": "resampled",
@@ -490,14 +535,14 @@ REPLACED: Mapping[str, str] = {
     "_operator:getitem": "item",
     "builtins:format": "formatted",
     "dask.array.creation:linear_ramp_chunk": "ramped",
+    "dask.array.reshape:_reshape_blockwise": "reshaped",
     "dask.array.einsumfuncs:chunk_einsum": "summed",
+    "numpy.fft:hfft": "transformed_to_spectrum",
     "numpy.fft:irfft": "transformed_back",
+    "numpy.fft:irfft2": "transformed_back_2",
+    "numpy.fft:irfftn": "transformed_back_n",
     "numpy:clip": "clipped",
-    "numpy:gradient": "sloped",
-    "numpy:nanpercentile": "nanpercentile",
-    "numpy:nanquantile": "nanquantile",
-    "numpy:percentile": "percentile",
-    "numpy:quantile": "quantile",
+    **{name: own for name, (own, _) in MASKED.items()},
 }
 STANDING: Mapping[str, str] = {**GUARDED, **REPLACED}
 
@@ -525,6 +570,7 @@ _HOMES = {
     "dask.dataframe": "safeser.pickles.shims.frame_calls",
 }
 
+globals().update(MASKED.values())
 for _name, _own in STANDING.items():
     _made = globals()[_own] = _without_gaps(globals()[_own])
     _made.__module__, _made.__name__, _made.__qualname__ = home(_name), _own, _own

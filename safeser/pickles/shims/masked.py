@@ -1,11 +1,12 @@
 """What tasks call in place of functions that are given arrays with a mask.
 
-The one rule: nothing that is returned holds memory behind a mask that nobody has written.
+The one rule: nothing that is returned holds memory behind a mask that nobody has written, and
+nothing is masked but arrays and numbers. Of anything else NumPy takes ``_data`` and ``_mask``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ import numpy as np
 from safeser.pickles.shims.lookups import by_name
 from safeser.pickles.shims.whole import refuse
 
-__all__ = ["weighed"]
+__all__ = ["MASKED"]
 
+_PLAIN = (np.ndarray, np.generic, np.dtype, bool, int, float, complex, str, bytes, type(None))
 #: By place, of those that take weights by place.
 _WEIGHTS_AT = 5
 
 
-def weighed(original: str) -> Callable[..., Any]:
+def _weighed(original: str) -> Callable[..., Any]:
     """Return *original*, which takes weights, for whatever has no mask if there are any.
 
     With weights NumPy makes room for an array like the first one, and of quantiles that it says to
@@ -34,3 +36,76 @@ def weighed(original: str) -> Callable[..., Any]:
         return by_name(original)(*args, **kwargs)
 
     return call
+
+
+def _unveiled(original: str) -> Callable[..., Any]:
+    """Return *original*, which masks or takes off masks, for arrays and plain values."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            parts = value if type(value) is tuple else (value,)  # axes
+            if not all(isinstance(part, _PLAIN) for part in parts):
+                raise refuse("a mask of", value)
+        return by_name(original)(*args, **kwargs)
+
+    return call
+
+
+def _unmasked(original: str) -> Callable[..., Any]:
+    """Return *original*, which computes how much values change, for what has no mask.
+
+    It makes room for an array like the values, and what it says to be masked it does not write.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, np.ma.MaskedArray):
+                raise refuse("the gradient of", value)
+        return by_name(original)(*args, **kwargs)
+
+    return call
+
+
+#: By the name of what each stands in place of: its own name, and itself.
+MASKED: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    original: (own, guard(original))
+    for guard, names in (
+        (
+            _unmasked,
+            {
+                "dask.array.routines:_gradient_kernel": "sloped_blocks",
+                "numpy:gradient": "sloped",
+            },
+        ),
+        (
+            _weighed,
+            {
+                "dask.array.reductions:_custom_nanquantile": "block_quantile",
+                **{
+                    f"numpy:{name}": name
+                    for name in ("nanpercentile", "nanquantile", "percentile", "quantile")
+                },
+            },
+        ),
+        (
+            _unveiled,
+            {
+                "dask.array.ma:_chunk_count": "masked_counted",
+                "dask.array.ma:_masked_array": "masked_made",
+                "dask.array.ma:_set_fill_value": "masked_filling",
+                "numpy.ma.core:fix_invalid": "masked_fixed",
+                "numpy.ma.core:getdata": "data_behind",
+                "numpy.ma.core:getmaskarray": "mask_before",
+                "numpy.ma.core:where": "masked_chosen",
+                **{
+                    f"numpy.ma.core:masked_{name}": f"masked_{name}"
+                    for name in (
+                        *("equal", "greater", "greater_equal", "inside", "invalid", "less"),
+                        *("less_equal", "not_equal", "outside", "values", "where"),
+                    )
+                },
+            },
+        ),
+    )
+    for original, own in names.items()
+}

@@ -59,8 +59,8 @@ WINDOW_METHODS = _words(
 )
 
 OPERATORS = _words("""
-    add sub mul div truediv floordiv mod pow radd rsub rmul rdiv rtruediv rfloordiv rmod rpow
-    eq ne lt le gt ge combine combine_first
+    add sub mul div divide truediv floordiv mod pow radd rsub rmul rdiv rtruediv rfloordiv rmod
+    rpow eq ne lt le gt ge combine combine_first
 """)
 
 #: Of ``.str``, ``.dt`` and ``.cat``. Not in it: encode and decode, which import the codec by name.
@@ -73,12 +73,13 @@ ACCESSORS: Mapping[str, frozenset[str]] = {
         startswith strip swapcase title translate upper wrap zfill __getitem__
     """),
     "dt": _words("""
-        as_unit asfreq ceil date day day_name day_of_week day_of_year dayofweek dayofyear days
-        days_in_month daysinmonth end_time floor freq hour is_leap_year is_month_end is_month_start
-        is_quarter_end is_quarter_start is_year_end is_year_start isocalendar microsecond
-        microseconds minute month month_name nanosecond nanoseconds normalize quarter qyear round
-        second seconds start_time strftime time timetz to_period to_timestamp total_seconds tz
-        tz_convert tz_localize unit week weekday weekofyear year
+        as_unit asfreq ceil components date day day_name day_of_week day_of_year dayofweek
+        dayofyear days days_in_month daysinmonth end_time floor freq hour is_leap_year
+        is_month_end is_month_start is_quarter_end is_quarter_start is_year_end is_year_start
+        isocalendar microsecond microseconds minute month month_name nanosecond nanoseconds
+        normalize quarter qyear round second seconds start_time strftime time timetz to_period
+        to_pydatetime to_pytimedelta to_timestamp total_seconds tz tz_convert tz_localize unit
+        week weekday weekofyear year
     """),
     "cat": _words("""
         add_categories as_ordered as_unordered categories codes ordered remove_categories
