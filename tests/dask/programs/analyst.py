@@ -92,6 +92,26 @@ def frames(_: Any) -> Any:
 
 
 @step
+def masks_and_neighbours(client: Any) -> Any:
+    x = da.from_array(np.arange(24.0).reshape(4, 6), chunks=2)
+    masked = da.ma.masked_inside(x, 5, 10)
+    values = dd.from_pandas(pd.Series(range(6)), npartitions=2)
+    leaking = np.ma.masked_array(np.ones((4, 2)), mask=True)
+    refused = client.submit(
+        np.quantile, leaking, 0.5, axis=1, weights=np.ones((4, 2)), method="inverted_cdf"
+    )
+    return [
+        [part.compute().tolist()[0] for part in da.gradient(x, axis=(0, 1))],
+        int(da.ma.count(masked).compute()),
+        da.ma.getdata(masked).compute().tolist() == x.compute().tolist(),
+        [part.compute().tolist() for part in da.unravel_index(da.arange(4, chunks=2), (2, 2))],
+        da.nanquantile(x.rechunk((4, 2)), 0.5, axis=0).compute().tolist(),
+        values.case_when([(values > 3, 0)]).compute().tolist(),
+        "a weighted quantile of" in str(refused.exception(timeout=30)),
+    ]
+
+
+@step
 def delayed(_: Any) -> Any:
     train = dask.delayed(models.train)
     return dask.compute(train([1, dask.delayed(models.double)(2)]), da.ones(4, chunks=2).sum())
