@@ -11,6 +11,7 @@ from __future__ import annotations
 __all__ = [
     "CLIENTS",
     "NOT_LIVE",
+    "NOT_ON_STOCK",
     "OTHERS",
     "REGISTRATIONS",
     "ROLES",
@@ -161,6 +162,7 @@ ROLES: dict[str, str] = {
     "client broadcast, exception": "client",
     "client plugin replies": "client",
     "progressbar feed": "client",
+    "progressbar feed, exception": "client",
     "shuffle_receive replies": "worker",
     "shuffle_get replies": "worker",
     "scheduler update-graph": "scheduler",
@@ -319,11 +321,23 @@ NOT_LIVE: dict[tuple[str, str], str] = {
         for role in ("client", "scheduler", "nanny")
     },
     ("G15 claimed sizes", "client"): _SAME,
+    ("progressbar feed, exception", "client"): "ipywidgets is not installed, which alone opens it",
 }
 
-#: What was seen not to run on stock Dask either, in this job, by name; and why.
+_OPAQUE = "a scheduler passes on what it is not told to open"
+_FAMILIES = "the client asked for other families, and a reply heeds that"
+
+#: Which controls are there to show that stock Dask runs nothing either, and why.
 NOT_ON_STOCK: dict[str, str] = {
-    "reply to a scheduler": "a scheduler opens no exception: it raises the text of the reply",
-    "G13 families by name": "a family that nobody registered is an error of Dask's own",
-    "progressbar feed, exception": "opened by widgets alone: ipywidgets is not installed",
+    "scheduler.handshake.Serialized-dask-type": _OPAQUE,
+    "scheduler.any-op.Serialized-pickle": _OPAQUE,
+    "scheduler.any-op.Serialized-dask-type": _OPAQUE,
+    "scheduler.any-op.numpy-object-array": _OPAQUE,
+    "scheduler.Enum imports arbitrary dask/distributed submodule (distributed.bokeh)": "no module",
+    "worker.Enum imports arbitrary dask/distributed submodule (distributed.bokeh)": "no module",
+    OTHERS[0]: "the scheduler's own configuration refuses it",
+    "client.reply.Serialized-pickle(control)": _FAMILIES,
+    "client.reply.collection-nested-pickle(control)": _FAMILIES,
+    "client.reply.cuda-family(control)": _FAMILIES,
+    "reply to a scheduler": "it raises the text that the reply has beside the exception",
 }

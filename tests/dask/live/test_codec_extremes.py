@@ -6,9 +6,13 @@ itself, in the process that goes on to serve the next; on stock Dask the worst o
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+import zlib
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -27,6 +31,48 @@ meta = {"dtype": (0, "|O"), "shape": (1,), "strides": (8,), "writeable": (True,)
 header = {"serializer": "dask", "type": "x", "type-serialized": pickle.dumps(np.ndarray)}
 print(deserialize({**header, "sub-header": meta}, [b"A" * 8]))
 """
+
+#: In one process of Dask's own, with a bomb on its input: a file that a header names, which a
+#: stand-in for h5py is told to open; a family that nobody has; and the bomb, with half the memory.
+_OTHERS = """
+import json, pickle, resource, sys, types
+import numpy as np
+from distributed.protocol import dumps, loads
+from distributed.protocol.serialize import Serialized
+
+class File:
+    def __init__(self, name, mode):
+        self.text = open(name, mode).read()
+
+made = types.ModuleType("h5py")
+for name in ("File", "Group", "Dataset"):
+    made.__dict__[name] = type(name, (File,), {"__module__": "h5py"})
+sys.modules["h5py"] = made
+
+def opened(cls, sub, *frames, **header):
+    typed = {"serializer": "dask", "type-serialized": pickle.dumps(cls), "sub-header": sub}
+    message = dumps({"x": Serialized({**typed, **header}, list(frames))})
+    try:
+        return loads([bytes(each) for each in message])["x"]
+    except BaseException as error:
+        return type(error).__name__
+
+said = {"file": opened(made.File, {"filename": sys.argv[1]}).text}
+said["family"] = opened(dict, {}, b"x", serializer="nobody")
+plain = {"dtype": (0, "|u1"), "shape": (1 << 28,), "strides": (1,), "writeable": (True,)}
+bomb = sys.stdin.buffer.read()
+now = int(open("/proc/self/statm").read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 27), now + (1 << 27)))
+said["bomb"] = opened(np.ndarray, plain, bomb, compression=["zlib"])
+print(json.dumps(said))
+"""
+
+
+@cache
+def bomb() -> bytes:
+    """Return the quarter of a megabyte that zlib makes a quarter of a gigabyte of."""
+    packer = zlib.compressobj(9)
+    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(256)) + packer.flush()
 
 
 def _array(**meta: Any) -> dict[str, Any]:
@@ -72,12 +118,24 @@ def test_stock_dask_is_ended_by_a_header() -> None:
     assert done.returncode in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT), done.stderr
 
 
+def test_stock_dask_opens_a_file_and_a_bomb(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("told")
+    command = [sys.executable, "-c", _OTHERS, str(tmp_path / "secret")]
+    done = subprocess.run(command, input=bomb(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # A family that nobody has is an error there, too.
+    assert json.loads(done.stdout) == {"file": "told", "family": "KeyError", "bomb": "MemoryError"}
+    assert len(bomb()) < 1 << 19
+
+
 def test_no_value_ends_or_fills_a_worker(rig: Rig) -> None:
     state = "(__import__('os').getpid(), int(open('/proc/self/statm').read().split()[1]) * 4096)"
     before = rig.evaluate("alice", "worker", state)
+    bombed = {**_array(dtype="|u1", shape=[1 << 28]), "compression": ["zlib"]}
+    values = {**EXTREMES, "a bomb": (bombed, (bomb(),))}
     failures = []
     with rig.sealed_to("worker", "carol") as wire:
-        for name, (header, frames) in EXTREMES.items():
+        for name, (header, frames) in values.items():
             rig.log.new()
             row = PayloadRow(header, frames)
             answer = wire.ask({"op": "update_data", "data": {"extreme": row}})

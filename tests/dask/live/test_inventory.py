@@ -8,6 +8,7 @@ from tests.dask.live import inventory
 from tests.dask.live.client_table import CLIENT_ROWS
 from tests.dask.live.payloads import Evil, filled
 from tests.dask.live.table import ROWS
+from tests.dask.live.test_shuffles_and_plugins import ASKED
 
 
 def test_every_row_of_the_tables_is_attacked():
@@ -41,6 +42,12 @@ def test_rows_are_attacked_in_the_role_that_they_stand_for():
     for (sink, role), attacks in inventory.SINKS.items():
         for attack in attacks:
             assert targets.get(attack, role) == role, (sink, role, attack)
+
+
+def test_what_does_not_run_on_stock_dask_is_named():
+    found = {row.name for row in (*ROWS, *CLIENT_ROWS) if not row.runs}
+    found |= {name for name, row in ASKED.items() if not row.runs}
+    assert found == set(inventory.NOT_ON_STOCK)
 
 
 def test_each_attack_but_those_by_authority_carries_a_payload():
