@@ -48,6 +48,7 @@ def backend() -> Backend:
     from safeser.dask.around import refuse_downloads
     from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
+    from safeser.dask.dividing import divide_little
     from safeser.dask.events import make_no_loggers
     from safeser.dask.gathering import end_what_may_not_come
     from safeser.dask.joining import fill_little, join_in_full, write_out_little
@@ -66,6 +67,7 @@ def backend() -> Backend:
     name_roles()
     keep_own_partitions()
     join_in_full()
+    divide_little()
     write_out_little()
     fill_little()
     shorten_names()

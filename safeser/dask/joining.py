@@ -8,8 +8,10 @@ place as NumPy broadcasts it (distributed 2026.8.0, ``shuffle/_rechunk.py``): a 
 a piece left parts unwritten, which are memory that the worker has used for others, and a row beside
 a column, 256 kB in all, took ten gigabytes. One element of a megabyte makes all others as wide.
 Where a shuffle is of texts, it writes out what came as categories (``_arrow.py``): one long text
-that is named by each of 200,000 rows took 420 kB, and whoever wrote it out 8 GB. And where tables
-are joined, each gets the columns of all: a row with one of 50 kB made 5 GB beside 100,000 others.
+that is named by each of 200,000 rows took 420 kB, and whoever wrote it out 8 GB; inside lists and
+structures, Arrow itself writes them out. And where tables are joined, each gets the columns of all:
+a row with one of 50 kB made 5 GB beside 100,000 others, and so did a list of such beside one of
+100,000 elements that are nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from safeser.dask.partitions import is_numbered, refused_shard
 from safeser.dask.settings import open_channels
 from safeser.values import Limits
 
-__all__ = ["fill_little", "join_in_full", "write_out_little"]
+__all__ = [
+    "fill_little",
+    "held_arrays",
+    "join_in_full",
+    "most_bytes",
+    "names_others",
+    "stored",
+    "write_out_little",
+]
 
 _PAIR = (tuple, list)
 
@@ -47,7 +57,7 @@ def join_in_full() -> None:
             raise refused_shard(
                 "shuffle.pieces", "the pieces of a part of a shuffle make up no whole array"
             )
-        if _widened(pieces.values()) > _most():
+        if _widened(pieces.values()) > most_bytes():
             raise refused_shard(
                 "shuffle.size", "few pieces have wide elements, which all of the others would get"
             )
@@ -98,7 +108,7 @@ def _widened(pieces: Iterable[Any]) -> int:
     return size if size > _TWICE * sum(array.nbytes for array in arrays) else 0
 
 
-def _most() -> int:
+def most_bytes() -> int:
     """Return how large an array may be here: what is larger could not be sent either."""
     limits = (each.policy.limits.max_array for each in open_channels())
     return min(limits, default=Limits().max_array)
@@ -112,7 +122,12 @@ def write_out_little() -> None:
 
     @wraps(converts)
     def convert(shards: Sequence[Any], meta: Any, column: str, drop: bool) -> Any:
-        if _writes_out(shards, meta) and sum(map(_text_of, shards)) > _most():
+        named = [shard for shard in shards if names_others(shard.schema)]
+        most = most_bytes()
+        if named and (
+            sum(map(_text_inside, named)) > most
+            or (_writes_out(shards, meta) and sum(map(_text_of, named)) > most)
+        ):
             raise refused_shard(
                 "shuffle.size", "categories stand for more text than limits.max_array allows"
             )
@@ -138,22 +153,77 @@ def _writes_out(shards: Sequence[Any], meta: Any) -> bool:
     )
 
 
+def names_others(schema: Any) -> bool:
+    """Tell whether a table of that *schema* has categories, in whatever depth."""
+    pending = list(schema.types)
+    while pending:
+        kind = stored(pending.pop())
+        if hasattr(kind, "index_type"):
+            return True
+        pending += [kind.field(at).type for at in range(kind.num_fields)]
+    return False
+
+
 def _text_of(shard: Any) -> int:
-    """Return how many bytes the texts are for which the categories of *shard* stand."""
+    """Return how many bytes are written out for which all categories of *shard* stand."""
+    chunks = (each for column in shard.columns for each in column.chunks)
+    return sum(_written(chunk, everywhere=True) for chunk in chunks)
+
+
+def _text_inside(shard: Any) -> int:
+    """Return for how many bytes those stand that are inside others: these are always written."""
+    chunks = (each for column in shard.columns for each in column.chunks)
+    return sum(_written(chunk, everywhere=False) for chunk in chunks)
+
+
+def _written(array: Any, *, everywhere: bool) -> int:
     import numpy as np  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
     total = 0
-    for chunk in (each for column in shard.columns for each in column.chunks):
-        if pa.types.is_dictionary(chunk.type) and len(chunk.dictionary):
-            try:
-                lengths = pc.binary_length(pc.cast(chunk.dictionary, pa.large_binary()))
-            except pa.ArrowNotImplementedError:
-                continue  # of numbers nobody makes texts
-            named = np.bincount(chunk.indices.drop_null(), minlength=len(lengths))
-            total += int(named @ lengths.fill_null(0).to_numpy(zero_copy_only=False))
+    pending = [(stored(array), everywhere)]
+    while pending:
+        array, counts = pending.pop()
+        if not hasattr(array, "dictionary"):
+            pending += [(stored(part), True) for part in held_arrays(array)]
+            continue
+        values = stored(array.dictionary)
+        pending.append((values, False))
+        if not counts or not len(values):
+            continue
+        named = np.bincount(array.indices.drop_null(), minlength=len(values))
+        try:
+            lengths = pc.binary_length(pc.cast(values, pa.large_binary())).fill_null(0)
+        except pa.ArrowNotImplementedError:
+            # Each takes as much as another, or at most as much as all do.
+            each = _width(values.type) if not values.type.num_fields else values.nbytes
+            total += int(named.sum()) * each
+        else:
+            total += int(named @ lengths.to_numpy(zero_copy_only=False))
     return total
+
+
+def stored(thing: Any) -> Any:
+    """Return what an extension's type or array is kept as."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    while isinstance(thing, pa.BaseExtensionType):
+        thing = thing.storage_type
+    while isinstance(thing, pa.ExtensionArray):
+        thing = thing.storage
+    return thing
+
+
+def held_arrays(array: Any) -> list[Any]:
+    """Return the arrays of which *array* is made."""
+    if hasattr(array, "field"):
+        return [array.field(at) for at in range(array.type.num_fields)]
+    if hasattr(array, "items"):
+        return [array.keys, array.items]
+    if hasattr(array, "flatten"):
+        return [array.flatten()]
+    return [array.values] if array.type.num_fields else []  # of runs, their values
 
 
 # -- rows -----------------------------------------------------------------------------------------
@@ -175,7 +245,7 @@ def fill_little() -> None:
         tables = list(tables)
         if any(each.schema != tables[0].schema for each in tables[1:]):
             arrived = sum(each.nbytes for each in tables)
-            most = max(_TWICE * arrived, min(_most(), _FILLED * arrived + _SPARE))
+            most = max(_TWICE * arrived, min(most_bytes(), _FILLED * arrived + _SPARE))
             if _filled(joins([each.slice(0, 0) for each in tables]), tables) > most:
                 raise refused_shard(
                     "shuffle.size", "tables have columns that others lack, which would be filled"
@@ -187,15 +257,48 @@ def fill_little() -> None:
 
 def _filled(joined: Any, tables: Sequence[Any]) -> int:
     """Return how many bytes the rows of *tables* take at least, as *joined* describes them."""
-    return sum(map(_width, joined.schema.types)) * sum(map(len, tables))
+    total = 0
+    for table in tables:
+        for field in joined.schema:
+            at = table.schema.get_field_index(field.name)
+            if at < 0:
+                total += _width(field.type) * len(table)
+            else:
+                total += sum(_taken(field.type, chunk) for chunk in table.column(at).chunks)
+    return total
+
+
+def _taken(kind: Any, array: Any) -> int:
+    """Return how many bytes *array* takes at least once it is of that *kind*."""
+    kind, array = stored(kind), stored(array)
+    takes = _width(kind) * len(array)
+    if type(kind) is not type(array.type) and not (_is_list(kind) and _is_list(array.type)):
+        return takes
+    if hasattr(kind, "index_type"):
+        return takes + _taken(kind.value_type, array.dictionary)
+    if _is_list(kind):
+        return max(takes, _taken(kind.value_type, array.flatten()))
+    if hasattr(kind, "key_type"):
+        return takes + _taken(kind.key_type, array.keys) + _taken(kind.item_type, array.items)
+    if not hasattr(kind, "get_field_index"):
+        return takes
+    return sum(
+        _width(field.type) * len(array)
+        if (at := array.type.get_field_index(field.name)) < 0
+        else _taken(field.type, array.field(at))
+        for field in kind
+    )
+
+
+def _is_list(kind: Any) -> bool:
+    return hasattr(kind, "value_field")
 
 
 def _width(kind: Any) -> int:
     """Return how many bytes each row takes at least of a column of that *kind*."""
     import pyarrow as pa  # noqa: PLC0415
 
-    while isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
+    kind = stored(kind)
     if pa.types.is_fixed_size_list(kind):
         return int(kind.list_size) * _width(kind.value_type)
     if pa.types.is_struct(kind) or pa.types.is_union(kind):

@@ -8,7 +8,7 @@ up from that folder, and one worker's bytes were appended to any file of another
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import wraps
 from numbers import Integral
 from typing import Any
@@ -20,7 +20,7 @@ from safeser.dask.settings import open_channels
 from safeser.errors import PayloadError
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = ["is_numbered", "keep_own_partitions", "refused_shard"]
+__all__ = ["is_numbered", "keep_own_partitions", "own_partitions", "refused_shard", "require_own"]
 
 
 def keep_own_partitions() -> None:
@@ -31,16 +31,23 @@ def keep_own_partitions() -> None:
 
     @wraps(keeps)
     async def keep(run: Any, data: Mapping[Any, Any]) -> None:
-        own = _own(run)
-        for partition in data:
-            if not is_numbered(partition) or partition not in own:
-                raise refused_shard(
-                    "shuffle.partition",
-                    "a shard is of no part of the shuffle that this worker keeps",
-                )
+        require_own(run, data)
         await keeps(run, data)
 
     ShuffleRun._write_to_disk = keep
+
+
+def require_own(run: Any, partitions: Iterable[Any]) -> None:
+    """Refuse *partitions* unless *run* keeps each of them here.
+
+    :raises PayloadError: which was recorded.
+    """
+    own = own_partitions(run)
+    for partition in partitions:
+        if not is_numbered(partition) or partition not in own:
+            raise refused_shard(
+                "shuffle.partition", "a shard is of no part of the shuffle that this worker keeps"
+            )
 
 
 def refused_shard(rule: str, reason: str) -> PayloadError:
@@ -52,7 +59,7 @@ def refused_shard(rule: str, reason: str) -> PayloadError:
     return error
 
 
-def _own(run: Any) -> frozenset[Any]:
+def own_partitions(run: Any) -> frozenset[Any]:
     """Return the parts that *run* keeps here, as they are named when they are written."""
     found: frozenset[Any] | None = vars(run).get(_KNOWN)
     if found is None:

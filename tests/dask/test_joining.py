@@ -286,3 +286,103 @@ def test_few_columns_are_filled(more):
     made = _arrow.concat_tables(each for each in (ROWS, pa.table({"v": [1], **more})))
     assert made.equals(TABLES([ROWS, pa.table({"v": [1], **more})]))
     assert _arrow.concat_tables([ROWS, ROWS]).num_rows == 2000
+
+
+# -- inside others --------------------------------------------------------------------------------
+
+NAMED = pa.DictionaryArray.from_arrays(pa.array([0] * 500, "i1"), pa.array(["x" * 1000]))
+ALL = pa.array([0, 500], "i4")
+BOTH = pa.StructArray.from_arrays([NAMED], ["a"])
+KEYS = pa.array(range(500))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.ListArray.from_arrays(ALL, NAMED),
+        pa.ListArray.from_arrays(ALL, BOTH),
+        pa.FixedSizeListArray.from_arrays(NAMED, 500),
+        pa.MapArray.from_arrays(ALL, KEYS, NAMED),
+        pa.DictionaryArray.from_arrays(pa.array([0], "i1"), pa.ListArray.from_arrays(ALL, NAMED)),
+        pa.ExtensionArray.from_storage(
+            pa.opaque(pa.list_(NAMED.type), "a", "b"), pa.ListArray.from_arrays(ALL, NAMED)
+        ),
+        pa.ListArray.from_arrays(
+            ALL, pa.DictionaryArray.from_arrays(NAMED.indices, pa.array([[7] * 1000]))
+        ),
+    ],
+)
+def test_categories_inside_others_are_written_out(column):
+    shard = pa.table({"v": column, "_partitions": [0], "__input_partition_id__": [0]})
+    with pytest.raises(PayloadError) as caught:
+        converted(shard, kind="object")
+    assert caught.value.rule == "shuffle.size"
+
+
+@pytest.mark.usefixtures("small")
+def test_few_inside_others_pass():
+    few = pa.array([[{"a": "x"}, None], None], pa.list_(pa.struct([("a", NAMED.type)])))
+    ids = pa.array([[1, 2]] * 2, pa.list_(pa.dictionary("i1", "i8")))
+    nothing = pa.array([[None]] * 2, pa.list_(NAMED.type))
+    rows = {"v": few, "w": ids, "n": nothing}
+    shard = pa.table({**rows, "_partitions": [0] * 2, "__input_partition_id__": [0] * 2})
+    made = converted(shard, kind="object", w="object", n="object")
+    assert made.v[0].tolist() == [{"a": "x"}, None]
+    assert made.w[1].tolist() == [1, 2]
+
+
+def test_runs_hold_their_values():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([9], "i4"), pa.array(["x"]))
+    assert joining.held_arrays(runs)[0].to_pylist() == ["x"]
+
+
+def lists(elements, kind=pa.ListArray):
+    return kind.from_arrays([0, len(elements)], elements)
+
+
+NOTHING, FLAGS = pa.nulls(1000), pa.array([True] * 1000)
+WIDE_ELEMENT = pa.array([b"x" * 900], pa.binary(900))
+OF_FLAGS = pa.StructArray.from_arrays([FLAGS], ["a"])
+OF_BOTH = pa.StructArray.from_arrays([FLAGS[:1], WIDE_ELEMENT], ["a", "b"])
+
+
+def named_by(values):
+    return pa.DictionaryArray.from_arrays(pa.array([0]), values)
+
+
+@pytest.mark.usefixtures("filling")
+@pytest.mark.parametrize(
+    ("many", "one"),
+    [
+        (lists(NOTHING), lists(WIDE_ELEMENT)),
+        (lists(NOTHING, pa.LargeListArray), lists(WIDE_ELEMENT)),
+        (pa.FixedSizeListArray.from_arrays(NOTHING, 1000), lists(WIDE_ELEMENT)),
+        (lists(OF_FLAGS), lists(OF_BOTH)),
+        (lists(lists(NOTHING)), lists(lists(WIDE_ELEMENT))),
+        (
+            pa.StructArray.from_arrays([lists(NOTHING)], ["a"]),
+            pa.StructArray.from_arrays([lists(WIDE_ELEMENT)], ["a"]),
+        ),
+        (named_by(NOTHING), named_by(WIDE_ELEMENT)),
+        (named_by(lists(NOTHING)), named_by(lists(WIDE_ELEMENT))),
+        (
+            pa.MapArray.from_arrays([0, 1000], pa.array([1] * 1000, "i1"), NOTHING),
+            pa.MapArray.from_arrays([0, 1], pa.array([1], "i1"), WIDE_ELEMENT),
+        ),
+    ],
+)
+def test_elements_are_not_filled_as_those_of_others(many, one):
+    tables = [pa.table({"v": many}), pa.table({"v": one})]
+    assert TABLES(tables).nbytes > 800_000, "the control did not run"
+    with pytest.raises(PayloadError) as caught:
+        _arrow.concat_tables(tables)
+    assert caught.value.rule == "shuffle.size"
+
+
+@pytest.mark.usefixtures("filling")
+def test_lists_of_nothing_pass_with_others():
+    full = pa.table({"v": [[1.5] * 90] * 9, "w": [{"a": 1}] * 9})
+    made = _arrow.concat_tables([full, pa.table({"v": [[None]] * 9, "w": [{"b": [1]}] * 9})])
+    assert made["v"].to_pylist()[9:] == [[None]] * 9
+    assert made["w"].to_pylist()[9] == {"a": None, "b": [1]}
