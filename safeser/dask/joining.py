@@ -11,7 +11,8 @@ Where a shuffle is of texts, it writes out what came as categories (``_arrow.py`
 that is named by each of 200,000 rows took 420 kB, and whoever wrote it out 8 GB; inside lists and
 structures, Arrow itself writes them out. And where tables are joined, each gets the columns of all:
 a row with one of 50 kB made 5 GB beside 100,000 others, and so did a list of such beside one of
-100,000 elements that are nothing.
+100,000 elements that are nothing. Columns and fields of nothing take no bytes, and each row of a
+frame has a place for each.
 """
 
 from __future__ import annotations
@@ -233,6 +234,12 @@ def held_arrays(array: Any) -> list[Any]:
 _FILLED = 64
 _SPARE = 1 << 24
 
+#: Bytes that frames take for each value of a column or a field that was filled, of whatever type.
+_LEAST = 16
+#: As many columns do honest tables get that have their own: lists of objects have any fields.
+_OFTEN = 16
+_MANY = 100_000
+
 
 def fill_little() -> None:
     """Have shuffles of this process fill few rows that lack columns; once is enough."""
@@ -244,25 +251,44 @@ def fill_little() -> None:
     def join(tables: Iterable[Any]) -> Any:
         tables = list(tables)
         if any(each.schema != tables[0].schema for each in tables[1:]):
-            arrived = sum(each.nbytes for each in tables)
-            most = max(_TWICE * arrived, min(most_bytes(), _FILLED * arrived + _SPARE))
-            if _filled(joins([each.slice(0, 0) for each in tables]), tables) > most:
-                raise refused_shard(
-                    "shuffle.size", "tables have columns that others lack, which would be filled"
-                )
+            _require_little(tables)
         return joins(tables)
 
     _arrow.concat_tables = join
+
+
+def _require_little(tables: Sequence[Any]) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    schemas = [each.schema for each in tables]
+    joined = pa.unify_schemas(schemas, promote_options="permissive")
+    if _number(joined) * len(tables) > _OFTEN * sum(map(_number, schemas)) + _MANY:
+        raise refused_shard("shuffle.size", "each table of a shuffle has other columns")
+    arrived = sum(each.nbytes for each in tables)
+    most = max(_TWICE * arrived, min(most_bytes(), _FILLED * arrived + _SPARE))
+    if _filled(joined, tables) > most:
+        raise refused_shard(
+            "shuffle.size", "tables have columns that others lack, which would be filled"
+        )
+
+
+def _number(schema: Any) -> int:
+    """Return how many columns a table of that *schema* has, with those inside others."""
+    pending = list(schema.types)
+    for each in pending:
+        kind = stored(each)
+        pending += [kind.field(at).type for at in range(kind.num_fields)]
+    return len(pending)
 
 
 def _filled(joined: Any, tables: Sequence[Any]) -> int:
     """Return how many bytes the rows of *tables* take at least, as *joined* describes them."""
     total = 0
     for table in tables:
-        for field in joined.schema:
+        for field in joined:
             at = table.schema.get_field_index(field.name)
             if at < 0:
-                total += _width(field.type) * len(table)
+                total += _lacking(field.type) * len(table)
             else:
                 total += sum(_taken(field.type, chunk) for chunk in table.column(at).chunks)
     return total
@@ -283,7 +309,7 @@ def _taken(kind: Any, array: Any) -> int:
     if not hasattr(kind, "get_field_index"):
         return takes
     return sum(
-        _width(field.type) * len(array)
+        _lacking(field.type) * len(array)
         if (at := array.type.get_field_index(field.name)) < 0
         else _taken(field.type, array.field(at))
         for field in kind
@@ -292,6 +318,10 @@ def _taken(kind: Any, array: Any) -> int:
 
 def _is_list(kind: Any) -> bool:
     return hasattr(kind, "value_field")
+
+
+def _lacking(kind: Any) -> int:
+    return max(_width(kind), _LEAST)
 
 
 def _width(kind: Any) -> int:

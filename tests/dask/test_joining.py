@@ -282,7 +282,8 @@ def test_rows_are_not_filled_with_columns_of_others(column, more):
         {"w": pa.array([1], "i1")},
     ],
 )
-def test_few_columns_are_filled(more):
+def test_few_columns_are_filled(more, monkeypatch):
+    monkeypatch.setattr(joining, "_LEAST", 1)
     made = _arrow.concat_tables(each for each in (ROWS, pa.table({"v": [1], **more})))
     assert made.equals(TABLES([ROWS, pa.table({"v": [1], **more})]))
     assert _arrow.concat_tables([ROWS, ROWS]).num_rows == 2000
@@ -386,3 +387,41 @@ def test_lists_of_nothing_pass_with_others():
     made = _arrow.concat_tables([full, pa.table({"v": [[None]] * 9, "w": [{"b": [1]}] * 9})])
     assert made["v"].to_pylist()[9:] == [[None]] * 9
     assert made["w"].to_pylist()[9] == {"a": None, "b": [1]}
+
+
+FIELDS = [f"f{at}" for at in range(50)]
+OF_MANY = pa.StructArray.from_arrays([pa.nulls(1)] * 50, FIELDS)
+
+
+@pytest.mark.usefixtures("filling")
+@pytest.mark.parametrize(
+    ("many", "one"),
+    [
+        ({"v": FLAGS}, dict.fromkeys(FIELDS, pa.nulls(1))),
+        ({"v": OF_FLAGS}, {"v": OF_MANY}),
+        ({"v": lists(OF_FLAGS)}, {"v": lists(OF_MANY)}),
+    ],
+)
+def test_columns_of_nothing_count_where_they_are_filled(many, one):
+    tables = [pa.table(many), pa.table(one)]
+    (first, *_) = TABLES(tables).to_pandas().iloc[0]
+    assert len(TABLES(tables).to_pandas().columns) > 50 or len(np.ravel(first)[0]) > 50
+    with pytest.raises(PayloadError) as caught:
+        _arrow.concat_tables(tables)
+    assert caught.value.rule == "shuffle.size"
+
+
+@pytest.mark.usefixtures("filling")
+def test_tables_do_not_have_all_other_columns(monkeypatch):
+    monkeypatch.setattr(joining, "_MANY", 100)
+    monkeypatch.setattr(joining, "_SPARE", 1 << 24)
+    monkeypatch.setattr(joining, "most_bytes", lambda: 1 << 30)
+    columns = [pa.table({f"{at}": pa.nulls(1)}) for at in range(40)]
+    fields = [
+        pa.table({"v": pa.StructArray.from_arrays([pa.nulls(1)], [f"{at}"])}) for at in range(40)
+    ]
+    for tables in (columns, fields):
+        with pytest.raises(PayloadError) as caught:
+            _arrow.concat_tables(tables)
+        assert caught.value.rule == "shuffle.size"
+        assert _arrow.concat_tables(tables[:8]).num_rows == 8

@@ -18,7 +18,7 @@ LIMITS = Limits()
 HUGE = 1 << 30
 _V5 = 4
 #: What no frame of pandas' becomes.
-UNLISTED = ("tensor", "sliced-tensor")
+UNLISTED = ("tensor", "sliced-tensor", "dense", "sparse", "sliced-dense")
 ARRAYS = {
     name: value
     for name, value in examples().items()
@@ -57,6 +57,16 @@ def test_what_arrow_writes_passes(name):
     for each in (array, array.slice(1), array.slice(0, 1), array.slice(0, 0)):
         check(column(each))
     check(column(pa.chunked_array([*chunks, *chunks], array.type)))
+
+
+@pytest.mark.parametrize("name", ["dense", "sparse", "sliced-dense"])
+def test_unions_are_refused(name):
+    for within in (
+        examples()[name],
+        pa.ListArray.from_arrays([0, 1], examples()[name]),
+        pa.DictionaryArray.from_arrays([0], pa.StructArray.from_arrays([examples()[name]], ["a"])),
+    ):
+        assert "union" in refused(column(within))
 
 
 def test_what_pandas_makes_passes():

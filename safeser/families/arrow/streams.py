@@ -34,6 +34,8 @@ _compute: Any = importlib.import_module("pyarrow.compute")
 #: are compressed.
 _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+#: A type. One text may be in all rows of such a column, and whoever sorts these copies it for each.
+_UNION = 14
 
 #: pandas' own, and Arrow's that need nothing but their storage. Of others, Arrow calls what a class
 #: of any library says, with bytes that the peer wrote.
@@ -178,6 +180,8 @@ def _check_schema(said: bytes) -> None:
         if not level:
             return
         for field in level:
+            if field.number(2, "<B") == _UNION:
+                _refuse("holds a union, of which nobody makes a frame")
             for pair in _each(field, 6, parts):
                 _check_extension(pair)
         inner = 5
