@@ -18,6 +18,7 @@ from distributed.protocol.serialize import Pickled
 
 from safeser import families
 from safeser.dask import references
+from tests.conftest import until
 from tests.dask.live.client_table import CLIENT_ROWS, Told
 from tests.dask.live.controls import Traps
 from tests.dask.live.hostile import Hostile
@@ -80,6 +81,8 @@ def _control(rig: Rig, victim: Victim, server: Hostile, row: Told) -> str:
     marker = rig.marker("stock-client")
     known = set(victim.ask({"does": "modules"})) if row.effect == "imported" else set()
     said = _done(victim, server, row, [in_stock(row.say, marker, _named)])
+    if row.runs and row.effect == "wrote":  # once nothing in the client holds the object any more
+        until(row.name, marker.exists)
     ran = marker.exists()
     if row.effect == "imported":
         ran = NEW_MODULES[0] in set(victim.ask({"does": "modules"})) - known
