@@ -8,6 +8,7 @@ the process (distributed 2026.8.0, ``shuffle/_arrow.py``).
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -66,11 +67,23 @@ def _size(shard: Any) -> int:
         return 0
     size = getattr(shard, "nbytes", None)
     if isinstance(size, int):
-        return size
+        # Objects arrive as one byte or more, for which the array has eight.
+        kind = getattr(shard, "dtype", None)
+        return size - 7 * _objects(kind) * shard.size if getattr(kind, "hasobject", False) else size
     try:
         return memoryview(shard).nbytes
     except TypeError:
         return 0
+
+
+def _objects(kind: Any) -> int:
+    """Return how many objects each element of that *kind* refers to."""
+    if kind.subdtype is not None:
+        part, shape = kind.subdtype
+        return int(math.prod(shape)) * _objects(part)
+    if kind.names is not None:
+        return sum(_objects(kind.fields[name][0]) for name in kind.names)
+    return int(kind.hasobject)
 
 
 _LISTS = (list, tuple)

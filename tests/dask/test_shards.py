@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -127,6 +128,26 @@ def test_shards_are_no_more_than_arrived(shards):
         check_shards(shards, LIMITS, given=3 * len(HONEST), where="data")
     assert caught.value.rule == "shuffle.size"
     check_shards(shards, LIMITS, given=1 << 31, where="data")
+
+
+PAIRS = np.dtype([("a", "O"), ("b", "i4"), ("c", [("d", "O", (2, 2))])])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(300).astype(object),
+        np.full((20, 20), None),
+        np.ma.masked_array(np.full(300, True, object), [True] * 300),
+        np.array([(1, 2, ([[None, True], [None, 7]],))] * 300, PAIRS),
+    ],
+)
+def test_objects_count_as_the_least_that_they_arrive_as(array):
+    shards = [((0, 0), [((0, 0), array)])]
+    check_shards(shards, LIMITS, given=len(pickle.dumps(array)), where="data")
+    objects = array.size * (5 if array.dtype == PAIRS else 1)
+    with pytest.raises(PayloadError):
+        check_shards(shards, LIMITS, given=objects - 1, where="data")
 
 
 @pytest.mark.parametrize("many", [True, False])
