@@ -34,7 +34,7 @@ from safeser.dask.local import LocalCluster, require_processes
 from safeser.dask.progress import count_own_futures
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
-from safeser.errors import ConfigError, PayloadError
+from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import UNKNOWN, Context, Kind
 
@@ -78,6 +78,7 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         serializers = checked_families(serializers, argument="serializers")
         deserializers = checked_families(deserializers, argument="deserializers")
         self._methods = ExitStack()
+        self._was_connected = False
         owned = None
         guarded = guarded_scheme(address)
         _check_security(security, guarded)
@@ -140,10 +141,26 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
-        await super()._start(*args, **kwargs)
+        try:
+            await super()._start(*args, **kwargs)
+        except SafeserError:
+            await self._close()  # Dask closes after its own errors alone
+            raise
+        self._was_connected = True
         link = self._link()
         if link is not None and approved.grant_of(link).submission == "approved":
             self._methods.enter_context(approved.methods())
+
+    async def _ensure_connected(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            await super()._ensure_connected(*args, **kwargs)
+        except SafeserError as error:
+            if not self._was_connected:
+                raise
+            # Dask tries again after an OSError until its time is out, and then closes the client.
+            # Any other would end what hears of futures, which would wait for ever: whoever cut the
+            # connection and answered once in the scheduler's place could do that.
+            raise OSError(f"the scheduler cannot be reached again: {error}") from error
 
     def _link(self) -> Link | None:
         """Return the connection by which graphs leave, or left: Dask keeps what is submitted while

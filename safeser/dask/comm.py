@@ -117,8 +117,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             try:
                 message = await self._understand(verified, deserializers)
             except SafeserError:
-                if not self.conversation.greeted:
-                    self.abort()  # Dask forgets a connection whose handshake failed
+                if self.conversation.forgotten:
+                    self.abort()
                 for answer in self.conversation.take_answers():
                     await self._send(answer)
                 raise

@@ -106,7 +106,9 @@ class Conversation:
         self._reads: Server | None = None  # table of incoming stream elements
         self._writes: Server | None = None  # table of outgoing stream elements
         self._answers: list[list[Any]] = []
+        self._unopened = False  # the stream that this side asked for came to nothing
         self._refusals = 0  # in the message that is being received
+        self._latest: SafeserError | None = None  # of these
         self._graph_failures = GraphFailures()  # likewise
         self._ready: Any = None  # what is read in place of a reply, where nothing was asked
         self._said = False  # the last word of the exchange need not be said any more
@@ -115,6 +117,11 @@ class Conversation:
     def greeted(self) -> bool:
         """Whether Dask's own handshake is over."""
         return self._greeted
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether Dask keeps nothing of this connection once a read of it fails."""
+        return not self._greeted or self._unopened
 
     def inbound_context(self) -> Context:
         return self.link.inbound(Kind.ADMIN)
@@ -157,14 +164,17 @@ class Conversation:
 
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         willing = deserializers if self._willing is None else self._willing
-        self._refusals = 0
+        self._refusals, self._latest = 0, None
         try:
             parsed = self._parse(verified)
         except PayloadError as error:
             return self._malformed(error, verified, willing)
         if not self._greeted:
             return self._greeting(parsed)
-        if self._reads is not None and not self._is_late_reply(parsed):
+        opening, self._opening = self._opening, False
+        if opening and self._stream == "client-stream":
+            return self._opened(parsed, willing)
+        if self._reads is not None and not (opening and _is_reply(parsed.body)):
             return self._elements(parsed, willing)
         if self.server is not None:
             return self._request(parsed, willing)
@@ -186,6 +196,7 @@ class Conversation:
             return self._what_is_left(error, verified, willing)
         self._note(error)
         if self.server is None:
+            self._unopened = self._opening
             raise error
         self._answer(error)
         return SKIP
@@ -267,11 +278,23 @@ class Conversation:
         self._stream = row.becomes
         self._speaker.registers(row.becomes, body)
 
-    def _is_late_reply(self, parsed: Message) -> bool:
-        """Tell the reply to a registration from the first element of the stream it opens."""
-        late = self._opening and isinstance(parsed.body, dict) and "op" not in parsed.body
-        self._opening = False
-        return late
+    def _opened(self, parsed: Message, willing: Sequence[str] | None) -> Any:
+        """What a client is told first, or raise why not: Dask's client waits for nothing else, and
+        for that until its time is out.
+        """
+        self._unopened = True
+        if _is_reply(parsed.body):
+            self._reply(parsed, willing)  # raises the refusal that it is
+            said = SKIP
+        else:
+            said = self._elements(parsed, willing)
+        if said is SKIP or [element["op"] for element in said] != ["stream-start"]:
+            raise self._latest or PayloadError(
+                "a scheduler began with something else than the start of a stream",
+                rule="reply.opening",
+            )
+        self._unopened = False
+        return said
 
     def _reply(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """What a peer answers to what this side asked."""
@@ -435,7 +458,7 @@ class Conversation:
     def _note(self, error: SafeserError, about: Any = None) -> None:
         """Log and record *error*, with the operation that the request or element *about* names."""
         about = about or {"op": error.operation}
-        self._refusals += 1
+        self._refusals, self._latest = self._refusals + 1, error
         if self._refusals > _NOTED:
             if not error.recorded:
                 self.link.count_refusal(self._named(about), error)
@@ -537,6 +560,11 @@ class Conversation:
         rows = replies.rows_of(name)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
+
+
+def _is_reply(body: Any) -> bool:
+    """Tell the reply to a registration from the first element of the stream that it opens."""
+    return isinstance(body, dict) and "op" not in body
 
 
 def _is_uncaught(reply: Any) -> bool:

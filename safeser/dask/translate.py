@@ -312,6 +312,8 @@ def incoming_element(
             element["type"] = _type_pickle(element.get("type"), takes_code, note)
         elif name == "event":
             element["event"] = _plain_event(element)
+        elif name == "task-erred" and element.get("exception") is None:
+            element["exception"] = _unsaid(note)
     elif name == "task-erred" and element.get("traceback") is None:
         # The scheduler keeps the text only where it has a traceback, for which Dask itself takes
         # text. It goes no further: a client has it from the failure.
@@ -332,6 +334,9 @@ def incoming_reply(
     """
     if isinstance(reply, dict):
         reply = _without_raw_errors(reply, note)
+        status = reply.get("status")
+        if type(status) is str and status == "uncaught-error" and reply.get("exception") is None:
+            reply["exception"] = _unsaid(note)
     for path, encoding in fields.items():
         if encoding is Encoding.ERROR:
             safe = _SAFE[path.rpartition(".")[2]]
@@ -382,6 +387,18 @@ def _safe_exception(value: Any, *, note: Note) -> Any:
         rule="raw.exception",
         where="exception",
         fix="Its text is in the log of the process that raised it.",
+    )
+    note(refusal)
+    return refusal
+
+
+def _unsaid(note: Note) -> PayloadError:
+    """Return what is raised for a failure that does not say what failed; Dask would raise None."""
+    refusal = PayloadError(
+        "a failure arrived without any error",
+        rule="raw.exception",
+        where="exception",
+        fix="No honest peer sends that.",
     )
     note(refusal)
     return refusal
