@@ -213,8 +213,9 @@ def _is_gathered(asked: Mapping[str, Any], reply: Any) -> bool:
     return keys is None or (isinstance(data, dict) and data.keys() >= set(keys))
 
 
-def _is_retried(asked: Mapping[str, Any], reply: Any) -> bool:
-    return _are_some(asked.get("keys"), reply)
+def _is_retried(_: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that lists keys; a stock scheduler also names what those asked for depend on."""
+    return _KEYS(reply) and len(set(reply)) == len(reply)
 
 
 def _are_some(asked: Any, told: Any) -> bool:

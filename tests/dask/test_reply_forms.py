@@ -48,7 +48,11 @@ ASKED = {
         {"status": "OK", "data": {"k": 1, "l": 2}},
         [],
     ),
-    "retry": ({"op": "retry", "keys": ["k"], "client": "c"}, ("k",), [..., ("l",), ("k", "k"), 5]),
+    "retry": (
+        {"op": "retry", "keys": ["k"], "client": "c"},
+        ("k", "l"),  # a stock scheduler also names what they depend on
+        [..., ("k", "k"), 5, "kl"],
+    ),
     "story": ({"op": "get_story", "keys_or_stimuli": ["k"]}, STORY, [..., (...,), "text"]),
     "stories": (
         {"op": "broadcast", "msg": {"op": "get_story", "keys_or_stimuli": ["k"]}},

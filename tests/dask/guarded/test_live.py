@@ -51,6 +51,10 @@ def test_errors_are_readable(day):
     assert said["warned"] == [["careful", "RuntimeWarning"]]
 
 
+def test_what_failed_is_retried_with_what_it_needs(day):
+    assert day[0]["retried"] == ["ValueError: not yet", 23]
+
+
 def test_what_only_a_pickle_could_carry_is_refused_and_the_client_goes_on(day):
     said = day[0]["refused"]
     assert "stock.unsent" in said["object"]

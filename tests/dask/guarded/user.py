@@ -17,7 +17,7 @@ import distributed
 import numpy as np
 from distributed import Event, Lock, Queue, Variable, as_completed, progress, wait
 from distributed.comm.core import connect, listen
-from workload_tasks import Thing, divide, fail, greet, slow, warned
+from workload_tasks import Thing, at_second_try, divide, fail, greet, slow, warned
 
 import safeser
 
@@ -116,6 +116,15 @@ def errors(client):
     }
 
 
+def retried(client):
+    """A stock scheduler also names what failed before that which is to be retried."""
+    needed = client.submit(at_second_try)
+    future = client.submit(operator.add, needed, 3)
+    said = refusal(future.result)
+    future.retry()
+    return [said, future.result(timeout=30)]
+
+
 def refused(client):
     told = {
         "object": refusal(client.submit(Thing).result),
@@ -162,6 +171,7 @@ def main():
             "values": values(client),
             "coordination": coordination(client),
             "errors": errors(client),
+            "retried": retried(client),
             "refused": refused(client),
             "schemes": schemes(client, scheme),
             "asked": list(client.safeser.deserializers),

@@ -31,3 +31,14 @@ def warned(x):
 
     warn("careful", category=RuntimeWarning)
     return x
+
+
+_TRIED = []
+
+
+def at_second_try():
+    """Fail the first time that this worker is asked."""
+    _TRIED.append(1)
+    if len(_TRIED) == 1:
+        raise ValueError("not yet")
+    return 20
