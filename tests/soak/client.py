@@ -52,7 +52,7 @@ _BLOW_TEXTS = (
 #: A shuffle whose worker is cut off says so in words of its phase; the reason is its cause.
 _SHUFFLE = re.compile(r"P2P \w+ failed during (transfer|barrier|unpack) phase")
 #: And one that was begun anew, since a worker in it was lost, of those that are behind.
-_STALE = re.compile(r"run_id=\d+ (stale|invalid), got ")
+_STALE = re.compile(r"run_id=\d+ (stale|invalid), got |No active shuffle with id=")
 _CUT_OFF = (
     "CommClosedError",
     "StreamClosedError",

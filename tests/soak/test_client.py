@@ -32,10 +32,15 @@ def test_a_shuffle_that_was_cut_is_disturbed_by_what_fell_during_it(phase, cause
     assert judged(error) == "disturbed"
 
 
-def test_a_shuffle_that_was_begun_anew_is_disturbed():
-    error = RuntimeError(
-        "run_id=375 stale, got DataFrameShuffleRun<2cac[378]> on tcp://127.0.0.1:1"
-    )
+@pytest.mark.parametrize(
+    "said",
+    [
+        "run_id=375 stale, got DataFrameShuffleRun<2cac[378]> on tcp://127.0.0.1:1",
+        "P2PConsistencyError: No active shuffle with id='acbe92632282a695605317ae7e534aec' found",
+    ],
+)
+def test_a_shuffle_that_was_begun_anew_is_disturbed(said):
+    error = RuntimeError(said)
     assert is_cut_shuffle(error)
     assert judged(error) == "disturbed"
 
