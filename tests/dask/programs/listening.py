@@ -66,8 +66,9 @@ async def speaks(schemes):
         said[f"listen {scheme}"] = await rule(listen, f"{scheme}://127.0.0.1:0", handle)
     said["client inproc"] = await rule(client, "inproc://127.0.0.1/1/1")
     said["client tcp"] = await rule(client, "tcp://127.0.0.1:1")
-    # On a busy machine starting one may fail of itself, before it comes to an address (a KeyError,
-    # of the number of an object, it seems); it is told to start until it says why it may not.
+    # Starting one imports a good deal, and before Python 3.12 an import raises KeyError (of the
+    # thread's number) where the garbage collector, meanwhile, ends an object that imports as well
+    # (gh-91351 of CPython). It is told to start until it says why it may not.
     for _ in range(5):
         said["threads"] = await rule(local)
         if not said["threads"].startswith("another error"):
