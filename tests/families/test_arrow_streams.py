@@ -1,6 +1,8 @@
 """Streams of Arrow's that shuffles send: honest ones pass, and others before Arrow reads them."""
 
+import json
 import struct
+import tracemalloc
 
 import pytest
 
@@ -177,6 +179,79 @@ def test_pandas_notes_are_looked_at():
     assert "several" in refused(stream(pa.table({"v": [1]}, schema=schema)))
 
 
+def noted(columns, **types):
+    """A table of those columns, whose names pandas noted to be of some *types*."""
+    told = {"columns": [], "index_columns": [], "column_indexes": [{"name": None, **types}]}
+    schema = pa.schema(columns).with_metadata({"pandas": json.dumps(told)})
+    return pa.table([pa.nulls(1, field.type) for field in schema], schema=schema)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"pandas_type": "U999"},
+        {"pandas_type": "str"},
+        {"pandas_type": "S9"},
+        {"pandas_type": "unicode", "numpy_type": "S999"},
+        {"pandas_type": "unicode", "numpy_type": "bytes"},
+        {"pandas_type": "unicode", "numpy_type": "S999,S999"},
+        {"pandas_type": "unicode", "numpy_type": "V999"},
+        {"pandas_type": "unicode", "numpy_type": "(99,99)f8"},
+        {"pandas_type": "unicode", "numpy_type": "i8" + " " * 999},
+        {"pandas_type": "unicode", "numpy_type": 7},
+        {"numpy_type": {"names": [], "formats": [], "itemsize": 999}},
+        {"numpy_type": ["S999"]},
+    ],
+)
+def test_names_of_columns_are_not_as_wide_as_pandas_may_have_noted(types):
+    told = noted([("v", pa.int64())], **types)
+    assert "of a column" in refused(stream(told))
+
+
+def test_wide_names_took_memory():
+    # The control: what is refused above, Arrow has pandas make. The rest is as wide as it is.
+    table = noted(
+        [("v", pa.int64()), ("w", pa.int64())], pandas_type="U1000000", numpy_type="object"
+    )
+    tracemalloc.start()
+    try:
+        table.to_pandas()
+        assert tracemalloc.get_traced_memory()[1] > 8_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.filterwarnings("ignore:The DataFrame has column names of mixed type")
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a", "b"],
+        [1, 2],
+        [1.5, 2.5],
+        [b"a", b"b"],
+        [1, "a"],
+        [True, False],
+        pd.Index(["a", "b"], dtype="object"),
+        pd.Index(["a", "b"], dtype="string"),
+        pd.CategoricalIndex(["a", "b"]),
+        pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
+        pd.to_datetime(["2020", "2021"]),
+        pd.to_datetime(["2020", "2021"]).tz_localize("Europe/Paris"),
+        pd.to_timedelta([1, 2]),
+        pd.period_range("2020", periods=2),
+        pd.interval_range(0, 2),
+    ],
+    ids=str,
+)
+def test_names_that_pandas_notes_pass(names):
+    kinds = {"a": pa.int64(), "b": pa.struct([(f"field{at}", pa.int64()) for at in range(99)])}
+    columns = [pd.array([None], pd.ArrowDtype(kind)) for kind in kinds.values()]
+    frame = pd.concat([pd.Series(column) for column in columns], axis=1).set_axis(names, axis=1)
+    table = pa.Table.from_pandas(frame)
+    assert "column_indexes" in table.schema.pandas_metadata
+    check(stream(table))
+
+
 def test_types_do_not_nest_or_double_without_end():
     kind = pa.int8()
     for _ in range(40):
@@ -221,6 +296,27 @@ def test_few_bytes_are_not_many_elements(array):
     data = column(array)
     assert len(data) < 1 << 20
     assert "more" in refused(data)
+
+
+@pytest.mark.parametrize("elements", [["x" * 100_000] * 9, ["x" * 100_000, *[""] * 9000]])
+@pytest.mark.parametrize("kind", [pa.ListViewArray, pa.LargeListViewArray])
+def test_views_of_wide_elements_are_no_longer_than_few_bytes(elements, kind):
+    # No more elements than there are, or a few, and yet far more bytes.
+    number = pa.int32() if kind is pa.ListViewArray else pa.int64()
+    views = pa.array([0] * 2000, number), pa.array([1] * 2000, number)
+    wide = pa.array(elements)
+    array = kind.from_arrays(*views, wide)
+    assert array.flatten().nbytes > 200_000_000, "the control did not run"
+    for each in (
+        array,
+        kind.from_arrays(*views, pa.StructArray.from_arrays([wide], ["a"])),
+        pa.ListArray.from_arrays([0, 2000], array),
+    ):
+        assert "more bytes" in refused(column(each))
+    apart = kind.from_arrays(pa.array([0, 1], number), pa.array([1, 2], number), wide)
+    check(column(apart))
+    again = kind.from_arrays(pa.array([1, 1], number), pa.array([1, 1], number), wide)
+    check(column(again))
 
 
 def test_columns_do_not_share_their_bytes():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from safeser.pickles.shims.arrow_types import pa, parts_of, sound_type, width_of
+from safeser.pickles.shims.arrow_widths import widths_of
 from safeser.pickles.shims.site import Site, bad, plain
 
 __all__ = ["SHIMS", "dictionary_of", "is_hollow"]
@@ -180,6 +182,9 @@ def _check_views(site: Site, made: Any) -> None:
         elif _is.is_list_view(kind) or _is.is_large_list_view(kind):
             sizes = np.asarray(part.sizes)
             site.charge(max(0, int(sizes.sum()) - len(part.values)))
+            # One wide element may be named by each view, and pandas has each view written out.
+            written, held = widths_of(part).sum(), widths_of(part.values).sum()
+            site.charge_bytes(math.ceil(max(0.0, written - held)))
             pending.append(part.values)
         elif _is.is_string_view(kind) or _is.is_binary_view(kind):
             buffers = part.buffers()

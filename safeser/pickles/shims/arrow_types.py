@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from safeser.pickles.shims.site import Site, bad, plain
 
 __all__ = ["SHIMS", "check_noted", "pa", "parts_of", "sound_type", "width_of"]
@@ -283,12 +285,23 @@ _NOTED_TYPES = ("columns", "column_indexes")
 _NOTED_NAMES = ("name", "field_name")
 #: pandas opens the file whose path follows, wherever a time zone is called so.
 _FILE_ZONE = "dateutil/"
+#: What of columns is the name of a type, and those names of texts that are no type of NumPy's.
+_TEXTS = {
+    "pandas_type": frozenset({"bytes", "string", "unicode"}),
+    "numpy_type": frozenset({"str", "string"}),
+}
+#: Types of NumPy's of which each element is as wide as the type says, or as the longest is.
+_WIDE = "SUV"
+#: Longer than any but Arrow's own, of which NumPy makes nothing.
+_MAX_NOTED = 1 << 8
+_OF_ARROW = "[pyarrow]"
 
 
 def check_noted(noted: bytes) -> None:
     """Refuse what pandas *noted* with a table if it names a file: ``to_pandas`` would open it.
 
-    Arrow has pandas make a type of each noted text, and a type of times has a zone in it.
+    Arrow has pandas make a type of each noted text, and a type of times has a zone in it. Names of
+    columns are made to be of the noted type: with ``S1000000000``, each took a gigabyte.
     """
     try:
         found = json.loads(noted.decode())
@@ -298,11 +311,27 @@ def check_noted(noted: bytes) -> None:
     while pending:
         part = pending.pop()
         if isinstance(part, dict):
+            for name, texts in _TEXTS.items():
+                _check_noted_type(part.get(name), texts)
             pending += [held for name, held in part.items() if name not in _NOTED_NAMES]
         elif isinstance(part, list):
             pending += part
         elif isinstance(part, str) and _FILE_ZONE in part:
             raise bad("time-zone", "a time zone that pandas noted with an Arrow table is a file")
+
+
+def _check_noted_type(said: Any, texts: frozenset[str]) -> None:
+    if said is None or (type(said) is str and (said in texts or said.endswith(_OF_ARROW))):
+        return
+    if type(said) is not str or len(said) > _MAX_NOTED or _is_wide(said):
+        raise bad("arrow-type", "a type that pandas noted with an Arrow table is none of a column")
+
+
+def _is_wide(said: str) -> bool:
+    try:
+        return np.dtype(said).kind in _WIDE
+    except (TypeError, ValueError, SyntaxError):  # of pandas' own, or nobody's
+        return False
 
 
 def _buffer(site: Site, _: str, content: Any) -> Any:

@@ -1,0 +1,57 @@
+"""What elements of Arrow's arrays take once they are written out, of every type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from safeser.pickles.shims.arrow_widths import widths_of  # noqa: E402 - needs Arrow
+
+TEXTS = pa.array(["", "abc", None, "defgh"])
+WIDTHS = [0, 3, 0, 5]
+NUMBERS = pa.array(range(4), pa.int16())
+ENDS = pa.array([0, 1, 2, 4], pa.int32())
+VIEWS = (pa.array([1, 1, 3], pa.int32()), pa.array([1, 3, 0], pa.int32()))
+EXTENSION = pa.opaque(pa.string(), "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("array", "widths"),
+    [
+        *((TEXTS.cast(kind), WIDTHS) for kind in (pa.string(), pa.large_string())),
+        *((TEXTS.cast(kind), WIDTHS) for kind in (pa.binary(), pa.large_binary())),
+        (TEXTS.cast(pa.string_view()), WIDTHS),
+        (TEXTS.cast(pa.string_view()).cast(pa.binary_view()), WIDTHS),
+        (pa.ExtensionArray.from_storage(EXTENSION, TEXTS), WIDTHS),
+        (NUMBERS, [2] * 4),
+        (pa.array([True] * 4), [1] * 4),
+        (pa.nulls(4), [1] * 4),
+        (pa.array([{}] * 4, pa.struct([])), [1] * 4),
+        (pa.array([b"xyz"] * 4, pa.binary(3)), [3] * 4),
+        (pa.DictionaryArray.from_arrays([3, None, 1], TEXTS), [5, 0, 3]),
+        (pa.ListArray.from_arrays(ENDS, TEXTS), [0, 3, 5]),
+        (pa.LargeListArray.from_arrays(ENDS.cast(pa.int64()), TEXTS), [0, 3, 5]),
+        (pa.MapArray.from_arrays(ENDS, NUMBERS, TEXTS), [2, 5, 9]),
+        (pa.ListViewArray.from_arrays(*VIEWS, TEXTS), [3, 8, 0]),
+        (
+            pa.LargeListViewArray.from_arrays(*(each.cast(pa.int64()) for each in VIEWS), TEXTS),
+            [3, 8, 0],
+        ),
+        (pa.FixedSizeListArray.from_arrays(TEXTS, 2), [3, 5]),
+        (pa.StructArray.from_arrays([TEXTS, NUMBERS], ["a", "b"]), [2, 5, 2, 7]),
+        (pa.RunEndEncodedArray.from_arrays([1, 3], pa.array(["ab", "c"])), [3] * 3),
+        (pa.UnionArray.from_sparse(pa.array([0] * 4, pa.int8()), [TEXTS, NUMBERS]), [16] * 4),
+        (pa.ListArray.from_arrays([0, 2], pa.ListArray.from_arrays([0, 2, 4], TEXTS)), [8]),
+    ],
+    ids=lambda value: str(getattr(value, "type", "")),
+)
+def test_each_element_has_its_width(array, widths):
+    made = widths_of(array)
+    assert made.tolist() == widths
+    assert made.dtype == np.float64
+    if not pa.types.is_run_end_encoded(array.type) and not pa.types.is_union(array.type):
+        assert widths_of(array.slice(1)).tolist() == widths[1:]
+        assert widths_of(array.slice(1, 1)).tolist() == widths[1:2]
+    assert widths_of(array.slice(0, 0)).tolist() == []
