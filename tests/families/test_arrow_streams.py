@@ -252,6 +252,46 @@ def test_names_that_pandas_notes_pass(names):
     check(stream(table))
 
 
+RANGE = {"kind": "range", "name": None, "start": 0, "stop": 1000, "step": 1}
+ZONED = {
+    "name": "v",
+    "field_name": "v",
+    "pandas_type": "datetimetz",
+    "numpy_type": "datetime64[ns]",
+    "metadata": {"timezone": "Europe/Paris"},
+}
+
+
+def rows(columns=(), index=()):
+    told = {"columns": columns, "index_columns": index, "column_indexes": []}
+    table = pa.table({"v": pa.array(range(1000), pa.timestamp("ns", "UTC"))})
+    return table.replace_schema_metadata({"pandas": json.dumps(told)})
+
+
+@pytest.mark.parametrize(
+    ("columns", "index"),
+    [
+        ([], [RANGE] * 17),
+        ([ZONED, {**ZONED, "name": "w"}], []),
+        ([{**ZONED, "field_name": None}, ZONED], []),
+        ([], ["v", "v"]),
+        ([], "vv"),
+        ([], RANGE),
+    ],
+)
+def test_what_pandas_notes_again_and_again_is_refused(columns, index):
+    assert "pandas noted" in refused(stream(rows(columns, index)))
+
+
+def test_ranges_took_memory_for_each_row():
+    assert rows(index=[RANGE] * 99).to_pandas().index.nlevels == 99, "the control did not run"
+    frame = pd.DataFrame({"a": range(9), "b": range(9), "c": range(9)})
+    for each in (frame, frame.set_index("a"), frame.set_index(["a", "b"])):
+        check(stream(pa.Table.from_pandas(each, preserve_index=True)))
+        check(stream(pa.Table.from_pandas(each)))
+    check(stream(rows([ZONED], ["v"])))
+
+
 def test_types_do_not_nest_or_double_without_end():
     kind = pa.int8()
     for _ in range(40):

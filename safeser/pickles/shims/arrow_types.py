@@ -295,18 +295,23 @@ _WIDE = "SUV"
 #: Longer than any but Arrow's own, of which NumPy makes nothing.
 _MAX_NOTED = 1 << 8
 _OF_ARROW = "[pyarrow]"
+#: Levels of rows that are counted: honest tables have one.
+_MAX_RANGES = 16
 
 
 def check_noted(noted: bytes) -> None:
     """Refuse what pandas *noted* with a table if it names a file: ``to_pandas`` would open it.
 
     Arrow has pandas make a type of each noted text, and a type of times has a zone in it. Names of
-    columns are made to be of the noted type: with ``S1000000000``, each took a gigabyte.
+    columns are made to be of the noted type: with ``S1000000000``, each took a gigabyte. And each
+    column or level of rows that is noted is made: a range of 60 bytes has a number for each row.
     """
     try:
         found = json.loads(noted.decode())
     except (ValueError, RecursionError):
         raise bad("arrow-type", "what pandas noted with an Arrow table is malformed") from None
+    if isinstance(found, dict):
+        _check_noted_once(found)
     pending = [found.get(name) for name in _NOTED_TYPES] if isinstance(found, dict) else []
     while pending:
         part = pending.pop()
@@ -318,6 +323,20 @@ def check_noted(noted: bytes) -> None:
             pending += part
         elif isinstance(part, str) and _FILE_ZONE in part:
             raise bad("time-zone", "a time zone that pandas noted with an Arrow table is a file")
+
+
+def _check_noted_once(found: dict[str, Any]) -> None:
+    """Refuse notes of which Arrow makes a column, or a level of rows, again and again."""
+    columns, levels = found.get("columns"), found.get("index_columns")
+    if levels is not None and type(levels) is not list:
+        raise bad("arrow-type", "what pandas noted with an Arrow table is malformed")
+    held = [each for each in columns or () if isinstance(each, dict)]
+    names = [repr(each.get("field_name") or each.get("name")) for each in held]
+    kept = [each for each in levels or () if isinstance(each, str)]
+    if len(set(names)) < len(names) or len(set(kept)) < len(kept):
+        raise bad("arrow-type", "pandas noted a column of an Arrow table several times")
+    if len(levels or ()) - len(kept) > _MAX_RANGES:
+        raise bad("arrow-type", "pandas noted too many ranges with an Arrow table")
 
 
 def _check_noted_type(said: Any, texts: frozenset[str]) -> None:
