@@ -304,10 +304,12 @@ class Conversation:
                 raise PayloadError("this replies to nothing that was asked", rule="reply.unasked")
             reply = self._built_reply(fields, parsed, willing)
             replies.require_form(self._asked, reply)
+            reply = translate.incoming_reply(fields, reply, note=self._note)
+            if self._opens and parsed.rows:
+                replies.require_brief(self._asked, reply)
         except SafeserError as error:
             self._note(error)
             return self._without_values(error)
-        reply = translate.incoming_reply(fields, reply, note=self._note)
         if self._opens and replies.is_actor_call(self._asked):
             return self._called(reply)
         if not _is_uncaught(reply):

@@ -11,6 +11,7 @@ from typing import Any
 
 from safeser.dask import translate
 from safeser.dask.brief import is_brief
+from safeser.dask.fields import transform
 from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
@@ -26,6 +27,7 @@ __all__ = [
     "is_actor_call",
     "known_fields",
     "refused",
+    "require_brief",
     "require_form",
     "require_values",
     "rows_of",
@@ -148,6 +150,35 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
         raise PayloadError(f"that is no answer to {name}", rule="reply.form")
 
 
+def require_brief(asked: Mapping[str, Any], reply: Any) -> None:
+    """Refuse an opened answer that holds what nobody can print where it holds no values.
+
+    Notebooks show such answers, and the client itself by Dask's templates, whose filters make text
+    of parts before anything looks at them: one byte in a place of the answer to ``identity`` held
+    up for minutes whoever looked at their client. Dask compares how it went with a word, and an
+    array does so element by element. What users put somewhere is whatever they put.
+
+    :param reply: as :func:`~safeser.dask.translate.incoming_reply` returns it, errors are errors.
+    :raises PayloadError: if the text of a part may be far longer than what came.
+    """
+    if asked.get("op") in _USERS:
+        return
+    for path, encoding in fields_of(asked).items():
+        if encoding is Encoding.NESTED:
+            for name in ("exception", "traceback"):
+                reply = transform(reply, f"{path}.{name}", _no_more)
+        else:
+            reply = transform(reply, path, _no_more)
+    if isinstance(reply, dict):
+        reply = {**reply, "exception": None, "traceback": None}
+    if not is_brief(reply):
+        raise PayloadError(f"that is no answer to {asked.get('op')}", rule="reply.form")
+
+
+def _no_more(_: Any) -> None:
+    """Stand for a value that is looked at elsewhere, or is its user's."""
+
+
 def _is_state(_: Mapping[str, Any], state: Any) -> bool:
     """Tell whether a worker's state names it by what is no path.
 
@@ -252,6 +283,11 @@ def _is_taken(asked: Mapping[str, Any], reply: Any) -> bool:
     return isinstance(reply, list | tuple) and all(_is_held(asked, each) for each in reply)
 
 
+def _is_set(asked: Mapping[str, Any], record: Any) -> bool:
+    """Tell whether that is what a variable holds; Dask's client sends its token back."""
+    return _is_held(asked, record) and _TEXT(record.get("token", ""))
+
+
 def _is_held(_: Mapping[str, Any], record: Any) -> bool:
     """Tell whether that is what queues and variables hold: a value, or where one is found."""
     if not (isinstance(record, dict) and "value" in record and _TEXT(record.get("type"))):
@@ -337,12 +373,16 @@ _FORMS: Mapping[str, Callable[[Mapping[str, Any], Any], bool]] = {
     "queue_get": _is_taken,
     "retry": _is_retried,
     "update_data": _is_kept,
-    "variable_get": _is_held,
+    "variable_get": _is_set,
     # Dask's client goes through what stands here and above; a range, or an array that repeats one
     # element, takes a few bytes at any length. On stock clusters addresses are of other schemes.
     "has_what": _fits("text->key*"),
+    "publish_list": _fits("key*"),
     "who_has": _fits("key->text*"),
 }
+
+#: Requests that are answered with what users put in, in plain fields.
+_USERS = frozenset({"get_metadata", "events", "queue_get", "variable_get"})
 
 _ACTOR_CALLS = ("actor_execute", "actor_attribute")
 

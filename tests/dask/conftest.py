@@ -221,7 +221,7 @@ class Net:
                     seen.append(message)
                     if message == "OK":  # the last word of an exchange
                         continue
-                    await comm.write({"status": "OK", "got": message.get("data")})
+                    await comm.write({"status": "OK", "got": message.get("default")})
             except CommClosedError:
                 comm.abort()
 

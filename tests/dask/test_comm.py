@@ -65,7 +65,7 @@ def test_arrays_of_every_size_arrive_whole(net, run, size):
 
     async def main():
         async with net.serving() as listener:
-            message = {"op": "scatter", "data": {"x": to_serialize(array)}, "reply": True}
+            message = {"op": "get_metadata", "keys": ["x"], "default": {"x": to_serialize(array)}}
             reply = await net.asks(listener.contact_address, message)
             assert np.array_equal(reply["got"]["x"], array)
 

@@ -226,7 +226,7 @@ def test_long_frames_are_read_into_one_buffer(net, run, monkeypatch, size):
     async def main():
         async with net.serving() as listener:
             monkeypatch.setattr(module.SafeserComm, "_receive", seen)
-            message = {"op": "scatter", "data": {"x": to_serialize(array)}, "reply": True}
+            message = {"op": "get_metadata", "keys": ["x"], "default": {"x": to_serialize(array)}}
             reply = await net.asks(listener.contact_address, message)
             assert np.array_equal(reply["got"]["x"], array)
 
@@ -254,7 +254,7 @@ def test_many_small_frames_take_few_reads_and_writes(net, run, monkeypatch):
             monkeypatch.setattr(module, "_read_frame", reads)
             monkeypatch.setattr(IOStream, "write", writes)
             data = {name: to_serialize(array) for name, array in arrays.items()}
-            message = {"op": "scatter", "data": data, "reply": True}
+            message = {"op": "get_metadata", "keys": ["x"], "default": data, "reply": True}
             got = (await net.asks(listener.contact_address, message))["got"]
             assert all(np.array_equal(got[name], array) for name, array in arrays.items())
 

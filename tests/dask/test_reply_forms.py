@@ -48,6 +48,7 @@ ASKED = {
         {"status": "OK", "data": {"k": 1, "l": 2}},
         [],
     ),
+    "datasets": ({"op": "publish_list"}, ("a", ("b", 1)), [..., (...,)]),
     "retry": (
         {"op": "retry", "keys": ["k"], "client": "c"},
         ("k", "l"),  # a stock scheduler also names what they depend on
@@ -78,7 +79,7 @@ ASKED = {
     "variable": (
         {"op": "variable_get", "name": "v", "client": "c"},
         {**FUTURE, "token": "t"},
-        [..., {"type": "Future", "value": "k"}, 5],
+        [..., {"type": "Future", "value": "k"}, 5, {**FUTURE, "token": ...}],
     ),
     "stream": (
         {"op": "get_task_stream"},
@@ -163,3 +164,60 @@ def test_what_dask_writes_out_is_no_longer_than_what_came(talk, endless):
             t.attack_back(filled(answer, row))
         assert caught.value.rule == "reply.form"
         assert t.reply(honest) == honest
+
+
+#: Six to the power of eleven elements of one byte, all of which NumPy prints.
+LONG = np.broadcast_to(np.array(1, "i1"), (6,) * 11)
+
+#: What is asked of a cluster, an honest answer, and where something is printed of it.
+TOLD = {
+    "identity": (
+        {"op": "identity"},
+        {"id": "s", "services": {"dashboard": 8787}, "workers": {"w": {"nthreads": 1}}},
+        [{"id": "s", "services": {"dashboard": ...}}, {"n_workers": ...}, {"workers": {"w": ...}}],
+    ),
+    "ncores": ({"op": "ncores"}, {"w": 1}, [..., {"w": ...}]),
+    "processing": ({"op": "processing"}, {"w": ("k",)}, [{"w": ...}, {"w": (...,)}]),
+    "call_stack": ({"op": "call_stack"}, {"k": ("x",)}, [{"k": (...,)}]),
+    "worker_logs": ({"op": "worker_logs"}, {"w": (("INFO", "x"),)}, [{"w": (("INFO", ...),)}]),
+    "versions": (
+        {"op": "broadcast", "msg": {"op": "versions"}},
+        {"w": {"packages": {"python": "3"}}},
+        [{"w": {"packages": {"python": ...}}}],
+    ),
+    "run": (
+        {"op": "broadcast", "msg": {"op": "run", "function": b""}},
+        {"w": {"status": "OK", "result": 1}},
+        [{"w": {"status": ..., "result": 1}}, {"w": ...}],
+    ),
+    "plugin": (
+        {"op": "register_worker_plugin", "plugin": b"", "name": "p"},
+        {"w": {"status": "OK"}},
+        [{"w": {"status": ...}}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_told_of_a_cluster_can_be_printed(talk, name):
+    """Of an array of eleven axes NumPy leaves nothing out: a byte is a gigabyte of text."""
+    asked, honest, answers = TOLD[name]
+    t = asks(talk, op="identity")
+    t.asker._asked = asked
+    header, frames = safeser.serialize(LONG)
+    row = t.Row({k: v for k, v in header.items() if k != "lengths"}, tuple(frames))
+    for answer in answers:
+        with pytest.raises(PayloadError) as caught:
+            t.attack_back(filled(answer, row))
+        assert caught.value.rule == "reply.form", answer
+    assert t.reply(honest) == honest
+
+
+def test_numbers_of_numpy_are_told_and_what_users_put_in_is_theirs(talk):
+    t = asks(talk, op="identity")
+    assert t.reply({"workers": {"w": {"metrics": {"own": np.float32(2)}}}})
+    t = asks(talk, op="get_metadata", keys=["x"])
+    assert t.reply({"x": LONG})["x"].shape == LONG.shape
+    t = asks(talk, op="identity")
+    t.asker._asked = {"op": "broadcast", "msg": {"op": "run"}}
+    assert t.reply({"w": {"status": "OK", "result": LONG}})["w"]["result"].shape == LONG.shape

@@ -78,7 +78,8 @@ async def asked(guard, *says, op="identity", **options):
 
 def test_an_answer(guard):
     header, frames = serialize_and_split(np.arange(300_000), serializers=["dask"])
-    got = run(asked(guard, written({"a": Serialized(header, frames), "b": (1,)})))
+    says = written({"a": Serialized(header, frames), "b": (1,)})
+    got = run(asked(guard, says, op="get_metadata"))
     assert got["b"] == (1,)
     np.testing.assert_array_equal(got["a"], np.arange(300_000))
     assert [event["event"] for event in guard.audit.events] == ["admit"]
