@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from numbers import Integral
 from typing import Any
+from weakref import ref
 
 import dask
 from dask._expr import LLGExpr
@@ -161,6 +162,9 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
             # Any other would end what hears of futures, which would wait for ever: whoever cut the
             # connection and answered once in the scheduler's place could do that.
             raise OSError(f"the scheduler cannot be reached again: {error}") from error
+        stream = getattr(self.scheduler_comm, "comm", None)
+        if isinstance(stream, SafeserComm):
+            stream.stream_of = ref(self)
 
     def _link(self) -> Link | None:
         """Return the connection by which graphs leave, or left: Dask keeps what is submitted while

@@ -11,7 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from weakref import ref
 
+from distributed.client import Client, _current_client
 from distributed.comm.core import CommClosedError
 from distributed.comm.tcp import (
     TCP,
@@ -59,6 +61,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     """One connection whose peer has proved who it is."""
 
     stream: IOStream | None
+
+    #: The client whose stream from its scheduler this is.
+    stream_of: ref[Client] | None = None
 
     def __init__(
         self,
@@ -167,8 +172,31 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
         size = sum(frame.nbytes for frame in verified.frames)
         if self.allow_offload and OFFLOAD_THRESHOLD and size > OFFLOAD_THRESHOLD:
-            return await offload(self.conversation.receive, verified, deserializers)
-        return self.conversation.receive(verified, deserializers)
+            return await offload(self._hear, verified, deserializers)
+        return self._hear(verified, deserializers)
+
+    def _hear(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
+        """Return what the conversation makes of *verified*; actors in it are its client's.
+
+        An actor takes for its own the current client of where it is made (distributed 2026.8.0,
+        ``actor.py``), which is the latest of a process that has several: what it is asked would go
+        to the cluster of another, under a key and to a worker of this peer's choice.
+        """
+        client = self._client()
+        if client is None:
+            return self.conversation.receive(verified, deserializers)
+        token = _current_client.set(client)
+        try:
+            return self.conversation.receive(verified, deserializers)
+        finally:
+            _current_client.reset(token)
+
+    def _client(self) -> Client | None:
+        """Return the client that this connection is of, where it is one's."""
+        pool = getattr(self, "_pool", None)  # Dask's, of which this is, to ask through
+        of = self.stream_of if pool is None else getattr(pool(), "server", None)
+        server = None if of is None else of()
+        return server if isinstance(server, Client) else None
 
     async def _receive(self, *, first: bool = False) -> Verified:
         """Read one message; *first* is the responder's word on whether it accepted this side."""

@@ -60,6 +60,7 @@ def alice(cluster):
             dict.fromkeys(("table", "sparse", "fitted", "turned", "mixed", "group"), True),
         ),
         ("actors", [8, 5, "inside", "<Actor: Counter, "]),
+        ("actors_of_two_clients", [True, True, True]),
         ("published_collections", [10.0, 6, 41]),
         ("restart", "again"),
     ],

@@ -123,7 +123,7 @@ class GuardedComm(SafeserComm):
     async def _understand(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
         # What a frame becomes when it is opened, no size on the wire says.
         if self.allow_offload and len(verified.frames) > 1:
-            return await offload(self.conversation.receive, verified, deserializers)
+            return await offload(self._hear, verified, deserializers)
         return await super()._understand(verified, deserializers)
 
     async def _read(self, stream: IOStream) -> Unverified:

@@ -364,6 +364,17 @@ def actors(client: Any) -> Any:
 
 
 @step
+def actors_of_two_clients(client: Any) -> Any:
+    """An actor belongs to the client that it came to, whichever is the process's latest."""
+    with safeser.Client(client.scheduler.address, timeout=30):
+        counter = client.submit(Counter, actor=True).result(timeout=30)
+        client.set_metadata(["actor"], counter)
+        found = [counter, client.get_metadata(["actor"])]
+        stream = client.scheduler_comm.comm  # which a hostile scheduler may send one by as well
+        return [*(each._client is client for each in found), stream._client() is client]
+
+
+@step
 def published_collections(client: Any) -> Any:
     """Futures and what was persisted are names of results, for whoever may ask for them."""
     frame = dd.from_pandas(pd.DataFrame({"v": [1, 2, 3]}), npartitions=2).persist()
