@@ -38,6 +38,7 @@ from safeser.pickles.shims.lookups import (
     quiet_places,
 )
 from safeser.pickles.shims.masked import MASKED
+from safeser.pickles.shims.merged import MERGED
 from safeser.pickles.shims.methods import (
     ACCESSORS,
     DATA_ATTRIBUTES,
@@ -50,6 +51,7 @@ from safeser.pickles.shims.methods import (
 from safeser.pickles.shims.moments import check_format, check_moments
 from safeser.pickles.shims.numpy_random import KINDS
 from safeser.pickles.shims.patterns import check_replaced, check_texts
+from safeser.pickles.shims.untouched import untouched, untouched_by, untouched_by_method
 from safeser.pickles.shims.whole import everywhere, refuse
 
 __all__ = [
@@ -94,6 +96,8 @@ class Method:
             if name in ("map", "apply"):
                 raise refuse("the method", name)
             everywhere(kwargs)
+            untouched(kwargs)
+            untouched_by_method(value, name, args)
         elif type(value).__module__.split(".")[0] == "pandas":
             if name == "apply":
                 function_named(args[0] if args else kwargs.get("func"), frozenset())
@@ -285,6 +289,7 @@ def _check_accessor(value: Any, accessor: Any, name: Any) -> None:
 def drawn(kind: Any, name: str, *args: Any) -> Any:
     """Draw from a random state; for ``dask.array.random``'s functions."""
     listed("the distribution", name, DRAWS)
+    _check_options(args)
     if kind is not None and kind is not np.random.RandomState:
         raise refuse("the random state", kind)
     return by_name("dask.array.random:_apply_random")(kind, name, *args)
@@ -293,12 +298,19 @@ def drawn(kind: Any, name: str, *args: Any) -> Any:
 def generated(kind: Any, name: str, bits: Any, *args: Any) -> Any:
     """Draw from a generator over *bits*."""
     listed("the distribution", name, DRAWS)
+    _check_options(args)
     sources = (*KINDS.values(), np.random.default_rng)
     if not isinstance(bits, np.random.BitGenerator | np.random.SeedSequence) or (
         kind is not None and kind not in sources
     ):
         raise refuse("the generator", bits)
     return by_name("dask.array.random:_apply_random_func")(kind, name, bits, *args)
+
+
+def _check_options(args: Sequence[Any]) -> None:
+    for part in args:
+        if isinstance(part, dict):
+            untouched(part)
 
 
 def chosen(bits: Any, *args: Any) -> Any:
@@ -542,14 +554,15 @@ REPLACED: Mapping[str, str] = {
     "numpy.fft:irfft2": "transformed_back_2",
     "numpy.fft:irfftn": "transformed_back_n",
     "numpy:clip": "clipped",
-    **{name: own for name, (own, _) in MASKED.items()},
+    **{name: own for name, (own, _) in (*MASKED.items(), *MERGED.items())},
 }
 STANDING: Mapping[str, str] = {**GUARDED, **REPLACED}
 
 
-def _without_gaps(function: Any) -> Any:
+def _without_gaps(function: Any, original: str) -> Any:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        untouched_by(by_name(original), args, kwargs)
         no_gaps_in((*args, *kwargs.values()))
         return without_gaps(function(*args, **kwargs))
 
@@ -567,12 +580,13 @@ def home(name: str) -> str:
 #: To load one of their functions imports that library too.
 _HOMES = {
     "dask.array": "safeser.pickles.shims.array_calls",
+    "dask.bag": "safeser.pickles.shims.bag_calls",
     "dask.dataframe": "safeser.pickles.shims.frame_calls",
 }
 
-globals().update(MASKED.values())
+globals().update((*MASKED.values(), *MERGED.values()))
 for _name, _own in STANDING.items():
-    _made = globals()[_own] = _without_gaps(globals()[_own])
+    _made = globals()[_own] = _without_gaps(globals()[_own], _name)
     _made.__module__, _made.__name__, _made.__qualname__ = home(_name), _own, _own
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from safeser.pickles.shims.untouched import untouched
 from safeser.pickles.shims.whole import refuse
 
 __all__ = [
@@ -81,7 +82,8 @@ _LOUD = ("engine", "engine_kwargs", "win_type", "numba")
 
 
 def quiet(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *kwargs* without what reaches beyond pandas."""
+    """Return *kwargs* without what reaches beyond pandas or writes into what it is given."""
+    untouched(kwargs)
     for name in _LOUD:
         if kwargs.get(name) is not None:
             raise refuse("the option", name)

@@ -46,9 +46,19 @@ def _unveiled(original: str) -> Callable[..., Any]:
             parts = value if type(value) is tuple else (value,)  # axes
             if not all(isinstance(part, _PLAIN) for part in parts):
                 raise refuse("a mask of", value)
-        return by_name(original)(*args, **kwargs)
+        given = {name: _apart(value) for name, value in kwargs.items()}
+        return by_name(original)(*map(_apart, args), **given)
 
     return call
+
+
+def _apart(value: Any) -> Any:
+    """Return *value* with a filling of its own: copies share it, and NumPy sets theirs in place."""
+    if not isinstance(value, np.ma.MaskedArray) or value is np.ma.masked:
+        return value
+    made = value.view(value.dtype)
+    made.fill_value = value.fill_value
+    return made
 
 
 def _unmasked(original: str) -> Callable[..., Any]:

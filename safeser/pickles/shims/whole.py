@@ -14,6 +14,7 @@ import numpy as np
 from safeser.errors import PolicyDenied
 from safeser.pickles.names import shown
 from safeser.pickles.shims.filling import no_gaps_in, without_gaps
+from safeser.pickles.shims.untouched import untouched_by
 
 __all__ = ["Ufunc", "Whole", "everywhere", "refuse"]
 
@@ -51,6 +52,7 @@ class Ufunc:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         everywhere(kwargs)
+        untouched_by(self.ufunc, args, kwargs)
         no_gaps_in((*args, *kwargs.values()))
         made = self.ufunc(*args, **kwargs)
         for part in made if isinstance(made, tuple) else (made,):
@@ -90,6 +92,7 @@ class Whole:
         return str(getattr(function, "__name__", type(function).__name__))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        untouched_by(self.function, args, kwargs)
         no_gaps_in((*args, *kwargs.values()))
         made = without_gaps(self.function(*args, **kwargs))
         for part in made if isinstance(made, list | tuple) else ():
