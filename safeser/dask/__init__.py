@@ -46,6 +46,7 @@ def backend() -> Backend:
     require_distributed()
     from safeser.dask import described, references
     from safeser.dask.around import refuse_downloads
+    from safeser.dask.blocks import join_blocks_in_full
     from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.dividing import divide_little
@@ -67,6 +68,7 @@ def backend() -> Backend:
     name_roles()
     keep_own_partitions()
     join_in_full()
+    join_blocks_in_full()
     divide_little()
     write_out_little()
     fill_little()

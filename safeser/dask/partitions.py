@@ -50,11 +50,14 @@ def require_own(run: Any, partitions: Iterable[Any]) -> None:
             )
 
 
-def refused_shard(rule: str, reason: str) -> PayloadError:
-    """Return the error that refuses a shard, once it is recorded; who sent it is not known here."""
+def refused_shard(rule: str, reason: str, *, operation: str = "shuffle_receive") -> PayloadError:
+    """Return the error that refuses a shard, once it is recorded; who sent it is not known here.
+
+    :param operation: as part of which it arrived, or is put together with others.
+    """
     error = PayloadError(reason, rule=rule, where="data")
     for channel in open_channels():
-        told = Context(UNKNOWN, channel.identity.principal, Kind.DATA, "shuffle_receive")
+        told = Context(UNKNOWN, channel.identity.principal, Kind.DATA, operation)
         note_refusal(channel.audit, told, error)
     return error
 
