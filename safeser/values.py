@@ -31,6 +31,7 @@ __all__ = [
     "Kind",
     "Limits",
     "Payload",
+    "reaches_everything",
 ]
 
 #: The sender or recipient that nothing authenticated. Never granted pickle or cloudpickle.
@@ -313,6 +314,19 @@ class Allowed:
         if not several or len({allowed.role for allowed in several}) < len(several):
             raise ConfigError("a list of roles names each once", rule="config.allow")
         return several
+
+
+def reaches_everything(name: str) -> bool:
+    """Tell whether *name* is of a library that nobody approves for arguments of a sender's choice.
+
+    ``builtins:eval``, ``os:system`` and ``distributed:get_worker`` are, and all others beside them:
+    which of them do no harm, the profiles list.
+    """
+    return name.partition(":")[0].partition(".")[0] in _REACHING
+
+
+#: Much of these runs, imports, opens or looks up whatever it is told.
+_REACHING = sys.stdlib_module_names | {"cloudpickle", "dask", "distributed", "safeser"}
 
 
 def check_global(name: object, *, rule: str = "config.allow") -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from safeser import pickles
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.pickles.names import shown
+from safeser.values import reaches_everything
 
 __all__ = ["RULE", "named_culprit"]
 
@@ -128,9 +129,10 @@ def _instead(obj: Any, name: str, role: str) -> str:
     library = name.partition(":")[0].partition(".")[0]
     own = "Write a function of a module that is installed there (mylib, say) which does what you"
     allowed = "the operator can allow it: 'pickle: {allow: {\"mylib:NAME\": reference}}'."
-    if library in sys.stdlib_module_names:
+    if reaches_everything(name) and library not in ("dask", "distributed"):
+        much = "the standard library" if library in sys.stdlib_module_names else library
         return (
-            f"Much of the standard library runs whatever it is called with. {own} need with it and"
+            f"Much of {much} runs whatever it is called with. {own} need with it and"
             f" no more; {allowed}"
         )
     if name.startswith("distributed.shuffle."):

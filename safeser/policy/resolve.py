@@ -41,6 +41,7 @@ from safeser.values import (
     Kind,
     check_family,
     check_global,
+    reaches_everything,
 )
 
 __all__ = ["resolve"]
@@ -285,6 +286,17 @@ class _Reader(Entry):
                 allowed.extend(Allowed.each(name, spec))
             except ConfigError as error:
                 self.refuse(error.message, "pickle", "allow", name, rule=error.rule, fix=error.fix)
+            if self.context.submission == "approved" and reaches_everything(name):
+                self.refuse(
+                    f"{shown(name)} is of a library whose functions run what they are called with,"
+                    " and whoever submits chooses the arguments",
+                    "pickle",
+                    "allow",
+                    name,
+                    rule="config.approved",
+                    fix="Write a function of a module of your own (mylib, say) which does what is"
+                    ' needed and no more, and list that: "mylib:NAME": reference.',
+                )
         return tuple(allowed)
 
     def _types(self) -> frozenset[str]:

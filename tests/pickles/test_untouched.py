@@ -60,6 +60,8 @@ def rooms() -> list[Any]:
         lambda: listed("dask.array.reductions:mean_chunk")(np.ones((4, 4)), axis=0, out=ROOM),
         lambda: calls.Method("cumsum")(ROOM, None, None, ROOM),
         lambda: calls.Method("clip")(MASKED, 1, 2, ROOM),
+        lambda: calls.Method("all")(np.ones((4, 4)), 0, None, ROOM),
+        lambda: calls.Method("any")(np.ones((4, 4)), 0, ROOM),
         lambda: calls.Method("sum")(np.float64(1), out=np.array(1.0)),
         lambda: calls.Method("drop")(FRAME, columns="a", inplace=True),
         lambda: calls.Method("sort_values")(FRAME, "a", inplace=1),

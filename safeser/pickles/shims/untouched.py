@@ -24,8 +24,12 @@ __all__ = ["INTO", "untouched", "untouched_by", "untouched_by_method"]
 INTO = ("out", "inplace", "overwrite_input", "overwrite_a")
 #: Write into their first argument unless they copy it; for others, no copy is a view.
 _COPYING = ("numpy:nan_to_num", "numpy.ma.core:fix_invalid", "numpy.ma.core:masked_")
-#: NumPy tells nobody what these take.
-_UNSIGNED: Mapping[Any, tuple[tuple[int, str], ...]] = {np.dot: ((2, "out"),)}
+#: NumPy tells nobody what ``dot`` takes, and of the others that they take no ``dtype`` before it.
+_UNSAID: Mapping[Any, tuple[tuple[int, str], ...]] = {
+    np.dot: ((2, "out"),),
+    np.ndarray.all: ((3, "out"),),
+    np.ndarray.any: ((3, "out"),),
+}
 _FUNCTIONS = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -85,16 +89,18 @@ def _check(name: str, value: Any) -> None:
 @cache
 def _places(function: Any) -> tuple[tuple[int, str], ...]:
     """Return which arguments by position are written into, and by which names."""
+    unsaid = _UNSAID.get(function, ())
     try:
         found = inspect.signature(inspect.unwrap(function)).parameters.values()
     except ValueError:
-        return _UNSIGNED.get(function, ())
-    return tuple(
+        return unsaid
+    said = (
         (at, each.name)
         for at, each in enumerate(found)
         if each.name in (*INTO, "copy")
         and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     )
+    return (*said, *unsaid)
 
 
 @cache
