@@ -138,20 +138,39 @@ def write_out_little() -> None:
 
 
 def _writes_out(shards: Sequence[Any], meta: Any) -> bool:
-    """Tell whether Dask makes texts of categories that *shards* hold: what has no rows says so."""
+    """Tell whether texts are made of categories that *shards* hold: what has no rows says so.
+
+    Dask makes them where the shuffle is of texts, and Arrow where a note of pandas says that a
+    column is to be of another type.
+    """
     import pandas as pd  # noqa: PLC0415 - as Arrow, only shuffles of frames need it
     import pyarrow as pa  # noqa: PLC0415
 
-    if not any(pa.types.is_dictionary(kind) for shard in shards for kind in shard.schema.types):
+    if not any(
+        pa.types.is_dictionary(stored(kind)) for each in shards for kind in each.schema.types
+    ):
         return False
     from dask.dataframe.dispatch import from_pyarrow_table_dispatch  # noqa: PLC0415
 
     first = pa.concat_tables([shard.slice(0, 0) for shard in shards], promote_options="permissive")
-    types = from_pyarrow_table_dispatch(meta, first).dtypes
+    frame = from_pyarrow_table_dispatch(meta, first)
+    named = sum(pa.types.is_dictionary(stored(kind)) for kind in first.schema.types)
+    if sum(map(_names, (*frame.dtypes, frame.index.dtype))) < named:
+        return True
+    types = frame.dtypes
     return any(
         isinstance(wanted, pd.StringDtype) and isinstance(types.get(name), pd.CategoricalDtype)
         for name, wanted in meta.dtypes.items()
     )
+
+
+def _names(kind: Any) -> bool:
+    """Tell whether what is of that *kind*, of pandas' own, names each value by a number."""
+    import pandas as pd  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    of_arrow = isinstance(kind, pd.ArrowDtype) and pa.types.is_dictionary(kind.pyarrow_dtype)
+    return of_arrow or isinstance(kind, pd.CategoricalDtype)
 
 
 def names_others(schema: Any) -> bool:

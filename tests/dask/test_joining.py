@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 
 import dask.dataframe  # noqa: F401 - registers how Arrow's tables become frames
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from dask.array import core
 from distributed.shuffle import _arrow, _rechunk, _shuffle
 from distributed.shuffle._arrow import buffers_to_table, serialize_table
 
@@ -20,6 +22,8 @@ STOCK = getattr(_rechunk.convert_chunk, "__wrapped__", _rechunk.convert_chunk)
 
 @pytest.fixture(autouse=True)
 def _whole(monkeypatch):
+    counts = getattr(core.chunks_from_arrays, "__wrapped__", core.chunks_from_arrays)
+    monkeypatch.setattr(core, "chunks_from_arrays", counts)  # which controls call as well
     monkeypatch.setattr(_rechunk, "convert_chunk", STOCK)
     joining.join_in_full()
     joining.join_in_full()
@@ -216,6 +220,41 @@ def test_however_they_are_kept(texts):
 def test_categories_that_stay_some_may_stand_for_anything():
     assert len(converted(table([0] * 500), kind="category")) == 500
     assert len(converted(table([0] * 500), kind="object")) == 500
+
+
+def noted(rows, kind):
+    """A shard of categories, of which pandas noted that they are to be of another *kind*."""
+    column = {"name": "v", "field_name": "v", "pandas_type": "categorical", "numpy_type": kind}
+    told = {"columns": [{**column, "metadata": None}], "index_columns": [], "column_indexes": []}
+    return table([0] * rows).replace_schema_metadata({"pandas": json.dumps(told)})
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["large_string[pyarrow]", "binary[pyarrow]"])
+def test_what_pandas_noted_does_not_write_categories_out(kind):
+    meta = pd.DataFrame({"v": pd.Series([], dtype="category"), "_partitions": []})
+    made = CONVERT([noted(500, kind)], meta, "_partitions", True)
+    assert made.v.iloc[0] in {"x" * 1000, b"x" * 1000}, "the control did not run"
+    with pytest.raises(PayloadError) as caught:
+        converted(noted(500, kind), kind="category")
+    assert caught.value.rule == "shuffle.size"
+    assert len(converted(noted(5, kind), kind="category")) == 5
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["int8", "dictionary<values=string, indices=int8>[pyarrow]"])
+def test_what_stays_named_by_numbers_may_stand_for_anything(kind, monkeypatch):
+    if kind != "int8":  # pandas makes no type of that text by itself
+        held = pd.ArrowDtype(pa.dictionary("i1", "str"))
+        monkeypatch.setattr(
+            "dask.dataframe.dispatch.from_pyarrow_table_dispatch",
+            lambda meta, table: table.to_pandas(
+                ignore_metadata=True, types_mapper=lambda kind: pd.ArrowDtype(kind)
+            ),
+        )
+        assert joining._names(held)
+    shard = noted(500, "int8")
+    assert not joining._writes_out([shard], pd.DataFrame({"v": pd.Series([], dtype="category")}))
 
 
 @pytest.mark.usefixtures("small")
