@@ -21,11 +21,15 @@ from safeser.families import (
     Typed,
     registry,
 )
+from safeser.families.errors.failures import shown
 from safeser.values import Limits
 
 __all__ = ["ADVICE", "Described", "describe", "register", "results_of"]
 
 KINDS = ("array", "frame", "bag", "item", "delayed")
+
+#: Of which Dask prints the name as it is.
+_SHOWN_BY_NAME = ("array", "frame", "bag")
 
 _MAX_NAME = 500
 #: What helps who sends a graph.
@@ -59,6 +63,8 @@ class Described:
     def __post_init__(self) -> None:
         if self.kind not in KINDS or type(self.name) is not str or len(self.name) > _MAX_NAME:
             _refuse("its kind or name is none")
+        if self.kind in _SHOWN_BY_NAME and shown(self.name) != self.name:
+            _refuse("its name would steer the terminal of whoever looks at it")
         {"array": _check_array, "frame": _check_frame, "bag": _check_bag}.get(
             self.kind, _check_delayed
         )(self.meta, self.parts)

@@ -5,7 +5,8 @@ hold what peers say: addresses, names of workers, keys, types of results, logs; 
 environment escapes nothing by itself, so that one worker's name would run scripts in the notebook
 of whoever looks. So would a task's error, which progress bars show (distributed 2026.8.0,
 ``diagnostics/progressbar.py``). What a bar counts are numbers: it is drawn as long as a scheduler
-says that it is.
+says that it is. What is printed steers no terminal: the keys of futures and actors that come out of
+queues and datasets are others' words.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import dask
 import dask.dot
 import distributed
 from dask.widgets import FILTERS, get_template, widgets
+from distributed import Actor, Future
 from distributed.core import clean_exception
 from distributed.diagnostics.progressbar import (
     MultiProgressWidget,
@@ -32,6 +34,7 @@ from markupsafe import Markup, escape
 
 from safeser.dask.brief import is_brief, named
 from safeser.errors import PayloadError
+from safeser.families.errors.failures import shown
 from safeser.operations.shapes import shape
 
 __all__ = ["escape_templates"]
@@ -86,12 +89,23 @@ def escape_templates() -> None:
         stock = getattr(dask.dot, name)
         if not hasattr(stock, "__wrapped__"):
             setattr(dask.dot, name, _labelling(stock))
+    for kind in (Future, Actor):
+        if not hasattr(kind.__repr__, "__wrapped__"):
+            kind.__repr__ = _printable(kind.__repr__)
     for bar in (ProgressWidget, MultiProgressWidget):
         if not hasattr(bar._draw_stop, "__wrapped__"):
             bar._draw_stop = _escaping_errors(bar._draw_stop)
     for bar in (TextProgressBar, ProgressWidget, MultiProgressWidget):
         if not hasattr(bar._draw_bar, "__wrapped__"):
             bar._draw_bar = _counting(bar._draw_bar)
+
+
+def _printable(told: Callable[[Any], str]) -> Callable[[Any], str]:
+    @wraps(told)
+    def tell(value: Any) -> str:
+        return shown(told(value))
+
+    return tell
 
 
 def _labelling(label: Callable[..., str]) -> Callable[..., str]:

@@ -313,7 +313,7 @@ def test_dasks_own_drawings_stay_drawings():
 
 def published(kind, meta=None, parts=None):
     """Return a collection as its publisher, who may be anybody, described it."""
-    return Described(kind, EVIL, meta, parts).collection(lambda key: 1)
+    return Described(kind, EVIL.removesuffix("\x1b[2J"), meta, parts).collection(lambda key: 1)
 
 
 def test_published_collections_are_text():
@@ -520,3 +520,12 @@ def test_nobody_fills_a_notebook_with_one_byte(doors, said):
     ):
         assert f"&lt;{type(said).__module__}.{type(said).__qualname__}&gt;" in drawn
         assert len(drawn) < 20_000
+
+
+def test_keys_of_others_steer_no_terminal():
+    """Futures and actors come out of queues, variables and datasets."""
+    key = "\x1b[2J\u202eevil\r\x9b31m"
+    for made in (Future(key), distributed.Actor(int, "safeser://127.0.0.1:1", key)):
+        assert r"\x1b[2J\u202eevil\r\x9b31m" in repr(made)
+        assert repr(made).isprintable()
+    assert repr(Future("sum-1")) == "<Future: None, key: sum-1>"
