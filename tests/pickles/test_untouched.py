@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import operator
-from collections import Counter
+import pickle
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
 import pytest
+from dask.array.ufunc import da_frompyfunc
 
 from safeser import pickles
 from safeser.errors import PolicyDenied
@@ -25,6 +27,7 @@ ROOM = np.arange(4.0)
 MASKED = np.ma.MaskedArray(np.arange(4.0), mask=[0, 1, 0, 0])
 FRAME = pd.DataFrame({"a": [1, 2, 3]})
 COUNTS = {"a": ROOM}
+GAPS = pd.Series([1, None], dtype="Int64")
 
 
 def listed(name: str) -> Any:
@@ -35,7 +38,7 @@ def listed(name: str) -> Any:
 
 
 def rooms() -> list[Any]:
-    return [ROOM.tolist(), MASKED.tolist(), FRAME.to_dict(), COUNTS]
+    return [ROOM.tolist(), MASKED.tolist(), FRAME.to_dict(), COUNTS, GAPS.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +70,10 @@ def rooms() -> list[Any]:
         lambda: calls.Method("sort_values")(FRAME, "a", inplace=1),
         lambda: calls.drawn(None, "random", 1, (), (), {"out": ROOM}),
         lambda: calls.generated(None, "permuted", np.random.PCG64(1), (), (), {"out": ROOM}),
+        lambda: calls.Method("fillna")(GAPS.values, 7, copy=False),
+        lambda: calls.Method("fillna")(GAPS.array, 7, None, False),
+        lambda: calls.Method("fillna")(GAPS.astype("category").array, 1, copy=False),
+        lambda: called(None, da_frompyfunc(abs, 1, 1))(ROOM, ROOM),  # type: ignore[arg-type]
         lambda: calls.frequencies_merged([COUNTS, {"a": 1 << 40}]),
         lambda: calls.frequencies_merged([[("a", ROOM)], {"a": 1 << 40}]),
     ],
@@ -91,6 +98,11 @@ def test_nothing_is_written_into(call):
         (lambda: calls.Method("astype")(ROOM, "i8", copy=False).tolist(), [0, 1, 2, 3]),
         (lambda: calls.frequencies_merged(iter([{"a": 1}, Counter("ab")])), {"a": 2, "b": 1}),
         (lambda: calls.frequencies_merged([]), {}),
+        (lambda: calls.Method("fillna")(GAPS.array, 7).tolist(), [1, 7]),
+        (lambda: calls.Method("fillna")(GAPS.array, 7, None, True).tolist(), [1, 7]),
+        (lambda: called(None, da_frompyfunc(abs, 1, 1))(ROOM).tolist(), [0, 1, 2, 3]),  # type: ignore[arg-type]
+        (lambda: calls.item(defaultdict(int, a=1), "a"), 1),
+        (lambda: calls.item(defaultdict(int, a=1), "b"), 0),
         (lambda: calls.mappings_merged(sum, {"a": 1}, {"a": 2}), {"a": 3}),
     ],
 )
@@ -119,6 +131,48 @@ def test_what_stands_behind_a_mask_is_set_in_a_copy(change):
     made = change(held, 7)
     assert (made.fill_value, held.fill_value) == (7, 5)
     assert held.filled().tolist() == [5, 2]
+
+
+def merged_rows(frame: Any) -> Any:
+    right = pd.DataFrame({"k": pd.Categorical(["b", "c"])})
+    meta = frame.merge(right, left_index=True, right_on="k")
+    meta["k"] = meta["k"].astype("category")
+    return listed("dask.dataframe.multi:merge_chunk")(
+        frame, right, how="inner", left_index=True, right_on="k", result_meta=meta
+    )
+
+
+def described(quantiles: Any) -> Any:
+    name = "dask.dataframe.dask_expr._describe:DescribeNumericAggregate.operation"
+    return listed(name)("x", False, False, None, 3, 1.0, 1.0, 0.0, quantiles, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("held", "change"),
+    [
+        (pd.DataFrame({"x": [1, 2]}, index=pd.CategoricalIndex(["a", "b"])), merged_rows),
+        (pd.Series([1.0, 2.0], index=[0.25, 0.5]), described),
+        ([np.array([9, 1])], lambda it: listed("dask.array.slicing:setitem")(ROOM, ROOM[0], it)),
+        (
+            [pd.CategoricalIndex(["a"]), pd.Index(["b"])],
+            lambda it: listed("dask.dataframe.dispatch:concat")(it),
+        ),
+        (defaultdict(int, a=1), lambda it: calls.item(it, "b")),
+        (defaultdict(int, a=1), lambda it: calls.Method("map")(pd.Series(["b"]), it)),
+        (defaultdict(int, a=1), lambda it: called(None, operator.itemgetter("b"))(it)),
+        (np.random.PCG64(1), lambda it: calls.generated(None, "random", it, 2, (), {})),
+        (np.random.PCG64(1), lambda it: calls.chosen(it, 5, 2, True, None, 0, True)),
+        (
+            np.random.MT19937(1),
+            lambda it: listed("dask.dataframe.methods:sample")(FRAME, it, 0.5, False),
+        ),
+    ],
+)
+def test_what_dask_sets_parts_of_is_a_copy(held, change):
+    before = pickle.dumps(held)
+    first = change(held)
+    assert pickle.dumps(held) == before
+    assert pickle.dumps(change(held)) == pickle.dumps(first)
 
 
 def test_a_mapping_to_put_things_into_is_not_taken():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import types
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
@@ -51,7 +52,13 @@ from safeser.pickles.shims.methods import (
 from safeser.pickles.shims.moments import check_format, check_moments
 from safeser.pickles.shims.numpy_random import KINDS
 from safeser.pickles.shims.patterns import check_replaced, check_texts
-from safeser.pickles.shims.untouched import untouched, untouched_by, untouched_by_method
+from safeser.pickles.shims.untouched import (
+    SETTING,
+    apart,
+    untouched,
+    untouched_by,
+    untouched_by_method,
+)
 from safeser.pickles.shims.whole import everywhere, refuse
 
 __all__ = [
@@ -96,13 +103,15 @@ class Method:
             if name in ("map", "apply"):
                 raise refuse("the method", name)
             everywhere(kwargs)
-            untouched(kwargs)
-            untouched_by_method(value, name, args)
+            untouched_by_method(value, name, args, kwargs)
         elif type(value).__module__.split(".")[0] == "pandas":
             if name == "apply":
                 function_named(args[0] if args else kwargs.get("func"), frozenset())
             kwargs = quiet(kwargs)
             quiet_places(type(value), name, args)
+            untouched_by(getattr(type(value), name, None), (None, *args), kwargs)
+            own, kwargs = apart(args, kwargs)  # a mapping to look up may hold what it is asked
+            args = tuple(own)
             if name == "replace":
                 check_replaced(value, args, kwargs)
         elif not isinstance(value, int | float | complex):
@@ -161,7 +170,12 @@ def reshaped(block: Any, shape: Any, /) -> Any:
 
 
 def item(value: Any, key: Any, /) -> Any:
-    """Return a part of *value*; some of an array's fields can be a type with gaps."""
+    """Return a part of *value*; some of an array's fields can be a type with gaps.
+
+    What a mapping gives for what it does not hold it would hold from then on.
+    """
+    if isinstance(value, defaultdict) and value.default_factory is not None and key not in value:
+        return value.default_factory()
     return value[key]
 
 
@@ -560,10 +574,15 @@ STANDING: Mapping[str, str] = {**GUARDED, **REPLACED}
 
 
 def _without_gaps(function: Any, original: str) -> Any:
+    of_dask = original.startswith(SETTING)
+
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         untouched_by(by_name(original), args, kwargs)
         no_gaps_in((*args, *kwargs.values()))
+        if of_dask:
+            own, named = apart(args, kwargs)
+            return without_gaps(function(*own, **named))
         return without_gaps(function(*args, **kwargs))
 
     return call

@@ -1,15 +1,18 @@
 """What approved tasks are given stays as it was: no function of theirs writes into it.
 
 The one rule: nothing is called with an argument that names an array, a frame or a mapping to write
-into. Other tasks hold the same objects, those of other users among them, and other threads compute
-with them at the same time: ``bincount`` looks for the largest number first, and counts into memory
-that is not its own if another one is written meanwhile.
+into, and what Dask's own functions set parts of is a copy. Other tasks hold the same objects, those
+of other users among them, and other threads compute with them at the same time: ``bincount`` looks
+for the largest number first, and counts into memory that is not its own if another one is written
+meanwhile.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import types
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -18,10 +21,12 @@ import numpy as np
 
 from safeser.errors import PolicyDenied
 
-__all__ = ["INTO", "untouched", "untouched_by", "untouched_by_method"]
+__all__ = ["INTO", "SETTING", "apart", "untouched", "untouched_by", "untouched_by_method"]
 
 #: Where results go, or what is said not to be needed any more.
 INTO = ("out", "inplace", "overwrite_input", "overwrite_a")
+#: Where the functions are that set parts of what they are given.
+SETTING = ("dask.array.", "dask.dataframe.")
 #: Write into their first argument unless they copy it; for others, no copy is a view.
 _COPYING = ("numpy:nan_to_num", "numpy.ma.core:fix_invalid", "numpy.ma.core:masked_")
 #: NumPy tells nobody what ``dot`` takes, and of the others that they take no ``dtype`` before it.
@@ -51,8 +56,11 @@ def untouched(kwargs: Mapping[str, Any]) -> None:
 def untouched_by(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Refuse it among what *function* is called with, by name or by position."""
     untouched(kwargs)
-    if isinstance(function, np.ufunc):
-        for value in args[function.nin :]:
+    inputs = getattr(
+        function, "nin", None
+    )  # of NumPy's functions of elements, and Dask's like them
+    if type(inputs) is int:
+        for value in args[inputs:]:
             _check("out", value)
     # Others may be hashed by what they hold. What those call is looked at in turn.
     elif isinstance(function, _FUNCTIONS):
@@ -64,10 +72,35 @@ def untouched_by(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
             _check("copy", kwargs["copy"])
 
 
-def untouched_by_method(value: Any, name: str, args: Sequence[Any]) -> None:
-    """Refuse it among *args* of an array's method *name*; masked arrays hand theirs on."""
+def untouched_by_method(
+    value: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse it for an array's method *name*; masked arrays hand theirs on."""
     for kind in (type(value), np.ndarray):
-        untouched_by(getattr(kind, name, None), (None, *args), {})
+        untouched_by(getattr(kind, name, None), (None, *args), kwargs)
+
+
+def apart(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return what one of Dask's functions is called with, so that it may set parts of it.
+
+    They give frames another index (dask 2026.8.0, ``merge_chunk``, ``describe_numeric_aggregate``),
+    set elements of lists (``setitem``, ``concat_pandas``), and draw from generators.
+    """
+    return [*map(_own, args)], {name: _own(value) for name, value in kwargs.items()}
+
+
+def _own(value: Any) -> Any:
+    """Return *value*, or one like it with the same elements that is nobody else's."""
+    kind = type(value)
+    if kind in _SET or isinstance(value, np.random.BitGenerator):
+        return copy.copy(value)
+    if kind.__module__ == "pandas" and kind.__name__ in ("DataFrame", "Series"):
+        return value.copy(deep=False)
+    return value
+
+
+#: Asked for what it does not hold, the last one holds it from then on.
+_SET = frozenset((list, dict, defaultdict))
 
 
 def _check(name: str, value: Any) -> None:
@@ -106,4 +139,6 @@ def _places(function: Any) -> tuple[tuple[int, str], ...]:
 @cache
 def _copies(function: Any) -> bool:
     name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
-    return name.startswith(_COPYING)
+    # Of arrays that pandas has beside NumPy's. A column's ``values`` are the column's own.
+    filling = name.startswith("pandas.") and name.endswith(".fillna")
+    return filling or name.startswith(_COPYING)

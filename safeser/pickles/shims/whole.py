@@ -5,6 +5,7 @@ The one rule: nothing that is returned holds memory that nobody has written. Oth
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from safeser.errors import PolicyDenied
 from safeser.pickles.names import shown
 from safeser.pickles.shims.filling import no_gaps_in, without_gaps
-from safeser.pickles.shims.untouched import untouched_by
+from safeser.pickles.shims.untouched import SETTING, apart, untouched_by
 
 __all__ = ["Ufunc", "Whole", "everywhere", "refuse"]
 
@@ -94,7 +95,12 @@ class Whole:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         untouched_by(self.function, args, kwargs)
         no_gaps_in((*args, *kwargs.values()))
-        made = without_gaps(self.function(*args, **kwargs))
+        module = f"{getattr(self.function, '__module__', '')}."
+        if module.startswith(SETTING) or any(type(value) is defaultdict for value in args):
+            own, named = apart(args, kwargs)
+            made = without_gaps(self.function(*own, **named))
+        else:
+            made = without_gaps(self.function(*args, **kwargs))
         for part in made if isinstance(made, list | tuple) else ():
             without_gaps(part)
         return made
