@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ _ATOMS = LEAVES | {
     *(complex, range, bytearray, Decimal),
     *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta),
 }
+_SHORT = (str, BaseException, Number, datetime.date, datetime.timedelta)
 _HOLDS = frozenset({tuple, list, set, frozenset})
 
 #: The most elements and bytes of an array that is printed, as it would be without leaving any out.
@@ -52,8 +54,9 @@ def _is_atom(value: Any) -> bool:
         return plain and value.size <= _MOST_ELEMENTS and _bytes_of(value) <= _MOST_BYTES
     if isinstance(value, np.generic):
         return not isinstance(value, np.void)
-    # Of errors a peer's arguments are small, or its message is all that came.
-    return isinstance(value, str | BaseException)
+    # Of errors a peer's arguments are small, or its message is all that came. Whatever a worker may
+    # tell of itself (operations/shapes.py) can be printed, or no client would hear of the cluster.
+    return isinstance(value, _SHORT)
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> int:

@@ -286,10 +286,10 @@ def _is_small(value: Any) -> bool:
     for _ in range(_LEVELS):
         inner: list[Any] = []
         for each in level:
-            if isinstance(each, dict):
+            if type(each) is dict:
                 inner += each
                 inner += each.values()
-            elif isinstance(each, _MANY):
+            elif type(each) in _MANY:
                 inner += each
             elif not (isinstance(each, _SHORT) or _is_scalar(each)):
                 return False
@@ -306,7 +306,8 @@ def _is_scalar(value: Any) -> bool:
     """Tell whether that is a number of NumPy's, and no array, of which one byte may fill millions
     of places: notebooks of whoever looks at the workers show it.
     """
-    return type(value).__module__ == "numpy" and not hasattr(value, "__len__")
+    kinds = ((kind.__module__, kind.__name__) for kind in type(value).__mro__)
+    return ("numpy", "generic") in kinds and not hasattr(value, "__len__")
 
 
 def _small(value: Any) -> bool:

@@ -6,11 +6,18 @@ through one never came to an end, and had its event loop to itself meanwhile.
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict, defaultdict
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import safeser
+from safeser.dask.brief import is_brief
 from safeser.errors import PayloadError
+from safeser.operations import shapes
 
 #: Two hundred bytes of a message each, or fewer.
 ENDLESS = {
@@ -221,3 +228,30 @@ def test_numbers_of_numpy_are_told_and_what_users_put_in_is_theirs(talk):
     t = asks(talk, op="identity")
     t.asker._asked = {"op": "broadcast", "msg": {"op": "run"}}
     assert t.reply({"w": {"status": "OK", "result": LONG}})["w"]["result"].shape == LONG.shape
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Fraction(1, 2),
+        Decimal(1),
+        pd.Timestamp("2020"),
+        pd.NaT,
+        pd.Timedelta(1),
+        np.datetime64("2020"),
+        np.longdouble(1),
+        (({1.5}, {1j}), {"a": b""}),
+    ],
+)
+def test_what_a_worker_tells_of_itself_is_heard_by_clients(talk, value):
+    """Each of them asks for it when it connects."""
+    assert shapes.shape("small")({"own": value})
+    t = asks(talk, op="identity")
+    told = t.reply({"workers": {"w": {"metrics": {"own": value}}}})
+    assert repr(told["workers"]["w"]["metrics"]["own"]) == repr(value)
+
+
+@pytest.mark.parametrize("value", [OrderedDict(a=1), Counter("a"), defaultdict(int), np.add])
+def test_what_clients_would_not_hear_no_worker_tells(value):
+    assert not is_brief(value)
+    assert not shapes.shape("small")({"own": value})
