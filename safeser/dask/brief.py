@@ -55,7 +55,7 @@ def _is_atom(value: Any) -> bool:
     if isinstance(value, np.generic):
         return not isinstance(value, np.void)
     # Of errors a peer's arguments are small, or its message is all that came. Whatever a worker may
-    # tell of itself (operations/shapes.py) can be printed, or no client would hear of the cluster.
+    # tell of itself (operations/shapes.py) can be printed, or no client would hear of workers.
     return isinstance(value, _SHORT)
 
 

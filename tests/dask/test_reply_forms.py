@@ -244,7 +244,7 @@ def test_numbers_of_numpy_are_told_and_what_users_put_in_is_theirs(talk):
     ],
 )
 def test_what_a_worker_tells_of_itself_is_heard_by_clients(talk, value):
-    """Each of them asks for it when it connects."""
+    """Each of them asks for it to look at the workers."""
     assert shapes.shape("small")({"own": value})
     t = asks(talk, op="identity")
     told = t.reply({"workers": {"w": {"metrics": {"own": value}}}})
