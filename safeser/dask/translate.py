@@ -191,7 +191,13 @@ def _data(record: pickles.ExceptionRecord) -> ExceptionData:
         cause=None if record.cause is None else _data(record.cause),
         context=None if record.context is None else _data(record.context),
         suppress=record.cause is not None or record.suppress_context,
+        # Of another class it would say nothing.
+        state=(record.rule, record.where, record.fix) if _is_ours(record) else (),
     )
+
+
+def _is_ours(record: pickles.ExceptionRecord) -> bool:
+    return record.name.partition(":")[0] == PayloadError.__module__ and bool(record.rule)
 
 
 def _said(record: pickles.ExceptionRecord) -> str:

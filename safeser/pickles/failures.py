@@ -74,6 +74,9 @@ class ExceptionRecord:
     :param cause: what ``raise ... from`` named.
     :param context: what was being handled; None where that is the cause.
     :param complete: False where something could not be read or was cut.
+    :param rule: of one of safeser's own errors, by which rule something was refused,
+    :param where: in which place,
+    :param fix: and what to change.
     """
 
     name: str = ""
@@ -84,6 +87,9 @@ class ExceptionRecord:
     suppress_context: bool = False
     frames: tuple[FrameRecord, ...] = ()
     complete: bool = True
+    rule: str = ""
+    where: str = ""
+    fix: str = ""
 
     @property
     def text(self) -> str:
@@ -128,6 +134,7 @@ class _Parts:
     suppress: Any = False
     notes: Any = None
     traceback: Any = None
+    state: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +202,18 @@ class _Telling:
             suppress_context=parts.suppress is True,
             frames=self.frames(parts.traceback),
             complete=whole,
+            **self._told(parts.state),
         )
+
+    def _told(self, state: Any) -> dict[str, str]:
+        """Return what one of safeser's errors says beside its message."""
+        fields = self._fields(state)
+        told = {name: fields.get(name) for name in _OF_REFUSAL}
+        return {
+            name: text[:_MAX_TEXT]
+            for name, text in told.items()
+            if isinstance(text, str) and self._takes(min(len(text), _MAX_TEXT))
+        }
 
     def _parts(self, call: Call) -> _Parts:
         args = [*call.args.items[:_MAX_MADE_OF], *([None] * _MAX_MADE_OF)]
@@ -205,10 +223,15 @@ class _Telling:
             given = attributes.get("args", args[7])
             return _Parts(class_name(args[0]), given, args[2], args[4], args[5], args[6], args[3])
         if maker == _PLAIN:
-            return _Parts(class_name(args[0]), args[1], args[2], args[4], args[5], args[6], args[3])
+            made = class_name(args[0])
+            return _Parts(
+                made, args[1], args[2], args[4], args[5], args[6], args[3], state=call.state
+            )
         # BaseException.__reduce__: the class itself, its arguments, and perhaps __dict__ as state.
         state = {} if call.state is ABSENT else self._fields(call.state)
-        return _Parts(_name(call), call.args, notes=state.get("__notes__"))
+        return _Parts(
+            _name(call), call.args, notes=state.get("__notes__"), state=call.state
+        )
 
     def _fields(self, node: Any) -> dict[str, Any]:
         if not isinstance(node, DictOf) or not self._takes(len(node.items)):
@@ -258,6 +281,7 @@ class _Telling:
 _MAX_MADE_OF = 8
 
 _OF_TRACEBACK = ("frame", "lineno", "next")
+_OF_REFUSAL = ("rule", "where", "fix")
 
 _TOO_MUCH = "<too much to be told>"
 

@@ -53,10 +53,25 @@ def test_built_in_errors_come_back_as_themselves(error):
     message = outgoing(raised(error))
     back = from_data(message["exception"].data)
     assert message["traceback"] is None
-    assert str(error.args[0] if isinstance(error, PolicyDenied) else error) in str(back)
-    if not isinstance(error, UnicodeDecodeError | PolicyDenied):
+    assert str(error) in str(back)
+    if not isinstance(error, UnicodeDecodeError):
         assert type(back) is type(error)
         assert back.args == error.args
+
+
+class Ruled(Exception):
+    def __init__(self, text):
+        super().__init__(text)
+        self.rule, self.where, self.fix = "x.y", "there", "do"
+
+
+def test_a_refusal_comes_back_with_its_rule_and_with_what_to_change():
+    refusal = PolicyDenied("no", rule="x.y", where="there", fix="do")
+    back = from_data(outgoing(raised(refusal))["exception"].data)
+    assert [back.rule, back.where, back.fix] == ["x.y", "there", "do"]
+    assert any("Another process says so" in note for note in back.__notes__)
+    other = outgoing(raised(Ruled("no")))["exception"].data
+    assert other.state == ()
 
 
 def test_other_errors_come_back_as_their_name_and_text():

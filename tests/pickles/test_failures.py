@@ -8,7 +8,7 @@ import sys
 import cloudpickle
 import pytest
 
-from safeser.errors import PayloadError
+from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles import ExceptionRecord, exception_record, traceback_record
 
 tblib = pytest.importorskip("tblib.pickling_support")
@@ -88,6 +88,16 @@ def test_errors_without_tblib():
     error.add_note("n")
     record = exception_record(pickle.dumps(error))
     assert record == ExceptionRecord("builtins:UnboundLocalError", ("x",), notes=("n",))
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_refusal_has_its_rule(installed):
+    refusal = PolicyDenied("no", rule="x.y", where="there", fix="do" * 20_000)
+    record = exception_record(pickle.dumps(fail(refusal) if installed else refusal))
+    assert (record.text, record.rule, record.where) == ("no", "x.y", "there")
+    assert record.fix == "do" * 5000
+    odd = PolicyDenied("no", rule=b"x.y")
+    assert exception_record(pickle.dumps(odd)).rule == ""
 
 
 def test_a_class_of_a_notebook_has_its_name():
