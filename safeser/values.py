@@ -319,14 +319,17 @@ class Allowed:
 def reaches_everything(name: str) -> bool:
     """Tell whether *name* is of a library that nobody approves for arguments of a sender's choice.
 
-    ``builtins:eval``, ``os:system`` and ``distributed:get_worker`` are, and all others beside them:
-    which of them do no harm, the profiles list.
+    ``builtins:eval``, ``pandas:read_pickle`` and ``distributed:get_worker`` are, and all others
+    beside them: which of them do no harm, the profiles list.
     """
     return name.partition(":")[0].partition(".")[0] in _REACHING
 
 
-#: Much of these runs, imports, opens or looks up whatever it is told.
-_REACHING = sys.stdlib_module_names | {"cloudpickle", "dask", "distributed", "safeser"}
+#: Much of these runs, imports, opens, writes or looks up whatever it is told.
+_REACHING = sys.stdlib_module_names | {
+    *("__main__", "cloudpickle", "cytoolz", "dask", "distributed", "fsspec", "joblib", "numpy"),
+    *("pandas", "pip", "pkg_resources", "pyarrow", "safeser", "setuptools", "six", "tlz", "toolz"),
+}
 
 
 def check_global(name: object, *, rule: str = "config.allow") -> str:

@@ -132,7 +132,7 @@ def _instead(obj: Any, name: str, role: str) -> str:
     if reaches_everything(name) and library not in ("dask", "distributed"):
         much = "the standard library" if library in sys.stdlib_module_names else library
         return (
-            f"Much of {much} runs whatever it is called with. {own} need with it and"
+            f"Much of {much} runs, opens or writes what it is called with. {own} need with it and"
             f" no more; {allowed}"
         )
     if name.startswith("distributed.shuffle."):

@@ -229,9 +229,7 @@ class _Telling:
             )
         # BaseException.__reduce__: the class itself, its arguments, and perhaps __dict__ as state.
         state = {} if call.state is ABSENT else self._fields(call.state)
-        return _Parts(
-            _name(call), call.args, notes=state.get("__notes__"), state=call.state
-        )
+        return _Parts(_name(call), call.args, notes=state.get("__notes__"), state=call.state)
 
     def _fields(self, node: Any) -> dict[str, Any]:
         if not isinstance(node, DictOf) or not self._takes(len(node.items)):

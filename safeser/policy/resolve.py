@@ -288,8 +288,8 @@ class _Reader(Entry):
                 self.refuse(error.message, "pickle", "allow", name, rule=error.rule, fix=error.fix)
             if self.context.submission == "approved" and reaches_everything(name):
                 self.refuse(
-                    f"{shown(name)} is of a library whose functions run what they are called with,"
-                    " and whoever submits chooses the arguments",
+                    f"{shown(name)} is of a library of which much runs, opens or writes what it is"
+                    " called with, and whoever submits chooses the arguments",
                     "pickle",
                     "allow",
                     name,

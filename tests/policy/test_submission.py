@@ -209,6 +209,13 @@ def test_update_graph_is_in_the_group_that_clients_are_given() -> None:
         ("dask.dataframe.io.csv:read_csv", "reference"),
         ("distributed.worker:get_worker", "reference"),
         ("safeser.pickles.stock:loads", "reference"),
+        ("pandas:read_pickle", "reference"),
+        ("numpy:save", "reference"),
+        ("numpy.f2py:compile", "reference"),
+        ("joblib.numpy_pickle:load", "reference"),
+        ("fsspec.core:OpenFile", "class"),
+        ("toolz.functoolz:pipe", "reference"),
+        ("__main__:train", "reference"),
     ],
 )
 def test_nobody_approves_what_runs_whatever_it_is_called_with(name: str, role: str) -> None:
