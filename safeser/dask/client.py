@@ -20,6 +20,7 @@ from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
 from distributed.security import Security as DaskSecurity
 
+from safeser import operations
 from safeser.channel import Channel, Link, OpenLink
 from safeser.dask import approved
 from safeser.dask.annotations import can_be_sent
@@ -42,6 +43,8 @@ from safeser.values import UNKNOWN, Context, Kind
 __all__ = ["Client"]
 
 _SCHEME = "safeser://"
+#: ``cancel``, ``Variable.delete`` and ``Queue.close``.
+_UNANSWERED = frozenset({"cancel-keys", "variable_delete", "queue_release"})
 
 
 class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # distributed ships no types
@@ -192,6 +195,23 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
             return
         context = Context(channel.identity.principal, UNKNOWN, Kind.TASK, "update-graph")
         channel.refuse_submission(context)
+
+    def _send_to_scheduler(self, msg: Any) -> None:
+        """Refuse here what a user asks for and nobody answers: Dask takes it for done."""
+        if msg["op"] in _UNANSWERED:
+            self._permit(operations.Channel.STREAM, msg["op"])
+        super()._send_to_scheduler(msg)
+
+    async def _shutdown(self) -> None:
+        """Refuse it before Dask has begun to close this client, which could do little then."""
+        if not self.cluster:
+            self._permit(operations.Channel.RPC, "terminate")
+        await super()._shutdown()
+
+    def _permit(self, channel: operations.Channel, name: str) -> None:
+        link, row = self._link(), operations.lookup(operations.Server.SCHEDULER, channel, name)
+        if link is not None and row is not None:
+            link.permit_operation(link.outbound(row.kind, row.name))
 
     def _may_feed(self) -> bool:
         """Tell whether a scheduler that this client may meet would run functions for it."""

@@ -194,6 +194,7 @@ class _Telling:
             parts.context not in (None, parts.cause) and context is None
         )
         args = tuple(self.plain(item, 0) for item in items[:_MAX_ARGS])
+        told = self._told(parts.state)
         whole = not lost and bool(parts.name) and len(items) <= _MAX_ARGS and self._room >= 0
         return ExceptionRecord(
             name=parts.name,
@@ -202,7 +203,9 @@ class _Telling:
             suppress_context=parts.suppress is True,
             frames=self.frames(parts.traceback),
             complete=whole,
-            **self._told(parts.state),
+            rule=told.get("rule", ""),
+            where=told.get("where", ""),
+            fix=told.get("fix", ""),
         )
 
     def _told(self, state: Any) -> dict[str, str]:

@@ -79,10 +79,11 @@ def test_a_viewer_looks_and_fetches(dashboard):
 
 
 def test_a_viewer_is_refused_all_else_and_nothing_of_it_happened(dashboard):
-    assert len(dashboard["tries"]) == 28
+    assert len(dashboard["tries"]) == 31
     refused = {"submit": "submission.none", "persist": "submission.none"}
     for name, outcome in dashboard["tries"].items():
         assert outcome == [refused.get(name, "operation.not-granted")], name
+    assert dashboard["status"] == "running"
     assert dashboard["again"] == LOOKS
 
 

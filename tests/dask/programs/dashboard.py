@@ -70,6 +70,9 @@ def tries(client: Any, squares: Future) -> dict[str, Any]:
         "stacks": lambda: client.call_stack(),
         "shutdown": lambda: client.shutdown(),
         "stream": lambda: client.sync(client.scheduler.connection_stream),
+        "cancel": lambda: client.cancel([squares], force=True),
+        "delete": lambda: Variable("squares").delete(),
+        "close": lambda: Queue("q").close(),
     }
 
 
@@ -94,14 +97,23 @@ with connected() as client:
     squares = Future("squares", client)
     seen = looks(client, squares)
     held = {name: refused(call) for name, call in tries(client, squares).items()}
-    # Elements of the stream have no answer: what they ask for must not have happened. This client
-    # takes its own word for it, so another one looks.
-    Variable("squares").delete()
-    client.cancel([Future("squares", client)], force=True)
+    status = client.status  # a refused shutdown closes nothing
+    # Elements of the stream have no answer: what they ask for must not have happened, whoever sends
+    # them all the same. This client takes its own word for it, so another one looks.
+    for element in (
+        {"op": "variable_delete", "name": "squares"},
+        {"op": "cancel-keys", "keys": ["squares"], "force": True, "reason": None, "msg": None},
+    ):
+        client.loop.add_callback(client._send_to_scheduler_safe, element)
     client.get_metadata("owner")
 with connected() as client:
     print(
         json.dumps(
-            {"looks": seen, "tries": held, "again": looks(client, Future("squares", client))}
+            {
+                "looks": seen,
+                "tries": held,
+                "status": status,
+                "again": looks(client, Future("squares", client)),
+            }
         )
     )
