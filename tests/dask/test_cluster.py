@@ -46,7 +46,7 @@ def alice(cluster):
         ("missing_key", ["missing"]),
         ("coordination", [[1, 2], {"a": 1}, True, True]),
         ("failed_future_in_a_queue", "ZeroDivisionError"),
-        ("published", [["numbers"], [1, 2, 3]]),
+        ("published", [True, [1, 2, 3]]),
         ("metadata", [{"a": [1]}, {"x": 1}]),
         ("shows_progress", True),
         ("warns", [["careful", "FutureWarning"]]),
