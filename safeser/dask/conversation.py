@@ -16,6 +16,14 @@ from typing import Any
 from safeser.channel import Arrived, Link
 from safeser.dask import outgoing, replies, translate
 from safeser.dask.building import build
+from safeser.dask.ceilings import (
+    Room,
+    ceilings_of,
+    greeting_room,
+    incoming_room,
+    reply_room,
+)
+from safeser.dask.codec import slices
 from safeser.dask.fetched import Unfetched, read_values, takes_parts
 from safeser.dask.garbage import no_search
 from safeser.dask.incoming import (
@@ -35,7 +43,7 @@ from safeser.dask.registrations import ClientIds
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
-from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.operations import FLOOR, Channel, Encoding, Operation, Server, lookup
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
 
@@ -162,12 +170,22 @@ class Conversation:
         with no_search:
             return self._received(verified, deserializers)
 
+    def room(self) -> Room:
+        """Return how large the peer's next message may be, before any of it was read."""
+        if not self._greeted:
+            return greeting_room()
+        if self._reads is not None:
+            return incoming_room(self.link, self._reads, Channel.STREAM)
+        if self.server is not None:
+            return incoming_room(self.link, self.server, Channel.RPC)
+        return reply_room(replies.rows_of(self._asked.get("op")))
+
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         willing = deserializers if self._willing is None else self._willing
         self._refusals, self._latest = 0, None
         try:
             parsed = self._parse(verified)
-        except PayloadError as error:
+        except SafeserError as error:
             return self._malformed(error, verified, willing)
         if not self._greeted:
             return self._greeting(parsed)
@@ -182,14 +200,26 @@ class Conversation:
 
     def _parse(self, verified: Arrived) -> Message:
         assert isinstance(verified, Verified)
-        return read(verified, self.link.policy.limits)
+        limits = self.link.policy.limits
+        if self._reads is not None:
+            if not self._opening and _has_large(verified.frames):
+                return self._parse_apart(verified)
+        elif self.server is not None and self._greeted:
+            return read(verified, limits, ceilings_of(self.link, self.server, Channel.RPC))
+        return read(verified, limits)
 
-    def _parse_apart(self, verified: Arrived) -> tuple[Message, list[PayloadError]]:
+    def _parse_apart(self, verified: Arrived) -> Message:
+        """Parse a batch element by element, and note why some of them are left out."""
         assert isinstance(verified, Verified)
-        return read_apart(verified, self.link.policy.limits)
+        assert self._reads is not None
+        ceiling_of = ceilings_of(self.link, self._reads, Channel.STREAM)
+        parsed, errors = read_apart(verified, self.link.policy.limits, ceiling_of)
+        for error in errors:
+            self._note(error)
+        return parsed
 
     def _malformed(
-        self, error: PayloadError, verified: Arrived, willing: Sequence[str] | None
+        self, error: SafeserError, verified: Arrived, willing: Sequence[str] | None
     ) -> Any:
         # What opens a stream is waited for: without it nothing would ever come.
         if self._reads is not None and not self._opening:
@@ -202,20 +232,17 @@ class Conversation:
         return SKIP
 
     def _what_is_left(
-        self, error: PayloadError, verified: Arrived, willing: Sequence[str] | None
+        self, error: SafeserError, verified: Arrived, willing: Sequence[str] | None
     ) -> Any:
         """The elements of a malformed batch that are not at fault."""
-        if not verified.frames:
-            self._note(error)
-            return SKIP
+        refusals = self._refusals
         try:
-            parsed, errors = self._parse_apart(verified)
-        except PayloadError:
+            parsed = self._parse_apart(verified)
+        except SafeserError:
             self._note(error)
             return SKIP
-        for cause in errors or [error]:
-            self._note(cause)
-        self._opening = False
+        if self._refusals == refusals:  # what is wrong is in none of them
+            self._note(error)
         return self._elements(parsed, willing)
 
     def _greeting(self, parsed: Message) -> Any:
@@ -460,6 +487,7 @@ class Conversation:
     def _note(self, error: SafeserError, about: Any = None) -> None:
         """Log and record *error*, with the operation that the request or element *about* names."""
         about = about or {"op": error.operation}
+        error.without_frames()
         self._refusals, self._latest = self._refusals + 1, error
         if self._refusals > _NOTED:
             if not error.recorded:
@@ -562,6 +590,13 @@ class Conversation:
         rows = replies.rows_of(name)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
+
+
+def _has_large(frames: Sequence[Any]) -> bool:
+    """Tell whether a batch has an element that is larger than every operation may be."""
+    if not frames or len(frames[0]) <= FLOOR:
+        return False
+    return any(len(element) > FLOOR for element in slices(frames[0]))
 
 
 def _is_reply(body: Any) -> bool:

@@ -18,6 +18,7 @@ from distributed.sizeof import safe_sizeof
 from safeser import families
 from safeser.channel import Link
 from safeser.dask import translate
+from safeser.dask.ceilings import ceilings_of
 from safeser.dask.codec import Encoder, PayloadRow
 from safeser.dask.reader import check_header, check_readable
 from safeser.dask.translate import Failure, Relayed
@@ -69,7 +70,10 @@ def encode_message(
     limits = link.policy.limits
     encoder = Encoder(limits)
     values = _Values(link, row, serializers, fails=fails)
-    encoder.add(translate.outgoing(message, takes_code=values.take_code), values)
+    ceiling_of = None
+    if row is not None:
+        ceiling_of = ceilings_of(link, row.server, row.channel, outbound=True)
+    encoder.add(translate.outgoing(message, takes_code=values.take_code), values, ceiling_of)
     frames = _shed(encoder, link, listed=False) if fails else encoder.frames(listed=False)
     return _checked(frames, limits)
 
@@ -83,6 +87,7 @@ def encode_elements(
     """
     limits = link.policy.limits
     encoder = Encoder(limits)
+    ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
     sent = 0
     for element in elements:
         name = element.get("op") if isinstance(element, dict) else None
@@ -94,7 +99,8 @@ def encode_elements(
         # carries everybody's.
         try:
             values = _Values(link, row, None, fails=True)
-            encoder.add(translate.outgoing(element, takes_code=values.take_code), values)
+            told = translate.outgoing(element, takes_code=values.take_code)
+            encoder.add(told, values, ceiling_of)
             sent += 1
         except SafeserError as error:
             logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from safeser.operations.arguments import ENVELOPE, TAKES
+from safeser.operations.arguments import ENVELOPE, SPELT, TAKES
+from safeser.operations.ceilings import FLOOR, MANY, UNBOUNDED, Ceiling, ceilings
 from safeser.operations.client import CLIENT
 from safeser.operations.nanny import NANNY
 from safeser.operations.operation import Channel, Encoding, Operation, Server
@@ -24,10 +25,14 @@ from safeser.operations.worker import WORKER
 
 __all__ = [
     "ENVELOPE",
+    "FLOOR",
     "GROUPS",
+    "MANY",
     "NAMES",
     "OPERATIONS",
     "SUPPORTED_DISTRIBUTED",
+    "UNBOUNDED",
+    "Ceiling",
     "Channel",
     "Encoding",
     "Operation",
@@ -39,10 +44,26 @@ __all__ = [
 SUPPORTED_DISTRIBUTED = ("2026.8.0",)
 
 
+#: Groups whose operations hand over code or files, as plain bytes in their fields.
+_OF_CODE = frozenset({"run", "plugins", "files", "actors"})
+
+#: How users' values stand in the fields of operations that carry them.
+_VALUES = frozenset({Encoding.MARKED, Encoding.WRAPPED, Encoding.NESTED})
+
+
 def _with_fields(row: Operation) -> Operation:
-    takes = TAKES[row.server, row.channel, row.name]
+    place = (row.server, row.channel, row.name)
+    takes = TAKES[place]
     loops = ENVELOPE if row.channel is Channel.RPC else {"op": ENVELOPE["op"]}
-    return replace(row, takes=takes, shapes=MappingProxyType({**takes, **loops}))
+    # A relay carries any operation, those of code as well.
+    code = row.group in _OF_CODE or Encoding.NESTED in row.fields.values()
+    values = not _VALUES.isdisjoint(row.fields.values())
+    return replace(
+        row,
+        takes=takes,
+        shapes=MappingProxyType({**takes, **loops}),
+        ceilings=ceilings(SPELT[place], code=code, bulk=row.bulk, values=values),
+    )
 
 
 #: Every row, server by server.

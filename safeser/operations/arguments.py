@@ -17,7 +17,7 @@ from types import MappingProxyType
 from safeser.operations.operation import Channel, Server
 from safeser.operations.shapes import Shape, fields, shape
 
-__all__ = ["ENVELOPE", "TAKES"]
+__all__ = ["ENVELOPE", "SPELT", "TAKES"]
 
 #: Fields of every request, which Dask's loop takes away before the handler is called.
 ENVELOPE: Mapping[str, Shape] = MappingProxyType(
@@ -266,11 +266,16 @@ def _lines(text: str) -> Iterator[list[str]]:
         yield line.split()
 
 
-#: The fields of each operation of each server. The name ``*`` stands for every other one.
-TAKES: Mapping[tuple[Server, Channel, str], Mapping[str, Shape]] = MappingProxyType(
+#: The fields of each operation of each server, spelt ``name:shape``.
+SPELT: Mapping[tuple[Server, Channel, str], tuple[str, ...]] = MappingProxyType(
     {
-        (*place, name): MappingProxyType(fields(spelt))
+        (*place, name): tuple(spelt)
         for place, text in _TEXTS.items()
         for name, *spelt in _lines(text)
     }
+)
+
+#: The same with their shapes. The name ``*`` stands for every other one.
+TAKES: Mapping[tuple[Server, Channel, str], Mapping[str, Shape]] = MappingProxyType(
+    {place: MappingProxyType(fields(spelt)) for place, spelt in SPELT.items()}
 )

@@ -14,7 +14,8 @@ from safeser.values import Kind
 __all__ = ["CLIENT"]
 
 _FROM_SCHEDULER = frozenset({"client-stream"})
-_STREAM = partial(Operation, Server.CLIENT, Channel.STREAM, streams=_FROM_SCHEDULER)
+# A scheduler tells of all keys at once when it is restarted, and hands on what users logged.
+_STREAM = partial(Operation, Server.CLIENT, Channel.STREAM, streams=_FROM_SCHEDULER, bulk=True)
 
 CLIENT = (
     *plain(
@@ -23,6 +24,7 @@ CLIENT = (
         "basic",
         "lost-data cancelled-keys task-retried adjust-heartbeat-interval",
         streams=_FROM_SCHEDULER,
+        bulk=True,
     ),
     _STREAM(
         "key-in-memory",

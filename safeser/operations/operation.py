@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from safeser.operations.ceilings import Ceiling, Ceilings, ceilings
 from safeser.operations.shapes import Shape
 from safeser.values import Kind
 
@@ -62,6 +63,10 @@ class Encoding(enum.Enum):
 _OPENED = frozenset({Encoding.RAW, Encoding.WRAPPED, Encoding.NESTED})
 
 
+#: Of a row without fields.
+_UNLISTED = ceilings((), code=False, bulk=False, values=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One row: an operation as one server handles it on one channel.
@@ -83,6 +88,8 @@ class Operation:
         itself keeps one dict of handlers for all streams and lets the sender's fields override the
         identity that it registered with, so that a client could report other workers' tasks.
     :param inline: whether Dask's loops handle it themselves, without a registered handler.
+    :param bulk: whether honest peers without a submission send many keys in it.
+    :param ceilings: how large it may be, by its fields.
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
     :param shapes: the same with the fields that Dask's loop takes away before the handler is
         called, whatever the handler calls so.
@@ -101,6 +108,8 @@ class Operation:
     note: str = ""
     streams: frozenset[str] = frozenset()
     inline: bool = False
+    bulk: bool = False
+    ceilings: Ceilings = field(default=_UNLISTED, repr=False)
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     plain: bool = field(init=False, compare=False, repr=False)
@@ -112,6 +121,10 @@ class Operation:
         object.__setattr__(self, "plain", not opened)
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "reply", MappingProxyType(dict(self.reply)))
+
+    def ceiling(self, *, submits: bool) -> Ceiling:
+        """Return how large it may be, from a sender that may submit work or from another."""
+        return self.ceilings.submitter if submits else self.ceilings.other
 
     def reports(self, path: str) -> bool:
         """Tell whether Dask's field *path* holds the pickled class of a result.
@@ -135,10 +148,12 @@ def plain(
     *,
     kind: Kind = Kind.ADMIN,
     streams: frozenset[str] = frozenset(),
+    bulk: bool = False,
 ) -> tuple[Operation, ...]:
     """Return rows for *names*, separated by blanks, none of which carries a payload."""
     return tuple(
-        Operation(server, channel, name, kind, group, streams=streams) for name in names.split()
+        Operation(server, channel, name, kind, group, streams=streams, bulk=bulk)
+        for name in names.split()
     )
 
 

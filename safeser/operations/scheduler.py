@@ -89,13 +89,15 @@ _REQUESTS = (
         note="relays msg to one worker",
     ),
     # --- between the parts of a cluster ---------------------------------------------------------
-    *_plain_rpc("cluster", "heartbeat_worker add_keys shuffle_barrier shuffle_restrict_task"),
+    *_plain_rpc("cluster", "shuffle_barrier shuffle_restrict_task"),
+    *_plain_rpc("cluster", "heartbeat_worker add_keys", bulk=True),
     _RPC(
         "register-worker",
         Kind.ADMIN,
         "cluster",
         reply=payload(Encoding.RAW, "worker-plugins"),
         becomes="worker-stream",
+        bulk=True,
         note="address and nanny name whom the scheduler will connect to; always replies with one"
         " pickled plugin for shuffles",
     ),
@@ -215,15 +217,17 @@ _ELEMENTS = (
         "basic",
         fields=payload(Encoding.MARKED, "expr_ser code annotations span_metadata"),
         streams=_FROM_CLIENTS,
+        bulk=True,  # also where it is refused: its keys have to be failed
         note="the scheduler's handler opens expr_ser by itself, whatever families it was given",
     ),
     # --- from workers ---------------------------------------------------------------------------
     *_plain_stream(
         "cluster",
-        "keep-alive add-keys release-worker-data long-running reschedule steal-response"
-        " request-refresh-who-has worker-status-change",
+        "keep-alive release-worker-data long-running reschedule steal-response"
+        " worker-status-change",
         streams=_FROM_WORKERS,
     ),
+    *_plain_stream("cluster", "add-keys request-refresh-who-has", streams=_FROM_WORKERS, bulk=True),
     _STREAM(
         "task-finished",
         Kind.DATA,
