@@ -6,7 +6,7 @@ more than make a plain value or a reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -45,6 +45,9 @@ MARKERS = {
 
 
 _MARKED = frozenset(MARKERS)
+
+#: Large messages are looked through in pieces of so many bytes.
+_PIECE = 1 << 18
 
 #: The ends of the headers of msgpack's timestamps, which other bytes may be too: no hook is asked
 #: about that extension. They are 4, 8 or 12 bytes long, and msgpack takes no others.
@@ -111,9 +114,27 @@ def check_readable(packed: bytes, limits: Limits) -> None:
         Reader(limits).read(packed)
 
 
+def _pieces(packed: Any, *, overlap: int = 0) -> Iterator[bytes]:
+    """Yield *packed* in pieces: no other thread of the process runs while one is looked through."""
+    view = memoryview(packed)
+    for at in range(0, len(view), _PIECE):
+        yield bytes(view[at : at + _PIECE + overlap])
+
+
 def _may_be_deeper(packed: Any, limit: int) -> bool:
     """Tell whether *packed* might be nested more than *limit* deep, by what it could begin."""
-    return len(packed) > limit and len(bytes(packed).translate(None, _NO_CONTAINER)) > limit
+    if len(packed) <= limit:
+        return False
+    begun = 0
+    for piece in _pieces(packed):
+        begun += len(piece.translate(None, _NO_CONTAINER))
+        if begun > limit:
+            return True
+    return False
+
+
+def _may_hold_times(packed: Any) -> bool:
+    return any(mark in piece for piece in _pieces(packed, overlap=1) for mark in _TIMES)
 
 
 class Reader:
@@ -153,8 +174,7 @@ class Reader:
             list_hook=self._list,
             ext_hook=self._ext,
         )
-        packed = bytes(data)
-        if any(mark in packed for mark in _TIMES):
+        if _may_hold_times(data):
             _refuse_times(value)
         return value
 

@@ -26,8 +26,8 @@ FLOOR = 1 << 13
 FEW, FEW_ELEMENTS = 1 << 19, 1 << 14
 
 #: The same for all others, in bytes; the policy's limits hold beside it. To copy so many takes some
-#: 30 milliseconds, during which no other thread of the process runs.
-MANY = 1 << 27
+#: 30 milliseconds, during which no other thread of the process runs. A million keys take as many.
+MANY = 1 << 26
 
 #: No ceiling but the policy's limits.
 UNBOUNDED = 1 << 62
