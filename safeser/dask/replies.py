@@ -333,8 +333,19 @@ def _fits(spelt: str) -> Callable[[Mapping[str, Any], Any], bool]:
 
 
 def _is_times(_: Mapping[str, Any], told: Any) -> bool:
-    """Tell whether that says when how often a profile was taken, and of which tasks."""
-    return isinstance(told, dict) and all(
+    """Tell whether that says when how often a profile was taken, and of which tasks.
+
+    Dask's scheduler makes a list for each name at each time (distributed 2026.8.0,
+    ``Scheduler.get_profile_metadata``): a hundred kilobytes of both took two gigabytes.
+    """
+    if not isinstance(told, dict) or not _are_times(told):
+        return False
+    names = {name for _, counted in told["keys"] for name in counted}
+    return len(names) * len(told["keys"]) <= _TIMES_OF_NAMES
+
+
+def _are_times(told: Mapping[str, Any]) -> bool:
+    return all(
         isinstance(told.get(name), list | tuple)
         and all(
             isinstance(pair, list | tuple) and len(pair) == 2 and _AMOUNT(pair[0]) and fits(pair[1])
@@ -355,6 +366,10 @@ _CALL = {**dict.fromkeys(("filename", "name", "line"), shape("text")), "line_num
 
 #: What Dask draws of a task in a stream of them, as text.
 _DRAWN = ("key", "worker", "thread", "status", "startstops")
+
+#: Lists that a scheduler makes of one worker's profile. A worker keeps a thousand times, and has
+#: some hundred names of tasks.
+_TIMES_OF_NAMES = 2_000_000
 
 #: Longer than anybody samples, and more than clocks differ, in seconds.
 _LONGEST, _AHEAD = 100 * 86_400, 86_400
