@@ -51,6 +51,7 @@ from safeser.dask.retirement import end_retirements
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.schemes import note_left
 from safeser.dask.taken import take_whole_graphs
+from safeser.dask.wanted_keys import want_known_keys
 from safeser.envelope import Handshake
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
@@ -242,6 +243,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             know_workers(owner)
             wait_for_nannies(owner)
             look_up_no_names(owner)
+            want_known_keys(owner)
             cut_profiles(owner, self._channel.policy.limits)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
