@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgpack
+from distributed.scheduler import WorkerState
 
 from safeser.dask import ceilings
 from safeser.dask.ceilings import CeilingOf
@@ -124,11 +125,13 @@ class Encoder:
         )
         return packed
 
-    def _encode(
-        self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any
-    ) -> msgpack.ExtType:
+    def _encode(self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any) -> Any:
         if isinstance(leaf, set | frozenset):
             return msgpack.ExtType(EXT_SET, self._pack(list(leaf), default))
+        if isinstance(leaf, WorkerState):
+            # Scheduler.replicate logs the states of workers, which are no data (docs/upstream.md):
+            # after one replicate, each answer to get_events would hold a value that cannot be sent.
+            return leaf.address
         row, eager = default(leaf)
         self.rows.append(row)
         code = EXT_EAGER if eager else EXT_OPAQUE

@@ -333,7 +333,7 @@ class Conversation:
             replies.require_form(self._asked, reply)
             reply = translate.incoming_reply(fields, reply, note=self._note)
             if self._opens and parsed.rows:
-                replies.require_brief(self._asked, reply)
+                replies.require_bounded_repr(self._asked, reply)
         except SafeserError as error:
             self._note(error)
             return self._without_values(error)

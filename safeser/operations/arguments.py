@@ -61,7 +61,7 @@ performance_report start:number last_count:integer code:text mode:word?
 get_logs start:integer n:integer? timestamps:flag
 logs start:integer n:integer? timestamps:flag
 worker_logs n:integer? workers:workers? nanny:flag
-log_event topic:topics msg:any
+log_event topic:topics msg:event
 events topic:word?
 nbytes keys:key*? summary:flag
 versions packages:packages?
@@ -94,8 +94,8 @@ unregister_nanny_plugin name:word
 adaptive_target target_duration:positive?
 workers_to_close memory_ratio:amount? n:count? key:any minimum:count? target:count? attribute:word
 subscribe_worker_status
-start_task_metadata name:word
-stop_task_metadata name:word?
+start_task_metadata name:collector
+stop_task_metadata name:collector?
 get_cluster_state exclude:names
 dump_cluster_state_to_url url:text exclude:names format:word *:any
 benchmark_hardware
@@ -115,12 +115,12 @@ queue_get name:key client:word? timeout:amount|word? batch:flag|count
 queue_qsize name:key client:word?
 variable_set name:key key:key? data:any client:word? timeout:amount|word?
 variable_get name:key client:word? timeout:amount|word?
-semaphore_register name:key max_leases:size lease_timeout:amount?
-semaphore_acquire name:key timeout:amount|word? lease_id:key
-semaphore_release name:key lease_id:key
-semaphore_close name:key
-semaphore_refresh_leases name:key lease_ids:key*
-semaphore_value name:key
+semaphore_register name:label max_leases:size lease_timeout:amount?
+semaphore_acquire name:label timeout:amount|word? lease_id:key
+semaphore_release name:label lease_id:key
+semaphore_close name:label
+semaphore_refresh_leases name:label lease_ids:leases
+semaphore_value name:label
 event_wait name:key timeout:amount|word?
 event_set name:key
 event_clear name:key
@@ -145,7 +145,7 @@ add-keys worker:address keys:key* stimulus_id:text?
 long-running key:key worker:address run_id:integer compute_duration:amount? stimulus_id:text
 reschedule key:key worker:address? stimulus_id:text
 keep-alive worker:address
-log-event worker:address topic:topics msg:any
+log-event worker:address topic:topics msg:event
 worker-status-change status:word worker:address stimulus_id:text
 request-refresh-who-has keys:key* worker:address stimulus_id:text
 update-graph client:word expr_ser:any keys:key* span_metadata:any

@@ -1,9 +1,9 @@
-"""Which values of a peer's have a text that is not much longer than what came.
+"""Decide whether the repr of a received value has bounded size.
 
-The one rule: only types whose text was looked at; whatever else is to be shown is named by its
-type. NumPy leaves out elements only along axes that are longer than six: one byte that fills an
-array of eleven axes of six is a text of a gigabyte, and holds up whoever prints it for minutes.
-Frames, tensors and estimators print arrays that are in them.
+The one rule: the repr of listed types alone is made, since their size in a message bounds it; any
+other value is shown by its type. NumPy leaves out elements only along axes that are longer than
+six: one byte that fills an array of eleven axes of six has a repr of a gigabyte, and stalls every
+process that prints it for minutes. Frames, tensors and estimators print arrays that are in them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from safeser.dask.reader import LEAVES
 
-__all__ = ["is_brief", "named"]
+__all__ = ["has_bounded_repr", "type_name"]
 
 _ATOMS = LEAVES | {
     *(complex, range, bytearray, Decimal),
@@ -30,8 +30,8 @@ _HOLDS = frozenset({tuple, list, set, frozenset})
 _MOST_ELEMENTS, _MOST_BYTES = 1000, 1 << 16
 
 
-def is_brief(value: Any) -> bool:
-    """Tell whether the text of *value* is bounded by its size in a message."""
+def has_bounded_repr(value: Any) -> bool:
+    """Tell whether the size of *value* in a message bounds its repr."""
     waiting = [value]
     while waiting:
         part = waiting.pop()
@@ -54,19 +54,19 @@ def _is_atom(value: Any) -> bool:
         return plain and value.size <= _MOST_ELEMENTS and _bytes_of(value) <= _MOST_BYTES
     if isinstance(value, np.generic):
         return not isinstance(value, np.void)
-    # Of errors a peer's arguments are small, or its message is all that came. Whatever a worker may
-    # tell of itself (operations/shapes.py) can be printed, or no client would hear of workers.
+    # The arguments of a peer's error are small, or its message is all that came. What a worker may
+    # report of itself (operations/shapes.py) can be printed, or no client would hear of workers.
     return isinstance(value, _SHORT)
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> int:
-    """Return how much *array* would be if none of it were repeated."""
-    if array.dtype.kind == "T":  # texts of any length, which are elsewhere
+    """Return how many bytes *array* takes once no element stands for several."""
+    if array.dtype.kind == "T":  # texts of any length, outside of the array's own memory
         return sum(map(len, array.flat))
     return array.nbytes
 
 
-def named(value: Any) -> str:
-    """Return what stands for a *value* that is not printed."""
+def type_name(value: Any) -> str:
+    """Return the name of the type of *value*, which is shown in place of its repr."""
     kind = type(value)
     return f"<{kind.__module__}.{kind.__qualname__}>"
