@@ -62,7 +62,13 @@ def _with_fields(row: Operation) -> Operation:
         row,
         takes=takes,
         shapes=MappingProxyType({**takes, **loops}),
-        ceilings=ceilings(SPELT[place], code=code, bulk=row.bulk, values=values),
+        ceilings=ceilings(
+            SPELT[place],
+            code=code,
+            bulk=row.bulk,
+            heard=row.server is Server.CLIENT,
+            values=values,
+        ),
     )
 
 

@@ -2,8 +2,8 @@
 
 The one rule: a ceiling follows from the fields that the operation takes (:mod:`arguments`), so that
 no operation lacks one. Small fields have fixed sizes. Fields of many elements, lists of keys and
-plain data of users, get more room if the sender may submit work, or if honest peers without that
-grant send many keys.
+plain data of users, may be larger if the sender may submit work, or if honest workers send many
+keys.
 
 The structure of a message, in msgpack, and the values that it carries as frames of their own are
 bounded apart.
@@ -24,6 +24,9 @@ FLOOR = 1 << 13
 #: What lists of keys, mappings and plain data of one message take at most, in bytes and elements,
 #: if the sender may not submit work. Dask's handlers take some ten microseconds for a key.
 FEW, FEW_ELEMENTS = 1 << 19, 1 << 14
+
+#: The same where honest workers send many keys: what one of them holds of small values.
+BULK, BULK_ELEMENTS = 1 << 24, 1 << 18
 
 #: The same for all others, in bytes; the policy's limits hold beside it. To copy so many takes some
 #: 30 milliseconds, during which no other thread of the process runs. A million keys take as many.
@@ -74,12 +77,15 @@ class Ceilings(NamedTuple):
     other: Ceiling
 
 
-def ceilings(fields: Iterable[str], *, code: bool, bulk: bool, values: bool) -> Ceilings:
+def ceilings(
+    fields: Iterable[str], *, code: bool, bulk: bool, heard: bool, values: bool
+) -> Ceilings:
     """Return the ceilings of an operation.
 
     :param fields: its fields as ``name:shape``.
     :param code: whether it hands over code, as plain bytes of any size.
-    :param bulk: whether honest peers send many keys in it without a submission.
+    :param bulk: whether honest workers send many keys in it.
+    :param heard: whether it is what a scheduler tells a client, who asked for all of it.
     :param values: whether the table lists fields that carry users' values.
     """
     shapes = [spelt.partition(":")[2] for spelt in fields]
@@ -91,7 +97,10 @@ def ceilings(fields: Iterable[str], *, code: bool, bulk: bool, values: bool) -> 
         return Ceilings(*(Ceiling(fixed, UNBOUNDED, carried),) * 2)
     most = UNBOUNDED if code else fixed + MANY
     many = Ceiling(most, UNBOUNDED, UNBOUNDED if anything else carried)
-    return Ceilings(many, many if bulk else Ceiling(fixed + FEW, FEW_ELEMENTS, carried))
+    if heard:
+        return Ceilings(many, many)
+    size, elements = (BULK, BULK_ELEMENTS) if bulk else (FEW, FEW_ELEMENTS)
+    return Ceilings(many, Ceiling(fixed + size, elements, carried))
 
 
 def _size(spelt: str) -> int | None:

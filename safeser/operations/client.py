@@ -14,8 +14,7 @@ from safeser.values import Kind
 __all__ = ["CLIENT"]
 
 _FROM_SCHEDULER = frozenset({"client-stream"})
-# A scheduler tells of all keys at once when it is restarted, and hands on what users logged.
-_STREAM = partial(Operation, Server.CLIENT, Channel.STREAM, streams=_FROM_SCHEDULER, bulk=True)
+_STREAM = partial(Operation, Server.CLIENT, Channel.STREAM, streams=_FROM_SCHEDULER)
 
 CLIENT = (
     *plain(
@@ -24,7 +23,6 @@ CLIENT = (
         "basic",
         "lost-data cancelled-keys task-retried adjust-heartbeat-interval",
         streams=_FROM_SCHEDULER,
-        bulk=True,
     ),
     _STREAM(
         "key-in-memory",

@@ -64,7 +64,7 @@ _OPENED = frozenset({Encoding.RAW, Encoding.WRAPPED, Encoding.NESTED})
 
 
 #: Of a row without fields.
-_UNLISTED = ceilings((), code=False, bulk=False, values=False)
+_UNLISTED = ceilings((), code=False, bulk=False, heard=False, values=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Operation:
         itself keeps one dict of handlers for all streams and lets the sender's fields override the
         identity that it registered with, so that a client could report other workers' tasks.
     :param inline: whether Dask's loops handle it themselves, without a registered handler.
-    :param bulk: whether honest peers without a submission send many keys in it.
+    :param bulk: whether honest workers send many keys in it.
     :param ceilings: how large it may be, by its fields.
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
     :param shapes: the same with the fields that Dask's loop takes away before the handler is
