@@ -125,7 +125,7 @@ def test_a_submitter_sends_large_values(wire, run):
 def test_a_message_beyond_the_budget_waits_for_the_one_that_began_first(wire, run, monkeypatch):
     budget = Unfinished(1 << 20)
     monkeypatch.setattr(module, "unfinished", budget)
-    large = {"op": "log_event", "topic": "x", "msg": bytes(2 << 20)}
+    large = {"op": "set_metadata", "keys": ["x"], "value": bytes(2 << 20)}
 
     async def main():
         one, other = wire("alice"), wire("alice")
@@ -144,7 +144,7 @@ def test_a_message_beyond_the_budget_waits_for_the_one_that_began_first(wire, ru
         assert not reading.done()
         await asyncio.to_thread(one.mine.sendall, first[1 << 16 :])
         for got in (await reading, await waiting):
-            assert got["op"] == "log_event"
+            assert got["op"] == "set_metadata"
         await sending
         assert budget.held == 0
 
@@ -158,7 +158,11 @@ def test_a_connection_that_ends_inside_a_message_gives_its_bytes_back(wire, run,
     async def main():
         w = wire("alice")
         comm = await w.greet()
-        w.mine.sendall(w.sealed(*forged({"op": "log_event", "msg": bytes(1 << 20)}))[: 1 << 17])
+        w.mine.sendall(
+            w.sealed(*forged({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 20)}))[
+                : 1 << 17
+            ]
+        )
         w.mine.close()
         with pytest.raises(CommClosedError):
             await comm.read()
@@ -176,19 +180,21 @@ def test_a_sender_that_stalls_while_others_wait_is_closed(wire, run, monkeypatch
         stalled, other = wire("alice"), wire("bob")
         for each in (stalled, other):
             await each.greet()
-        data = stalled.sealed(*forged({"op": "log_event", "msg": bytes(1 << 20)}))
+        data = stalled.sealed(
+            *forged({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 20)})
+        )
         stalled.mine.sendall(data[: 1 << 12])
         reading = asyncio.create_task(stalled.comm.read())
         while not budget.held:
             await asyncio.sleep(0.001)
-        other.say({"op": "log_event", "topic": "x", "msg": bytes(1 << 16)})
+        other.say({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 16)})
         waiting = asyncio.create_task(other.comm.read())
         while not any(each.waits for each in budget._arriving):
             await asyncio.sleep(0.001)
         now[0] = 3600.0
         with pytest.raises(CommClosedError):
             await reading
-        assert (await waiting)["op"] == "log_event"
+        assert (await waiting)["op"] == "set_metadata"
 
     run(main())
 
@@ -211,7 +217,7 @@ def test_large_frames_are_read_in_pieces_between_which_others_run(wire, run, mon
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(beside())
-        w.say({"op": "log_event", "topic": "x", "msg": bytes(1 << 19)})
+        w.say({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 19)})
         await comm.read()
         task.cancel()
         return ticks
@@ -247,7 +253,7 @@ def test_what_takes_long_to_read_is_read_in_a_thread(wire, run, monkeypatch):
         w = wire("alice")
         comm = await w.greet()
         for size in (1 << 10, (1 << 16) + 1, (1 << 17) + 1):
-            w.say({"op": "log_event", "topic": "x", "msg": bytes(size)})
+            w.say({"op": "set_metadata", "keys": ["x"], "value": bytes(size)})
             await comm.read()
 
     run(main())

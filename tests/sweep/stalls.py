@@ -350,7 +350,7 @@ class Bench:
 def kept(bench: Bench) -> int:
     """Return how many bytes the scheduler grows by while an engineer's messages are refused."""
     process = psutil.Process(bench.cluster.scheduler)
-    row = next(each for each in OPERATIONS if each.name == "log_event")
+    row = next(each for each in OPERATIONS if each.name == "set_metadata")
     attack = Attack(
         "", "carol", "", _one(row, "carol", "unknown", lambda: msgpack.packb(bytes(LARGE)))
     )
