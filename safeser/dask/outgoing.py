@@ -86,7 +86,7 @@ def encode_elements(
     sent = 0
     for element in elements:
         name = element.get("op") if isinstance(element, dict) else None
-        row = lookup(server, Channel.STREAM, name) if isinstance(name, str) else None
+        row = lookup(server, Channel.STREAM, name, element) if isinstance(name, str) else None
         if row is None:
             logger.error("Not sent to %s: operation %r is not known", link.peer, name)
             continue

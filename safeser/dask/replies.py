@@ -37,11 +37,12 @@ __all__ = [
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
 
-def rows_of(name: Any) -> list[Operation]:
-    """Return the rows of the requests called *name*, on whatever server."""
+def rows_of(asked: Any) -> list[Operation]:
+    """Return the rows of the request *asked*, on each server that knows it."""
+    name = asked.get("op") if isinstance(asked, dict) else None
     if not isinstance(name, str):
         return []
-    found = [lookup(server, Channel.RPC, name) for server in _SERVERS]
+    found = [lookup(server, Channel.RPC, name, asked) for server in _SERVERS]
     return [row for row in found if row is not None]
 
 
@@ -52,12 +53,12 @@ def fields_of(asked: Mapping[str, Any]) -> dict[str, Encoding]:
     them it is must not take away from what is looked at.
     """
     fields: dict[str, Encoding] = {}
-    for row in rows_of(asked.get("op")):
+    for row in rows_of(asked):
         fields |= row.reply
         if Encoding.NESTED in row.reply.values():
             inner = asked.get("msg")
             prefix = next(p for p, e in row.reply.items() if e is Encoding.NESTED)
-            for nested in rows_of(inner.get("op") if isinstance(inner, dict) else None):
+            for nested in rows_of(inner):
                 fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
     return fields
 
