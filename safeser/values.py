@@ -104,6 +104,11 @@ def check_family(name: object) -> str:
     return name
 
 
+def _text(text: str) -> str:
+    """Return *text* as plain ``str``: a subclass may hash and compare as it likes."""
+    return text if type(text) is str else str.__str__(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """One communication context: who hands whom what kind of message.
@@ -134,8 +139,8 @@ class Context:
         transport: str | None = None,
         same_host: bool | None = None,
     ) -> None:
-        object.__setattr__(self, "sender", check_principal(sender))
-        object.__setattr__(self, "recipient", check_principal(recipient))
+        object.__setattr__(self, "sender", _text(check_principal(sender)))
+        object.__setattr__(self, "recipient", _text(check_principal(recipient)))
         try:
             object.__setattr__(self, "kind", Kind(kind))
         except ValueError:
@@ -145,8 +150,9 @@ class Context:
             ) from None
         if operation is not None and (not isinstance(operation, str) or len(operation) > 128):
             raise ConfigError("an operation must be a short string", rule="config.operation")
-        object.__setattr__(self, "operation", operation)
-        if transport is not None and transport not in TRANSPORTS:
+        object.__setattr__(self, "operation", None if operation is None else _text(operation))
+        # By type first: an object of another class may call itself equal to anything.
+        if transport is not None and (type(transport) is not str or transport not in TRANSPORTS):
             raise ConfigError(
                 f"the transport of a context must be one of {', '.join(TRANSPORTS)}",
                 rule="config.transport",

@@ -161,7 +161,14 @@ class Table:
         sealing: bool = False,
         author: str | None = None,
     ) -> Decision:
-        """Answer whether *family* may pass in *context*; for every input, without raising."""
+        """Answer whether *family* may pass in *context*; for every input, without raising.
+
+        A family or author that is no text is one that nobody knows: it may not even have a hash.
+        """
+        if type(family) is not str:
+            family = None
+        if author is not None and type(author) is not str:
+            author = UNKNOWN
         asked = (context, family, sealing, author)
         decision = self._asked.get(asked)
         if decision is None:
