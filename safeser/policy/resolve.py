@@ -67,7 +67,13 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
         reader.check_name(seen)
         rules.append(reader.rule())
     table = Table(rules, principals, policy=document.sha256, own=own)
-    unreached = table.shadowed()
+    try:
+        unreached = table.shadowed()
+    except ConfigError as error:
+        place = document.key_place(("contexts",))
+        raise fault(
+            error.message, source=document.source, place=place, rule=error.rule, fix=error.fix
+        ) from None
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
     return principals, table
@@ -202,6 +208,8 @@ class _Reader(Entry):
         for index, name in enumerate(names):
             if name not in self.members:
                 self._refuse_undefined(field, index, name)
+        if len(names) == 1:
+            return self.members[names[0]]  # one set for all contexts that name the same group
         return frozenset().union(*(self.members[name] for name in names))
 
     def _refuse_undefined(self, field: str, index: int, name: str) -> NoReturn:
