@@ -513,7 +513,12 @@ class Conversation:
             return self._send_request(message, serializers)
         try:
             return outgoing.encode_message(
-                self.link, message, None, serializers=serializers, fails=True
+                self.link,
+                message,
+                None,
+                serializers=serializers,
+                fails=True,
+                answers=self._current,
             )
         except SafeserError as error:
             if self._current is not None and self._current.name in _ACKNOWLEDGED:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from safeser.dask import translate
+from safeser.dask import failures
 from safeser.dask.brief import is_brief
+from safeser.dask.failures import Relayed
 from safeser.dask.fields import transform
-from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
@@ -417,7 +417,7 @@ def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:
 
     :param failed: whether it stands in place of a value, or is told as an error itself.
     """
-    header, frames = translate.serialize_failure(translate.failure_of(error))
+    header, frames = failures.serialize_failure(failures.failure_of(error))
     return Relayed(header, frames, author=local, failed=failed)
 
 
