@@ -126,7 +126,9 @@ class Operation:
         return path == "type" and self.name in ("task-finished", "key-in-memory")
 
     def fits(self, message: Mapping[str, Any]) -> bool:
-        """Tell whether each field of *message* is one that this row takes, and has its shape."""
+        """Tell whether *message* has all fields of this row, each of its shape, and no other."""
+        if not self.takes.keys() <= message.keys():
+            return False
         found = [(self.shape_of(name), value) for name, value in message.items()]
         return all(shape is not None and shape(value) for shape, value in found)
 

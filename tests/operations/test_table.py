@@ -100,6 +100,7 @@ def test_rows_that_share_a_name_differ_by_group_and_shape() -> None:
         *map(amm, ["start", "stop", "run_once", "add_policy", "__init__", "Running", 5, None]),
         *map(amm, [b"running", ("running",), ["running"], {"running": 1}]),
         amm("running", more=1),
+        {"op": "amm_handler"},
         {**amm("running"), 5: 1},
     ],
 )
