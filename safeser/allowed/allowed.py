@@ -1,7 +1,7 @@
 """What one allowed name may be used for: roles, fields, and what runs when it is loaded.
 
 The one rule: an :class:`Allowed` that exists has a legal name and says nothing contradictory, so
-whoever holds one need not check it again.
+it need not be checked again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from safeser.errors import ConfigError
 
 __all__ = ["ALLOWED_ROLES", "Allowed"]
 
-#: What a global that somebody allows may be used for; see :class:`Allowed`.
+#: What an allowed global may be used for; see :class:`Allowed`.
 ALLOWED_ROLES = ("class", "callable", "enum", "constant", "reference")
 
 
-# Methods of an allowed class that a load runs only where somebody says so, by what says it.
+# Methods of an allowed class that a load runs only where ``trust`` lists them, by their field.
 _TRUSTED = {"__hash__": "hashable", "__setstate__": "setstate"}
 
 
@@ -27,7 +27,7 @@ _TRUSTED = {"__hash__": "hashable", "__setstate__": "setstate"}
 class Allowed:
     """One global that family ``pickle`` may use beyond its profiles, and what for.
 
-    Whoever allows a ``class`` vouches for its ``__new__``, ``__init__``, ``__hash__``, ``__eq__``
+    The operator who allows a ``class`` vouches for its ``__new__``, ``__init__``, ``__hash__``, ``__eq__``
     and ``__del__`` for any arguments and fields that a sender chooses.
 
     :param name: exact ``module:qualname``.

@@ -1,4 +1,4 @@
-"""What a name that somebody allows has to be, as text and as the object that it leads to.
+"""What an allowed name has to be, as text and as the object that it leads to.
 
 The one rule: a name leads to the object that calls itself so. A name that passes through another
 module or an instance, or ends at a re-export, means something else than it says, and is refused

@@ -74,8 +74,8 @@ def outgoing(
 
     :param takes_code: tells whether its recipient may be sent code.
     :param answers: the request that it replies to.
-    :param of_tasks: it is an element of a stream that tells how tasks or graphs failed, to whoever
-        may know that: a worker's scheduler, or a client that may run code here.
+    :param of_tasks: it is a stream element that tells how tasks or graphs failed, and its recipient
+        is a worker's scheduler, or a client that may run code here.
     """
     if not isinstance(message, dict):
         return message

@@ -118,7 +118,7 @@ class Builder(Site):
             raise refusal from None
 
     def resolve(self, node: Node) -> None:
-        """Look up what somebody allowed, so that a wrong name is refused before anything runs."""
+        """Look up an allowed name, so that a wrong one is refused before anything runs."""
         if type(node) is GlobalRef and node.name in self.profile.allowed:
             self.profile.live(self.profile.entries[node.name])
 

@@ -71,7 +71,7 @@ class Live:
     """One listed global.
 
     :param name: exact ``module:qualname``; importing its module is the only import of a load.
-    :param allowed: the role in which somebody allowed it; empty for one that a shipped list has.
+    :param allowed: the role in which it is allowed; empty for a name of a list that ships.
     :raises PolicyDenied: if an allowed name leads to an object of another name.
     """
 

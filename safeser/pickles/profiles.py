@@ -78,8 +78,8 @@ class Entry:
         where nothing else is said.
     :param varies: why nothing can be listed under *returns*.
     :param setstate: of an operator's own class: its own ``__setstate__`` is called for BUILD.
-    :param reviewed: it is of a list that ships with safeser. Every other entry is somebody's word,
-        and held to what may be allowed: see :mod:`safeser.allowed`.
+    :param reviewed: it is of a list that ships with safeser. Every other entry is the word of an
+        operator or program, and held to what may be allowed: see :mod:`safeser.allowed`.
     """
 
     name: str
@@ -206,7 +206,7 @@ class Profile:
 
     @property
     def allowed(self) -> frozenset[str]:
-        """The names that somebody allowed, and no list that ships with safeser has reviewed."""
+        """The names that an operator or program allowed, which no list that ships has."""
         return self._allowed
 
     def get(self, name: str) -> Entry | None:
@@ -215,7 +215,7 @@ class Profile:
     def live(self, entry: Entry) -> Live:
         """Return the global of *entry*, looked up once and then kept.
 
-        :raises PolicyDenied: if somebody allowed it, and its name leads to another object.
+        :raises PolicyDenied: if it is an allowed name that leads to another object.
         """
         found = self._resolved.get(entry.name)
         if found is None:

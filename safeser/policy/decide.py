@@ -173,7 +173,7 @@ class Table:
     ) -> Decision:
         """Answer whether *family* may pass in *context*; for every input, without raising.
 
-        A family or author that is no text is one that nobody knows: it may not even have a hash.
+        A family or author that is no text is an unknown one: it may not even have a hash.
         """
         if type(family) is not str:
             family = None

@@ -1,4 +1,4 @@
-"""Which files a failure names: a process's own folders are nobody's business but its operator's.
+"""Which files a failure names: folders of a server are its operator's business alone.
 
 The one rule: a traceback names files of libraries from the library's own folder on, and what a
 server says of its own failures names no folder at all. What looks like an absolute path is cut
