@@ -27,8 +27,8 @@ _TRUSTED = {"__hash__": "hashable", "__setstate__": "setstate"}
 class Allowed:
     """One global that family ``pickle`` may use beyond its profiles, and what for.
 
-    The operator who allows a ``class`` vouches for its ``__new__``, ``__init__``, ``__hash__``, ``__eq__``
-    and ``__del__`` for any arguments and fields that a sender chooses.
+    The operator who allows a ``class`` vouches for its ``__new__``, ``__init__``, ``__hash__``,
+    ``__eq__`` and ``__del__`` for any arguments and fields that a sender chooses.
 
     :param name: exact ``module:qualname``.
     :param role: one of :data:`ALLOWED_ROLES`.
