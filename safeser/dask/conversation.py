@@ -278,7 +278,7 @@ class Conversation:
             name = operation_of(body)
             reply = body.get("reply", True) is not False
             assert self.server is not None
-            row = lookup(self.server, Channel.RPC, name)
+            row = lookup(self.server, Channel.RPC, name, body)
             if row is None:
                 raise unknown_operation(name)
             # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
@@ -478,7 +478,7 @@ class Conversation:
     def _row_of_element(self, element: Any) -> Operation:
         name = operation_of(element)
         assert self._reads is not None
-        row = lookup(self._reads, Channel.STREAM, name)
+        row = lookup(self._reads, Channel.STREAM, name, element)
         if row is None or self._stream not in row.streams:
             raise unknown_operation(name)
         self._speaker.check(self._stream, element)
@@ -541,7 +541,12 @@ class Conversation:
             return self._send_request(message, serializers)
         try:
             return outgoing.encode_message(
-                self.link, message, None, serializers=serializers, fails=True
+                self.link,
+                message,
+                None,
+                serializers=serializers,
+                fails=True,
+                answers=self._current,
             )
         except SafeserError as error:
             if self._current is not None and self._current.name in _ACKNOWLEDGED:
@@ -568,7 +573,7 @@ class Conversation:
     def _request_frames(
         self, message: dict[str, Any], serializers: Sequence[str] | None
     ) -> list[Any]:
-        row = self._row_for(message["op"])
+        row = self._row_for(message)
         if row is None:
             raise unknown_operation(message["op"])
         self.link.permit_operation(self.link.outbound(row.kind, row.name))
@@ -585,9 +590,9 @@ class Conversation:
     def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
         return outgoing.encode_plain(elements, self.link.policy.limits, listed=listed)
 
-    def _row_for(self, name: Any) -> Operation | None:
+    def _row_for(self, message: Mapping[str, Any]) -> Operation | None:
         """Return the row of a request; the peer's word about its role only picks the table."""
-        rows = replies.rows_of(name)
+        rows = replies.rows_of(message)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
 

@@ -408,7 +408,8 @@ def nested(
             raise PayloadError(
                 "a relayed request must name its operation", rule="operation.missing", where=path
             )
-        rows = [lookup(server, Channel.RPC, name) for server in (Server.WORKER, Server.NANNY)]
+        servers = (Server.WORKER, Server.NANNY)
+        rows = [lookup(server, Channel.RPC, name, inner) for server in servers]
         known = [one for one in rows if one is not None]
         if not known:
             raise unknown_operation(name)

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from safeser.dask import translate
+from safeser.dask import failures
 from safeser.dask.bounded_repr import has_bounded_repr
+from safeser.dask.failures import Relayed
 from safeser.dask.fields import transform
-from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
@@ -37,11 +37,12 @@ __all__ = [
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
 
-def rows_of(name: Any) -> list[Operation]:
-    """Return the rows of the requests called *name*, on whatever server."""
+def rows_of(asked: Any) -> list[Operation]:
+    """Return the rows of the request *asked*, on each server that knows it."""
+    name = asked.get("op") if isinstance(asked, dict) else None
     if not isinstance(name, str):
         return []
-    found = [lookup(server, Channel.RPC, name) for server in _SERVERS]
+    found = [lookup(server, Channel.RPC, name, asked) for server in _SERVERS]
     return [row for row in found if row is not None]
 
 
@@ -52,12 +53,12 @@ def fields_of(asked: Mapping[str, Any]) -> dict[str, Encoding]:
     them it is must not take away from what is looked at.
     """
     fields: dict[str, Encoding] = {}
-    for row in rows_of(asked.get("op")):
+    for row in rows_of(asked):
         fields |= row.reply
         if Encoding.NESTED in row.reply.values():
             inner = asked.get("msg")
             prefix = next(p for p, e in row.reply.items() if e is Encoding.NESTED)
-            for nested in rows_of(inner.get("op") if isinstance(inner, dict) else None):
+            for nested in rows_of(inner):
                 fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
     return fields
 
@@ -431,7 +432,7 @@ def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:
 
     :param failed: whether it stands in place of a value, or is told as an error itself.
     """
-    header, frames = translate.serialize_failure(translate.failure_of(error))
+    header, frames = failures.serialize_failure(failures.failure_of(error))
     return Relayed(header, frames, author=local, failed=failed)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
+from safeser.allowed import Allowed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
@@ -19,7 +20,7 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Typed, registry
 from safeser.families.tree import Node, parse, strongest
 from safeser.pickles import Budget
-from safeser.values import Allowed, Context, Grant, Limits
+from safeser.values import Context, Grant, Limits
 
 __all__ = ["alone", "bytes_in", "check", "claimed", "covers", "derive", "deserialize", "judge"]
 

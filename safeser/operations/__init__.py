@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from safeser.operations.arguments import ENVELOPE, SPELT, TAKES
 from safeser.operations.ceilings import FLOOR, MANY, UNBOUNDED, Ceiling, ceilings
@@ -88,9 +89,30 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 
-_ROWS = {(row.server, row.channel, row.name): row for row in OPERATIONS}
+
+def _by_wire() -> Mapping[tuple[Server, Channel, str], tuple[Operation, ...]]:
+    """Return the rows of each name on the wire, the most powerful first."""
+    rows: dict[tuple[Server, Channel, str], list[Operation]] = {}
+    for row in OPERATIONS:
+        rows.setdefault((row.server, row.channel, row.wire), []).append(row)
+    return {
+        key: tuple(sorted(each, key=lambda row: -row.kind.strength)) for key, each in rows.items()
+    }
 
 
-def lookup(server: Server, channel: Channel, name: str) -> Operation | None:
-    """Return what *name* stands for on *server* and *channel*, or None if nothing does."""
-    return _ROWS.get((server, channel, name))
+_ROWS = _by_wire()
+_NONE: tuple[Operation, ...] = ()
+
+
+def lookup(
+    server: Server, channel: Channel, name: str, message: Mapping[str, Any] | None = None
+) -> Operation | None:
+    """Return what *name* stands for on *server* and *channel*, or None if nothing does.
+
+    :param message: what was said. Where rows share *name*, it is the least powerful one that the
+        message fits; without a message, and for one that fits none, the most powerful.
+    """
+    rows = _ROWS.get((server, channel, name), _NONE)
+    if message is not None and len(rows) > 1:
+        return next((row for row in rows[:0:-1] if row.fits(message)), rows[0])
+    return rows[0] if rows else None

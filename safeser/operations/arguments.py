@@ -3,10 +3,11 @@
 The one rule: a field that is not listed is refused. Many of Dask's handlers take whatever comes
 and put it into the state of a task, or hand it on to others who unpickle it.
 
-One line for each operation: its name, then ``field:shape`` (:mod:`safeser.operations.shapes`). The
-names are those of the handlers' own parameters, in both directions, for the versions that the table
-was compared with; where a handler takes any field, those that honest peers send. ``any`` is the
-shape of what users put in (decided as a payload, or plain data) and of what is a payload.
+One line for each row of the table: its name, then ``field:shape``
+(:mod:`safeser.operations.shapes`). The names of fields are those of the handlers' own parameters,
+in both directions, for the versions that the table was compared with; where a handler takes any
+field, those that honest peers send. ``any`` is the shape of what users put in (decided as a
+payload, or plain data) and of what is a payload.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ event_wait name:key timeout:amount|word?
 event_set name:key
 event_clear name:key
 event_is_set name:key
-amm_handler method:word
+amm_handler method:=start|=stop|=run_once
+amm_running method:=running
 memory_sampler_start client:word measure:word interval:interval
 memory_sampler_stop key:word
 shuffle_barrier id:word run_id:integer consistent:flag

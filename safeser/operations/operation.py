@@ -10,6 +10,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from safeser.operations.ceilings import Ceiling, Ceilings, ceilings
 from safeser.operations.shapes import Shape
@@ -90,6 +91,8 @@ class Operation:
     :param inline: whether Dask's loops handle it themselves, without a registered handler.
     :param bulk: whether honest workers send many keys in it.
     :param ceilings: how large it may be, by its fields.
+    :param wire: what messages call it, where several rows share one handler: a message belongs to
+        the row whose shapes its fields have, so that a group can depend on what a field says.
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
     :param shapes: the same with the fields that Dask's loop takes away before the handler is
         called, whatever the handler calls so.
@@ -110,6 +113,7 @@ class Operation:
     inline: bool = False
     bulk: bool = False
     ceilings: Ceilings = field(default=_UNLISTED, repr=False)
+    wire: str = ""
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     plain: bool = field(init=False, compare=False, repr=False)
@@ -119,6 +123,7 @@ class Operation:
             encoding in _OPENED and not self.reports(path) for path, encoding in self.fields.items()
         )
         object.__setattr__(self, "plain", not opened)
+        object.__setattr__(self, "wire", self.wire or self.name)
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "reply", MappingProxyType(dict(self.reply)))
 
@@ -132,6 +137,13 @@ class Operation:
         On safeser:// it is a name, and bytes in its place lose the name, not the whole element.
         """
         return path == "type" and self.name in ("task-finished", "key-in-memory")
+
+    def fits(self, message: Mapping[str, Any]) -> bool:
+        """Tell whether *message* has all fields of this row, each of its shape, and no other."""
+        if not self.takes.keys() <= message.keys():
+            return False
+        found = [(self.shape_of(name), value) for name, value in message.items()]
+        return all(shape is not None and shape(value) for shape, value in found)
 
     def shape_of(self, name: object) -> Shape | None:
         """Return the shape of its field *name*, or None if it takes no such field."""

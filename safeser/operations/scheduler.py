@@ -28,7 +28,7 @@ _EVERYBODYS_ERRORS = payload(Encoding.ERROR, "*.exception *.traceback")
 _REQUESTS = (
     # --- what any client or worker needs daily --------------------------------------------------
     *_plain_rpc("basic", "identity versions who_has has_what nbytes ncores ncores_running"),
-    *_plain_rpc("basic", "processing retry rebalance replicate update_data amm_handler"),
+    *_plain_rpc("basic", "processing retry rebalance replicate update_data"),
     *_plain_rpc("basic", "publish_list publish_delete queue_create queue_qsize"),
     *_plain_rpc("basic", "event_set event_wait event_clear event_is_set"),
     *_plain_rpc("basic", "multi_lock_acquire multi_lock_release"),
@@ -38,6 +38,13 @@ _REQUESTS = (
     # Values of users in plain msgpack: data, though nothing in them needs a family.
     *_plain_rpc("basic", "set_metadata get_metadata events", kind=Kind.DATA),
     *_plain_rpc("basic", "queue_put variable_set", kind=Kind.DATA),
+    _RPC(
+        "amm_running",
+        Kind.ADMIN,
+        "basic",
+        wire="amm_handler",
+        note="tells whether the active memory manager runs; its handler looks up what it is told",
+    ),
     _RPC(
         "close",
         Kind.ADMIN,
@@ -183,6 +190,12 @@ _REQUESTS = (
     ),
     *_plain_rpc("control", "restart restart_workers terminate", kind=Kind.CONTROL),
     *_plain_rpc("control", "adaptive_target set_resources set_restrictions", kind=Kind.CONTROL),
+    _RPC(
+        "amm_handler",
+        Kind.CONTROL,
+        "control",
+        note="starts or stops the active memory manager, or has it move and drop copies once",
+    ),
     _RPC("workers_to_close", Kind.CONTROL, "control", fields=payload(Encoding.RAW, "key")),
     _RPC(
         "retire_workers",

@@ -4,8 +4,9 @@ The one rule: a shape is asked about plain data, says yes or no, and never raise
 take what comes: text where a list of keys belongs counts as a key for each letter, a negative or
 endless number of seconds or bytes goes into sums that every decision of the scheduler is made from.
 
-Spelling: ``text``, ``text?`` (or None), ``text*`` (a sequence or set), ``key->number`` (a mapping),
-``flag|count`` (one of several). ``*`` binds closest, then ``->`` (to the right), then ``|``, ``?``.
+Spelling: ``=word`` (that very text), ``text``, ``text?`` (or None), ``text*`` (a sequence or set),
+``key->number`` (a mapping), ``flag|count`` (one of several). ``*`` binds closest, then ``->`` (to
+the right), then ``|``, ``?``.
 """
 
 from __future__ import annotations
@@ -475,6 +476,9 @@ def shape(spelt: str) -> Shape:
     if "|" in spelt:
         several = [shape(one) for one in spelt.split("|")]
         return lambda value: any(fits(value) for fits in several)
+    if spelt.startswith("="):
+        word = spelt.removeprefix("=")
+        return lambda value: value.__class__ is str and value == word
     key, arrow, held = spelt.partition("->")
     if arrow:
         name, content = shape(key), shape(held)

@@ -230,7 +230,7 @@ class TestAdvice:
     def test_nothing_that_runs_code(self):
         for name in ("unlisted", "instance", "result", "role"):
             fix = self.advice(VECTORS[name]).fix
-            assert "allow" not in fix.replace("cloudpickle", "")
+            assert "allow:" not in fix
 
     def test_what_is_said_more_of_a_class(self, asm):
         profile = Profile.named("data").allowing({"my:Point": "class"})

@@ -67,7 +67,7 @@ class GuardedConversation(Conversation):
             return
         if not isinstance(message, dict) or "op" not in message:
             return  # a batch of stream elements, or the last word of an exchange
-        row = self._row_for(message["op"])
+        row = self._row_for(message)
         if row is None:
             raise unknown_operation(message["op"])
         self._asked = message
