@@ -178,7 +178,7 @@ class Conversation:
             return incoming_room(self.link, self._reads, Channel.STREAM)
         if self.server is not None:
             return incoming_room(self.link, self.server, Channel.RPC)
-        return reply_room(replies.rows_of(self._asked.get("op")))
+        return reply_room(replies.rows_of(self._asked))
 
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         willing = deserializers if self._willing is None else self._willing
