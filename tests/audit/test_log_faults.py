@@ -106,7 +106,9 @@ def test_a_write_of_nothing_is_a_full_disk(make, monkeypatch):
         log.record(ADMIT)
 
 
-def test_a_torn_record_that_cannot_be_taken_back_ends_the_log(make, place, key, monkeypatch, clean):
+def test_nothing_is_written_after_a_torn_record_until_it_is_taken_back(
+    make, place, key, monkeypatch, records, clean, count
+):
     log = make()
     log.record(ADMIT)
     write = os.write
@@ -123,14 +125,18 @@ def test_a_torn_record_that_cannot_be_taken_back_ends_the_log(make, place, key, 
 
     monkeypatch.setattr(os, "write", full)
     monkeypatch.setattr(os, "ftruncate", refused)
-    with pytest.raises(AuditError):
+    with pytest.raises(AuditError, match="No space left"):
         log.record(ADMIT)
-    monkeypatch.undo()
-    for call in (lambda: log.record(ADMIT), log.close):
+    monkeypatch.setattr(os, "write", write)
+    for call in (lambda: log.record(ADMIT), lambda: count(log), log.flush):
         with pytest.raises(AuditError, match="taken back"):
             call()
     report = clean(place, key)
     assert any("torn" in note for note in report.notes)
+    monkeypatch.undo()
+    log.record(ADMIT)
+    assert len(records(log)) == 2
+    assert clean(place, key).notes == ()
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -234,9 +240,10 @@ def test_a_directory_that_cannot_be_synced_is_refused(make, monkeypatch):
         make()
 
 
-def test_a_directory_removed_while_opening(make, monkeypatch, place):
-    monkeypatch.setattr(log_module.Directory, "open", lambda self, name, **_: None)
-    with pytest.raises(AuditError, match="gone"):
+def test_an_index_removed_while_opening(make, monkeypatch, place):
+    monkeypatch.setattr(log_module.Directory, "open_own", lambda self, name, **_: None)
+    monkeypatch.setattr(log_module.Directory, "create_unless_there", lambda self, name, **_: None)
+    with pytest.raises(AuditError, match="removed while it was opened"):
         make()
 
 
