@@ -92,15 +92,16 @@ class ChainFile(Generic[State]):
             them in the file, with their state, or none. All of them are there only where the file
             took them and their head, or the disk, failed afterwards.
         """
-        end = self.settled().end
-        data, after = self._chained(end, records)
-        if end.count - self._looked >= _LOOK_EVERY:
+        now = self.settled()
+        data, end = self._chained(now.end, records)
+        after = _Position(end, state)
+        if now.end.count - self._looked >= _LOOK_EVERY:
             self.look()
-        self._position = _Position(end, self.state, data, _Position(after, state))
+        self._position = _Position(now.end, now.state, data, after)
         try:
             self._log.append(data)
-            self._cover(after)
-            self._position = _Position(after, state)
+            self._cover(end)
+            self._position = after
         except BaseException:
             self._settle_now()
             raise

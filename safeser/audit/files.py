@@ -60,13 +60,6 @@ class Handle:
             raise failed("a file cannot be read", error, where=self.place) from None
         return data
 
-    def read_on(self, size: int) -> bytes:
-        """Return at most *size* bytes from where the last call ended; none at the file's end."""
-        try:
-            return os.read(self.fd, size)
-        except OSError as error:
-            raise failed("a file cannot be read", error, where=self.place) from None
-
     def append(self, data: bytes) -> None:
         """Write *data* at the end. After any exception the file may hold a part of it, or all."""
         done = 0

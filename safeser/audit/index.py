@@ -166,6 +166,8 @@ def _begin(directory: Directory, key: AuditKey, handle: Handle, head: Handle, no
     chain = _chain(directory, handle, head, keys, Head(directory_id, 0, ZERO, 0))
     genesis = {"directory": directory_id, "time": now, "type": "index", "version": 1}
     chain.append_all((genesis,), None)
+    # The head as well: a loss of power that emptied it would look like its removal.
+    chain.sync()
     directory.sync()
     return Entries(chain, directory_id)
 

@@ -57,13 +57,19 @@ def _read_file(directory: Directory, name: str, wait: Callable[[], bool]) -> Ite
 
 
 def _read_handle(handle: Handle, name: str, wait: Callable[[], bool]) -> Iterator[Record]:
+    start, number = 0, 0  # of the next line
     buffer = b""
-    number = 0
     while True:
-        chunk = handle.read_on(_CHUNK)
-        if not chunk and not wait():
-            return
-        *whole, buffer = (buffer + chunk).split(b"\n")
+        chunk = handle.read(_CHUNK, start + len(buffer))
+        if not chunk:
+            # Its writer may take back a line that is not whole, and write another one there.
+            buffer = b""
+            if not wait():
+                return
+            continue
+        *whole, rest = (buffer + chunk).split(b"\n")
+        start += len(buffer) + len(chunk) - len(rest)
+        buffer = rest
         if len(buffer) > MAX_LINE:
             raise _not_a_record(name, number + len(whole) + 1)
         for raw in whole:

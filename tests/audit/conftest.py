@@ -166,6 +166,7 @@ class Interrupt:
         return False
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
+        frame.f_trace = self._step  # Python 3.13 asks for it before it traces instructions
         frame.f_trace_opcodes = frame.f_code.co_filename in STATEFUL
         frame.f_trace_lines = not frame.f_trace_opcodes
         return self._step

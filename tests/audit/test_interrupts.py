@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import threading
 from collections import Counter
 from pathlib import Path
@@ -85,7 +86,8 @@ def checked(make, place, key):
     def of_step(at: int, **options) -> Checked:
         if at % PER_LOG == 0:
             if present:
-                present.pop().log.close()
+                present[0].log.close()
+                shutil.rmtree(present.pop().place)
             home = place / str(at)
             log = AuditLog.open(home, key=key, principal="alice", **options)
             present.append(Checked(log, home, key))
@@ -139,6 +141,7 @@ def test_the_first_record_of_a_forked_process(place, key, clock, interrupt, monk
             assert log.path != parent
             assert [each.type for each in read(parent)] == ["genesis"]
             monkeypatch.setattr(os, "getpid", lambda: pid)
+        shutil.rmtree(home)
         if not came:
             break
     assert at > 1_000
@@ -287,6 +290,7 @@ def test_opening(place, key, clock, interrupt, begun):
         report = verify(home, key=key)
         assert report.ok, str(report)
         assert len(report.notes) <= 1
+        shutil.rmtree(home)
         if not came:
             assert report.notes == ()
             break
@@ -312,6 +316,7 @@ def test_closing(place, key, clock, interrupt, count):
         assert (home / "index").read_bytes().count(b'"type":"close"') == 2
         report = verify(home, key=key)
         assert (report.ok, report.notes) == (True, ()), str(report)
+        shutil.rmtree(home)
         if not came:
             break
     assert at > 1_000
