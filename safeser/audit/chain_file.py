@@ -147,7 +147,7 @@ class ChainFile(Generic[State]):
     def _is_written(self, position: _Position[State]) -> bool:
         """Tell whether the records on their way are in the file; take back a part of them."""
         size, data = position.end.size, position.data
-        written = self._log.found().st_size - size
+        written = self._log.stat().st_size - size
         if not 0 <= written <= len(data) or self._log.read(written, size) != data[:written]:
             self._fail("has another end than this process left it with")
         if written == len(data):
@@ -189,7 +189,7 @@ class ChainFile(Generic[State]):
         """
         end = self.settled().end
         for name, identity in zip((self.name, head_name(self.name)), self._identity, strict=True):
-            found = self.directory.find(name)
+            found = self.directory.stat(name)
             if found is None:
                 self._fail("was removed")
             if (found.st_dev, found.st_ino) != identity:
@@ -240,5 +240,5 @@ def new_file(
 
 
 def _identity(handle: Handle) -> tuple[int, int]:
-    found = handle.found()
+    found = handle.stat()
     return found.st_dev, found.st_ino

@@ -40,7 +40,7 @@ class Handle:
         self.fd = fd
         self.place = place
 
-    def found(self) -> os.stat_result:
+    def stat(self) -> os.stat_result:
         """Return what the system says about the file."""
         try:
             return os.fstat(self.fd)
@@ -136,7 +136,7 @@ class Directory:
         except OSError as error:
             raise failed("the directory cannot be read", error, where=self.path) from None
 
-    def find(self, name: str) -> os.stat_result | None:
+    def stat(self, name: str) -> os.stat_result | None:
         """Return what the system says about *name*, a link not followed; None without one."""
         try:
             return os.stat(name, dir_fd=self._handle.fd, follow_symlinks=False)
@@ -151,7 +151,7 @@ class Directory:
         :param append: write at the end only, so that the file also works with ``chattr +a``.
         :raises AuditError: if something has that name; it is left as it is.
         """
-        handle = self.create_unless_there(name, append=append)
+        handle = self.create_if_absent(name, append=append)
         if handle is None:
             raise AuditError(
                 "the log begins a new file, and there is one of that name",
@@ -161,7 +161,7 @@ class Directory:
             )
         return handle
 
-    def create_unless_there(self, name: str, *, append: bool) -> Handle | None:
+    def create_if_absent(self, name: str, *, append: bool) -> Handle | None:
         """Return the new, empty file *name*, or None if something of that name is there."""
         flags = _NEW | os.O_RDWR | (os.O_APPEND if append else 0)
         place = self.place(name)
@@ -233,7 +233,7 @@ _NOT_REGULAR = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
 
 
 def _check_regular(handle: Handle) -> None:
-    if not stat.S_ISREG(handle.found().st_mode):
+    if not stat.S_ISREG(handle.stat().st_mode):
         raise _not_regular(handle.place)
 
 
@@ -247,7 +247,7 @@ def _check_own_file(handle: Handle) -> None:
 
 
 def _check_own(handle: Handle, what: str, rule: str, command: str) -> None:
-    found = handle.found()
+    found = handle.stat()
     if found.st_uid != os.geteuid():
         raise AuditError(
             f"{what} belongs to another user",

@@ -87,7 +87,7 @@ def _update(
     write: Callable[[Entries], T],
     opened: list[Handle],
 ) -> T:
-    handle = _found(directory)
+    handle = _open_index(directory)
     opened.append(handle)
     lock(handle, directory, shared=False)
     try:
@@ -117,7 +117,7 @@ def lock(handle: Handle, directory: Directory, *, shared: bool, wait: float = _W
             return
 
 
-def _found(directory: Directory) -> Handle:
+def _open_index(directory: Directory) -> Handle:
     """Return the file of the index, new and empty where the directory is."""
     for _ in range(2):
         handle = directory.open_own(INDEX, append=True)
@@ -128,7 +128,7 @@ def _found(directory: Directory) -> Handle:
         names = directory.names()
         if INDEX not in names and (head_name(INDEX) in names or _logs(names)):
             raise _orphaned(directory)
-        handle = directory.create_unless_there(INDEX, append=True)
+        handle = directory.create_if_absent(INDEX, append=True)
         if handle is not None:
             return handle
     raise _tampered(directory, "its index was removed while it was opened")
@@ -152,7 +152,7 @@ def _entries(directory: Directory, key: AuditKey, opened: list[Handle], now: int
     # alone, and no log file. With anything else the head was removed.
     if not data and _logs(directory.names()):
         raise _orphaned(directory)
-    if data or handle.found().st_size:
+    if data or handle.stat().st_size:
         return _resume(directory, key, handle, head, data)
     if head is None:
         head = directory.create(head_name(INDEX), append=False)
@@ -190,7 +190,7 @@ def _resume(
             where=directory.place(INDEX),
             fix="Use the key that the log was begun with, or another directory.",
         )
-    if head is None or (not data and handle.found().st_size != begun.size):
+    if head is None or (not data and handle.stat().st_size != begun.size):
         raise _tampered(directory, "the head of its index was removed")
     # 2. The head says where the index ended; beyond it a kill leaves one record, whole or torn.
     end = _covered(directory, directory_id, keys, data) if data else begun
@@ -211,7 +211,7 @@ def _covered(directory: Directory, directory_id: str, keys: Keys, data: bytes) -
 
 def _mended(directory: Directory, handle: Handle, keys: Keys, end: Head) -> Head:
     """Return the end of the index with what a process that was stopped left beyond *end*."""
-    beyond = handle.found().st_size - end.size
+    beyond = handle.stat().st_size - end.size
     if not 0 <= beyond <= _MAX_BEYOND:
         raise _tampered(directory, "the end of its index was removed or grew")
     *whole, torn = handle.read(beyond, end.size).split(b"\n")

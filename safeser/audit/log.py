@@ -20,15 +20,15 @@ from types import TracebackType
 from typing import Literal, NoReturn, TypeAlias
 
 from safeser.audit import index
+from safeser.audit.call_lock import CallLock
 from safeser.audit.chain import file_keys
 from safeser.audit.chain_file import ChainFile, new_file
 from safeser.audit.files import Directory
 from safeser.audit.index import Entries
 from safeser.audit.key import KeySource, resolve
 from safeser.audit.record import MAX_INT, Field, clean, printable
-from safeser.audit.state import Draft, Fields, PolicyName, State, begun, policy_fields
+from safeser.audit.state import Draft, Fields, PolicyName, State, initial_state, policy_fields
 from safeser.audit.tally import SECOND, note_refusal
-from safeser.audit.turn import Turn
 from safeser.errors import AuditError, ConfigError, SafeserError
 from safeser.values import check_principal
 
@@ -67,17 +67,17 @@ class AuditLog:
         self._principal = check_principal(principal)
         self._clock = clock
         self._fsync = durability == "fsync"
-        self._turn = Turn()
+        self._lock = CallLock()
         self._closed = False
         self._index_size = -1  # of the index, before this log's end was first registered there
         self._looked = 0
         # One value, so that a process is never taken for the one that made its file.
-        self._own = self._begun(begun(_check_policy(policy)), parent="")
+        self._present = self._begun(initial_state(_check_policy(policy)), parent="")
 
     @property
     def refusals(self) -> dict[str, int]:
         """What this process refused since it opened the log: how often, by rule."""
-        pid, chain = self._own
+        pid, chain = self._present
         return dict(chain.state.refusals) if pid == os.getpid() else {}
 
     @classmethod
@@ -105,15 +105,19 @@ class AuditLog:
         :raises ConfigError: if the key or another argument is not right.
         """
         place = Directory(directory, create=True)
-        place.check_private()
-        log = cls(
-            place,
-            key=key,
-            principal=principal,
-            policy=policy,
-            clock=clock,
-            durability=durability,
-        )
+        try:
+            place.check_private()
+            log = cls(
+                place,
+                key=key,
+                principal=principal,
+                policy=policy,
+                clock=clock,
+                durability=durability,
+            )
+        except BaseException:
+            place.close()
+            raise
         _live.add(log)
         return log
 
@@ -134,7 +138,7 @@ class AuditLog:
 
         :raises AuditError: if they could not be written; then none of them is in the file.
         """
-        self._turn.take(self._record, [clean(event) for event in events])
+        self._lock.call(self._record, [clean(event) for event in events])
 
     def _record(self, events: list[Fields]) -> None:
         chain = self._ready()
@@ -150,7 +154,7 @@ class AuditLog:
 
         :raises AuditError: if that record was due and could not be written.
         """
-        self._turn.take(self._count, (sender, recipient, operation, rule, permitted))
+        self._lock.call(self._count, (sender, recipient, operation, rule, permitted))
 
     def _count(self, decision: tuple[str, str, str, str, bool]) -> None:
         chain = self._ready()
@@ -163,7 +167,7 @@ class AuditLog:
 
     def flush(self) -> None:
         """Write what is only counted so far, and check that the file is still in its place."""
-        self._turn.take(self._flush)
+        self._lock.call(self._flush)
 
     def _flush(self) -> None:
         chain = self._ready()
@@ -174,7 +178,7 @@ class AuditLog:
 
     def use_policy(self, policy: PolicyName) -> None:
         """Record that from here on decisions follow *policy*."""
-        self._turn.take(self._use_policy, _check_policy(policy))
+        self._lock.call(self._use_policy, _check_policy(policy))
 
     def _use_policy(self, policy: PolicyName) -> None:
         chain = self._ready()
@@ -192,13 +196,13 @@ class AuditLog:
         :raises AuditError: if the end could not be written; the file is closed all the same.
         """
         # From a signal handler in the middle of a call it would wait for its own thread.
-        if not self._turn.is_mine():
-            self._turn.take(self._close)
+        if not self._lock.is_mine():
+            self._lock.call(self._close)
 
     def _close(self) -> None:
         if self._closed:
             return
-        pid, chain = self._own
+        pid, chain = self._present
         try:
             if pid == os.getpid():
                 self._finish(chain)
@@ -218,7 +222,7 @@ class AuditLog:
         index.update(self._directory, self._key, now=self._now(), write=self._register_end)
 
     def _register_end(self, entries: Entries) -> None:
-        end = self._own[1].end
+        end = self._present[1].end
         if self._index_size < 0:
             self._index_size = entries.chain.end.size
         elif entries.has_end(end.file, since=self._index_size):
@@ -243,11 +247,11 @@ class AuditLog:
         """Return the file of this process, which goes on where its last record is."""
         if self._closed:
             raise AuditError("the log is closed", rule="audit.closed")
-        pid, chain = self._own
+        pid, chain = self._present
         if pid != os.getpid():
-            self._own = self._begun(begun(chain.state.policy), parent=chain.end.file)
+            self._present = self._begun(initial_state(chain.state.policy), parent=chain.end.file)
             chain.close()
-            _, chain = self._own
+            _, chain = self._present
         if chain.settled().state.ended:
             raise AuditError("the log is closed", rule="audit.closed")
         return chain
@@ -335,15 +339,15 @@ class AuditLog:
     def _after_fork(self) -> None:
         # The lock may be held by a thread that does not exist here. The file is closed at once:
         # two writers would break its chain.
-        self._turn = Turn()
-        self._own[1].close()
+        self._lock = CallLock()
+        self._present[1].close()
 
     # --- the rest ------------------------------------------------------------------------------
 
     @property
     def path(self) -> str:
         """Path of this process's file."""
-        return self._own[1].place
+        return self._present[1].place
 
     def __enter__(self) -> AuditLog:
         return self

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from safeser.audit.record import printable
 from safeser.audit.tally import Tally, Throttle, note_refusal
 
-__all__ = ["Draft", "Fields", "PolicyName", "State", "begun", "policy_fields"]
+__all__ = ["Draft", "Fields", "PolicyName", "State", "initial_state", "policy_fields"]
 
 #: Name, revision and SHA-256 (64 hexadecimal digits) of a policy.
 PolicyName: TypeAlias = tuple[str, int, str]
@@ -37,7 +37,7 @@ class State(NamedTuple):
     ended: bool = False
 
 
-def begun(policy: PolicyName) -> State:
+def initial_state(policy: PolicyName) -> State:
     """Return the state of a process that has recorded and counted nothing."""
     return State(policy, _policy_text(policy), Tally(), Throttle(), {})
 

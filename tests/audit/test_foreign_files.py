@@ -35,10 +35,11 @@ def contents(place: Path) -> dict[str, tuple[int, bytes]]:
 
 def refused(place: Path, key, rule: str) -> AuditError:
     """Open a log that must be refused; fail if anything in its directory changed."""
-    before = contents(place)
+    before, descriptors = contents(place), os.listdir("/dev/fd")
     with pytest.raises(AuditError) as caught:
         AuditLog.open(place, key=key, principal="alice")
     assert contents(place) == before
+    assert os.listdir("/dev/fd") == descriptors
     assert caught.value.rule == rule
     assert str(place) in caught.value.where
     assert caught.value.fix

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from safeser.audit.chain import file_keys
 from safeser.audit.chain_file import new_file
 from safeser.audit.files import Directory
 from safeser.audit.report import Expected
-from safeser.errors import ConfigError
+from safeser.errors import AuditError, ConfigError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
 
@@ -82,6 +84,34 @@ def test_an_expected_end_with_another_mac_is_found(make, place, key):
 def test_an_expected_head_that_is_none_is_refused(logs, place, key, text):
     with pytest.raises(ConfigError):
         verify(place, key=key, expect=text)
+
+
+def test_what_a_process_may_still_take_back_is_not_expected(make, place, key, monkeypatch):
+    log = make("alice")
+    log.record(ADMIT)
+    write, calls = os.write, []
+
+    def full(handle, data):
+        calls.append(data)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "full")
+        return write(handle, data[: len(data) - 50])  # two whole records, and a part of one
+
+    def refused(*_):
+        raise OSError(errno.EIO, "not now")
+
+    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "ftruncate", refused)
+    with pytest.raises(AuditError, match="No space left"):
+        log.record_all([ADMIT, ADMIT, ADMIT])
+    report = verify(place, key=key)
+    assert report.ok
+    assert len(report.notes) == 1
+    monkeypatch.undo()
+    log.record(ADMIT)
+    assert verify(place, key=key, expect=report.head).ok
+    log.close()
+    assert verify(place, key=key, expect=report.head).ok
 
 
 # --- heads that are empty -------------------------------------------------------------------------
