@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -177,6 +179,22 @@ class Interrupt:
             if self.left < 0:
                 raise self.error
         return self._step
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run tests that interrupt at instructions in a thread of their own.
+
+    CPython leaves an exception as the one that is being handled where a trace function raises at
+    the end of an except clause: every later error of that thread would have it as its context.
+    """
+    if "interrupt" not in pyfuncitem.fixturenames:
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    test = functools.partial(pyfuncitem.obj, **{name: pyfuncitem.funcargs[name] for name in names})
+    with ThreadPoolExecutor(max_workers=1) as own:
+        own.submit(test).result()
+    return True
 
 
 @pytest.fixture
