@@ -14,7 +14,7 @@ import types as kinds
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
-from safeser.errors import SafeserError, SerializationError
+from safeser.errors import PayloadError, SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
 from safeser.families.marked import Serialize, Serialized
@@ -238,6 +238,14 @@ def _is_record(kind: type) -> bool:
     return named or model or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
 
 
+def _encoded(x: Any, typed: Typed, limits: Limits) -> Parts:
+    """Return the parts of *x*; what its receiver would refuse, no family here can carry."""
+    try:
+        return typed.encode(x, limits)
+    except PayloadError as error:
+        raise Unencodable(x, error.message) from None
+
+
 #: In what joblib's Dask backend has its functions return what they raise. A pickle of it calls a
 #: function of joblib's; joblib raises whatever error it gets in place of a result, and waits for
 #: ever where it gets none (joblib 1.6, ``_dask.py``).
@@ -361,7 +369,7 @@ class _Sender:
         if typed.contextual:
             parts = typed.encode(x, self.limits, self.context)
         else:
-            parts = typed.encode(x, self.limits)
+            parts = _encoded(x, typed, self.limits)
         return self.parts(x, typed.name, parts, depth)
 
     def parts(self, x: Any, name: str, parts: Parts, depth: int) -> Sent:

@@ -20,6 +20,7 @@ from safeser.families.reviewed import reviewed, site
 from safeser.families.tree import Node
 from safeser.pickles.shims.scipy import SHIMS
 from safeser.pickles.shims.site import Draft
+from safeser.types import numpy as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -87,7 +88,7 @@ def _check_meta(node: Node, children: int | None) -> tuple[dict[str, Any], Any]:
     shape, maxprint, flags, *dtype = node.expect(*keys, children=children)
     if type(flags) is not dict or any(name not in _FLAGS for name in flags):
         node.refuse("its flags are not known", "families.header")
-    state = {"_shape": dtypes.check_shape(shape), "maxprint": maxprint, **flags}
+    state = {"_shape": bounds.check_shape(shape), "maxprint": maxprint, **flags}
     return state, dtypes.build(dtype[0]) if dtype else None
 
 

@@ -221,8 +221,8 @@ def _entropy_words(entropy: Any) -> int:
     numbers = entropy if type(entropy) in (list, tuple) else [entropy]
     for number in numbers:
         # scikit-learn seeds its generators with one of NumPy's own integers.
-        if plain(number, int, np.uint64) < 0:
-            raise bad("values", "a SeedSequence has negative entropy")
+        if type(number) not in (int, np.uint64) or number < 0:
+            raise bad("values", "a SeedSequence's entropy is not of plain integers")
     return sum(1 + (int(number).bit_length() >> 5) for number in numbers)
 
 
