@@ -29,28 +29,21 @@ _QUICK: frozenset[type] = frozenset({str, bytes, bool, type(None)})
 
 
 def check_keys(keys: Sequence[Hashable], *, where: str = "", members: bool = False) -> None:
-    """Refuse *keys* that are unhashable, NaN, equal to each other, or made to collide.
+    """Refuse *keys* that are unhashable, equal to each other, or made to collide.
 
     :param members: they are those of a set.
     """
     try:
-        if not set(map(type, keys)) <= _QUICK:
-            _check_hashes(keys, members, where)
+        costly = not set(map(type, keys)) <= _QUICK and are_costly(keys, members=members)
+        if costly:
+            raise PayloadError(
+                "keys were made to meet each other", rule="families.hash-flood", where=where
+            )
         distinct = len(set(keys) if members else dict.fromkeys(keys))
     except TypeError:
         raise PayloadError("a key cannot be hashed", rule="families.key", where=where) from None
     if distinct != len(keys):
         raise PayloadError("a key occurs twice", rule="families.duplicate-key", where=where)
-
-
-def _check_hashes(keys: Sequence[Hashable], members: bool, where: str) -> None:
-    for key in keys:
-        if isinstance(key, float) and key != key:  # noqa: PLR0124 - only NaN differs from itself
-            raise PayloadError("NaN cannot be a key", rule="families.nan-key", where=where)
-    if are_costly(keys, members=members):
-        raise PayloadError(
-            "keys were made to meet each other", rule="families.hash-flood", where=where
-        )
 
 
 def are_costly(keys: Sequence[Hashable], *, members: bool = False) -> bool:

@@ -22,7 +22,6 @@ from safeser.families.plain import (
     CYCLE,
     DEFAULTS,
     DEPTH_CEILING,
-    NAN_KEY,
     RAISE,
     Unencodable,
     label,
@@ -138,9 +137,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     if alone:
         return alone
     base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
-    if error.reason == NAN_KEY:
-        advice = "Write None or a text in its place"
-    elif error.final and error.reason != CYCLE:
+    if error.final and error.reason != CYCLE:
         # Pickles are read within the same limits.
         return "Flatten it, or send its parts as values of their own."
     elif error.final:
@@ -195,13 +192,13 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
         )
     if isinstance(value, _OF_THIS_PROCESS):
         return "It stands for something in this process alone: send what is in it."
-    over = error.reason not in ("", NAN_KEY) and not error.final
+    over = error.reason and not error.final
     return RAISE if over and type(value) in _PLAIN else ""
 
 
 def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
     """Return what else to ask for, where the caller's own arguments rule out what would do."""
-    if error.reason == NAN_KEY or error.final:
+    if error.final:
         return ""
     if "dask" not in sender.families:
         return "Allow family dask too, or convert it to plain values."
@@ -390,8 +387,6 @@ class _Sender:
     def collection(self, x: Any, depth: int) -> Sent:
         header: dict[str, Any] = {"serializer": "collection", "type": type(x).__name__}
         children: list[tuple[str, object]]
-        if type(x) in (dict, set, frozenset):
-            plain.refuse_nan_keys(x)
         if type(x) is dict:
             children = [(".keys()", tuple(x)), *((f"[{label(k)}]", v) for k, v in x.items())]
         else:

@@ -287,7 +287,7 @@ def test_long_doubles_that_no_arithmetic_makes_are_refused():
             wrong.view(np.uint8)[7] = 0x7F
         with pytest.raises(PayloadError, match="long double"):
             families.serialize(wrong, FAMILIES)
-        header, frames = families.serialize(np.zeros(1, dtype), FAMILIES)
+        header, _ = families.serialize(np.zeros(1, dtype), FAMILIES)
         with pytest.raises(PayloadError, match="long double"):
             families.check(header, [wrong.tobytes()])
 

@@ -177,12 +177,14 @@ HEADERS = {
     ],
     "families.time-zone": [
         (ZONED, ("array", 3), None),
-        (ZONED, ("array", 3), ["../../etc/passwd"]),
         (ZONED, ("array", 3), ["os", "system"]),
         (ZONED, ("array", 3), [99, 0, 0, None]),
         (ZONED, ("array", 3), "UTC"),
         (ZONED, ("array", 1), "<m8[us]"),
         (ZONED, ("array", 3), ["pytz", "../passwd"]),
+    ],
+    "value.time-zone": [
+        (ZONED, ("array", 3), ["../../etc/passwd"]),
         (ZONED, ("array", 3), ["No/Where"]),
     ],
     "families.freq": [

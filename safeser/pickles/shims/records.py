@@ -16,10 +16,10 @@ import time
 import urllib.parse
 import zoneinfo
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types.stdlib import zone_of
 
 __all__ = ["SHIMS"]
 
@@ -264,23 +264,14 @@ def _narrow(source: str) -> bool:
 
 # -- time zones --------------------------------------------------------------------------------
 
-_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,3}\Z")
 _ZONE_COST = 2000
 
 
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
-
-
 def _zone(site: Site, _: str, key: Any, cached: Any) -> zoneinfo.ZoneInfo:
-    """Return a zone of the time zone database: the key is a path, and opens what it names."""
-    if not _ZONE.match(plain(key, str)) or key not in _zones():
-        raise bad("arguments", "a time zone is not one of this machine's database")
     if plain(cached, int, bool) not in (0, 1):
         raise bad("arguments", "a time zone has another form")
     site.charge(_ZONE_COST)
-    return zoneinfo.ZoneInfo(key) if cached else zoneinfo.ZoneInfo.no_cache(key)
+    return zone_of(plain(key, str), cached=bool(cached))
 
 
 SHIMS: dict[str, Callable[..., Any]] = {
