@@ -173,7 +173,7 @@ def test_no_table_leads_to_a_file_that_pandas_takes_for_a_zone(columns, tmp_path
     for made in (noted(**json.loads(text)), noted(**json.loads(text)).schema):
         with pytest.raises(PayloadError) as caught:
             through(made)
-        assert caught.value.rule == "families.time-zone"
+        assert caught.value.rule == "value.time-zone"
 
 
 def test_what_pandas_cannot_have_noted_is_refused():

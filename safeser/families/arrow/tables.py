@@ -20,7 +20,7 @@ from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.pickles.shims import arrow as reviewed
-from safeser.pickles.shims.arrow_types import parts_of
+from safeser.types.arrow import empty_of, parts_of
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -106,7 +106,7 @@ class _Arrays:
             children = [self._state(part) for part in form.parts]
         elif form.pairs:
             # The pairs of a map are asked how many keys they have.
-            children = [(part.kind, 0, -1, 0, [], [], None) for part in form.parts]
+            children = [_nothing_of(part) for part in form.parts]
         values = None if form.dictionary is None else self._state(form.dictionary)
         return form.kind, length, -1, offset, buffers, children, values
 
@@ -136,8 +136,14 @@ class _Arrays:
     def _nothing(self, form: _Form) -> Any:
         empty = self._empty.get(id(form))
         if empty is None:
-            empty = self._empty[id(form)] = pa.nulls(0, form.kind)
+            empty = self._empty[id(form)] = empty_of(form.kind)
         return empty
+
+
+def _nothing_of(form: _Form) -> Any:
+    """Return what is said about an array of *form* without elements."""
+    values = None if form.dictionary is None else _nothing_of(form.dictionary)
+    return form.kind, 0, -1, 0, [], [], values
 
 
 @dataclass(frozen=True, slots=True)
