@@ -29,6 +29,10 @@ _WORDS = {"pool": "<u4", "counter": "<u8", "buffer": "<u8", "state": "<u8"}
 _KEYS = {"MT19937": "<u4", "Philox": "<u8"}
 
 
+def _site(limits: Limits) -> Site:
+    return Site(limits, given=limits.max_bytes, shared=False)
+
+
 def _packed(state: Any) -> Any:
     """Return *state* with each array as little-endian bytes, which are plain."""
     if isinstance(state, dict):
@@ -53,6 +57,8 @@ def _encode_bits(x: Any, limits: Limits) -> Parts:
     if seeds is not None and type(seeds) is not SeedSequence:
         raise Unencodable(x, "it was seeded by a class of somebody's own")
     state = x.state
+    # As below.
+    numpy_random.bit_generator(_site(limits), state["bit_generator"], state)
     children = [(" (state)", _packed(state)), (".seed_seq", seeds)]
     return Parts({"kind": state["bit_generator"]}, (), children)
 
@@ -136,7 +142,7 @@ def _encode_seeds(x: SeedSequence, limits: Limits) -> Parts:
     entropy: Any = x.entropy
     state = (entropy, x.n_children_spawned, x.pool, x.pool_size, x.spawn_key)
     # Whoever receives it would refuse what this refuses.
-    numpy_random.seed_sequence(Site(limits, given=limits.max_bytes, shared=False), state)
+    numpy_random.seed_sequence(_site(limits), state)
     meta = {
         "spawned": x.n_children_spawned,
         "size": x.pool_size,

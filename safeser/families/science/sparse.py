@@ -51,8 +51,8 @@ def _meta(x: Any, *fields: str) -> dict[str, Any]:
     for name in state:
         if name not in ("_shape", "maxprint", *_FLAGS, *fields):
             raise Unencodable(x, f"it has an attribute of its own, {label(name)}")
-    if type(x.maxprint) is not int:
-        raise Unencodable(x, "its maxprint is not an integer")
+    if type(x.maxprint) is not int or x.maxprint < 0:
+        raise Unencodable(x, "its maxprint is not a positive integer")
     flags = {name: bool(state[name]) for name in _FLAGS if name in state}
     return {"shape": [int(n) for n in x.shape], "maxprint": x.maxprint, "flags": flags}
 
@@ -103,10 +103,6 @@ def _check_arrays(node: Node, limits: Limits) -> None:
     state.update(zip(fields, parts, strict=False))
     if coords:
         state["coords"] = tuple(parts[1:])
-    indexes = [part for part in parts[1:] if part.dtype.itemsize < 8]
-    if indexes and max(state["_shape"], default=0) > np.iinfo(np.int32).max:
-        # SciPy counts in the type of the indexes.
-        node.refuse("its shape is beyond what its indexes reach", "families.shape")
     with reviewed(node):
         node.value = SHIMS[_SHIMS.get(name[:3], "compressed")](
             site(node, limits), Draft(node.type), state

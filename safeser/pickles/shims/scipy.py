@@ -130,11 +130,18 @@ def _compressed(site: Site, draft: Any, state: Any) -> Any:
     indptr = indexes(site, given["indptr"], below=len(indices) + 1)
     if indptr.dtype != indices.dtype or len(indices) != len(data) or len(indptr) != major + 1:
         raise refused("scipy", "the parts of a sparse matrix are not of one size")
+    _check_reach(shape, indices)
     if indptr[0] != 0 or (len(indptr) > 1 and (indptr[1:] < indptr[:-1]).any()):
         raise refused("scipy", "the rows of a sparse matrix overlap")
     checked = {"_shape": shape, "indptr": indptr, "indices": indices, "data": data}
     checked |= _order(given, indptr, indices)
     return _finished(draft, given, checked)
+
+
+def _check_reach(shape: tuple[int, ...], *parts: Any) -> None:
+    """Refuse a shape in which SciPy cannot count: it does so in the type of the indexes."""
+    if any(part.dtype.itemsize < 8 for part in parts) and max(shape) > np.iinfo(np.int32).max:
+        raise refused("scipy", "the shape of a sparse matrix is beyond what its indexes reach")
 
 
 def _order(given: Mapping[str, Any], indptr: Any, indices: Any) -> dict[str, Any]:
@@ -174,6 +181,7 @@ def _coordinates(site: Site, draft: Any, state: Any) -> Any:
     )
     if any(len(part) != len(data) or part.dtype != coords[0].dtype for part in coords):
         raise refused("scipy", "the parts of a sparse matrix are not of one size")
+    _check_reach(shape, *coords)
     canonical = plain(given.get("has_canonical_format", False), bool)
     if canonical and len(data) > 1:
         site.charge(len(data))
