@@ -18,7 +18,7 @@ pa: Any = importlib.import_module("pyarrow")
 _is: Any = pa.types
 
 #: Types inside types. No honest type comes near.
-MAX_NESTING = 32
+MAX_NESTING = 16
 #: Elements of one value of fixed size. A null takes them all, and no byte stands for it.
 MAX_WIDTH = 1 << 24
 #: Types that share their parts double at each level; comparing or printing them never ends.

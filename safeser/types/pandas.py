@@ -106,9 +106,11 @@ def check_wrapped(values: np.ndarray[Any, Any]) -> None:
         raise refused("column", "an array of pandas' has more than one dimension")
 
 
-def check_sparse_values(values: np.ndarray[Any, Any]) -> None:
-    """Refuse *values* that cannot be those of a sparse array."""
+def check_sparse_values(values: np.ndarray[Any, Any], length: int, limits: Limits) -> None:
+    """Refuse *values* that cannot be those of a sparse array of *length*, which may be written out."""
     check_wrapped(values)
+    if length * max(values.dtype.itemsize, 1) > limits.max_array:
+        raise refused("sparse", "a sparse array is larger than max_array", fix=_RAISE)
     if not values.dtype.isnative:
         raise refused("column", "sparse values are in another byte order than this machine's")
 

@@ -93,6 +93,7 @@ def _encode_seen(x: Array, limits: Limits) -> Parts:
     # A matrix notes there whether it is being indexed.
     if vars(x).keys() - {"_getitem"}:
         raise Unencodable(x, "it has attributes of its own")
+    bounds.check_kind(type(x).__name__, ndim=x.ndim, dtype=x.dtype)
     return Parts({}, (), [("", x.view(np.ndarray))])
 
 

@@ -274,7 +274,7 @@ def _read_arrow(reader: Reader, described: Any, columns: int | None) -> Part:
 
 def _write_sparse(writer: Writer, x: Any, where: str) -> list[Any]:
     places, blocks = x.sp_index, hasattr(x.sp_index, "blocs")
-    bounds.check_sparse_values(x.sp_values)
+    bounds.check_sparse_values(x.sp_values, places.length, writer.limits)
     bounds.sparse_dtype(x.dtype.subtype, x.dtype.fill_value)
     values = _write_numpy(writer, x.sp_values, where)
     for part in (places.blocs, places.blengths) if blocks else (places.indices,):

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.budget import over
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.pandas_times import pd, walked, zone
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
@@ -341,7 +340,7 @@ def _sparse_index(site: Site, name: str, length: Any, *parts: Any) -> Any:
     if not 0 <= plain(length, int) < _INT32:
         raise bad("shape", "a sparse array has an impossible size")
     if length > site.limits.max_array:
-        raise over("max-array", "a sparse array is larger than allowed")
+        raise refused("sparse", "a sparse array is larger than max_array")
     numbers = [owned(site, part, "i") for part in parts]
     if any(part.dtype != np.int32 for part in numbers):
         raise bad("arguments", "the positions of a sparse array are 32 bit integers")
@@ -360,13 +359,11 @@ def _sparse(site: Site, draft: Any, state: Any) -> Any:
     fields = fields_of(state, "_sparse_index", "_sparse_values", "_dtype")
     places = plain(fields["_sparse_index"], _SPARSE.IntIndex, _SPARSE.BlockIndex)
     values, dtype = plain(fields["_sparse_values"], np.ndarray), fields["_dtype"]
-    bounds.check_sparse_values(values)
+    bounds.check_sparse_values(values, places.length, site.limits)
     if len(values) != places.npoints:
         raise bad("shape", "a sparse array has not as many values as positions")
     if values.dtype != plain(dtype, pd.SparseDtype).subtype:
         raise bad("dtype", "an array of pandas' is of another type than it says")
-    if places.length * max(values.dtype.itemsize, 1) > site.limits.max_array:
-        raise over("max-array", "a sparse array is larger than allowed")
     return _kept(_same(_spread(values, places, dtype.fill_value), dtype), fields)
 
 

@@ -95,10 +95,15 @@ def _finished(draft: Draft, given: Mapping[str, Any], checked: dict[str, Any]) -
     """Return the object with *checked* fields, past any code of its class."""
     kind = getattr(sparse, draft.kind.partition(":")[2])
     made = object.__new__(kind)
+    made.__dict__.update(checked, maxprint=_maxprint(given))
+    return made
+
+
+def _maxprint(given: Mapping[str, Any]) -> int:
+    """Return how many elements are printed."""
     if plain(given.get("maxprint", 50), int) < 0:
         raise refused("scipy", "a sparse matrix has an impossible field")
-    made.__dict__.update(checked, maxprint=given.get("maxprint", 50))
-    return made
+    return given.get("maxprint", 50)  # type: ignore[no-any-return]  # plain() proved it an int
 
 
 def _number_type(value: Any) -> Any:
@@ -266,7 +271,7 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
     kind = getattr(sparse, draft.kind.partition(":")[2])
     made = kind(shape, dtype=_number_type(given["dtype"]))
     made._dict.update(content)
-    made.maxprint = plain(given.get("maxprint", 50), int)
+    made.maxprint = _maxprint(given)
     return made
 
 
