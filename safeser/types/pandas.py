@@ -165,13 +165,22 @@ def date_offset(count: int, normalize: bool, spans: Mapping[str, Any]) -> Any:
     """Return the offset of *spans* by name, such as months, repeated *count* times."""
     _check_count(count, _MAX_REPEAT)
     _check_spans(spans)
-    return pd.DateOffset(count, normalize, **spans)
+    made = pd.DateOffset(count, normalize, **spans)
+    if isinstance(made._offset, _relative.relativedelta):
+        _check_carried(made._offset)
+    return made
 
 
 def relative_delta(spans: Mapping[str, Any]) -> Any:
     """Return dateutil's difference of *spans* by name."""
     _check_spans(spans)
-    return _relative.relativedelta(**spans)
+    return _check_carried(_relative.relativedelta(**spans))
+
+
+def _check_carried(delta: Any) -> Any:
+    """Return *delta*, to whose days and years dateutil added hours, weeks and months."""
+    _check_spans({"days": delta.days, "years": delta.years})
+    return delta
 
 
 def _check_spans(spans: Mapping[str, Any]) -> None:

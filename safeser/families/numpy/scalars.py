@@ -27,6 +27,8 @@ def _encode_scalar(x: Any, limits: Limits) -> Parts:
         raise Unencodable(x, "it is a subclass that safeser does not list")
     described = dtypes.describe(x.dtype)
     bounds.check_elements(x.dtype, ndim=1)
+    if bounds.is_strict(x.dtype):
+        bounds.sound(np.asarray(x))
     if dtypes.has_gaps(x.dtype):
         x = arrays.covered(np.asarray(x))
     return Parts({"dtype": described, "data": x.tobytes()})
