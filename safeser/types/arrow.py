@@ -7,11 +7,12 @@ all of its width, so a type is measured before anything is made of it.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from safeser.types.refusal import refused
 
-__all__ = ["MAX_NESTING", "MAX_WIDTH", "empty_of", "measured", "parts_of"]
+__all__ = ["MAX_NESTING", "MAX_WIDTH", "chunked", "empty_of", "measured", "parts_of"]
 
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
@@ -56,6 +57,9 @@ def measured(kind: Any) -> tuple[int, int]:
             width += times
             if parts > _MAX_PARTS or width > MAX_WIDTH:
                 raise refused("arrow-type", "an Arrow type has too many parts or is too wide")
+            if _is.is_run_end_encoded(part) and _holds(_is_view, part.value_type):
+                # Decoding no run of them leaves no chunk, and see chunked.
+                raise refused("arrow-type", "an Arrow type has runs of list views")
             below += [(inner, times) for inner in parts_of(part)]
         if not below:
             return parts, width
@@ -69,14 +73,29 @@ def empty_of(kind: Any) -> Any:
     Arrow's own ``nulls`` gives runs that are part of something else a bitmap, at which its
     validation stops.
     """
-    return _empty(kind) if _holds_runs(kind) else pa.nulls(0, kind)
+    return _empty(kind) if _holds(_is.is_run_end_encoded, kind) else pa.nulls(0, kind)
 
 
-def _holds_runs(kind: Any) -> bool:
+def chunked(chunks: list[Any], kind: Any) -> Any:
+    """Return *chunks* of *kind* as one array.
+
+    Where list views have no chunk at all, Arrow ends the process as it makes NumPy's array of them.
+    They get one chunk without elements.
+    """
+    if not chunks and _holds(_is_view, kind):
+        chunks = [empty_of(kind)]
+    return pa.chunked_array(chunks, kind)
+
+
+def _is_view(kind: Any) -> bool:
+    return bool(_is.is_list_view(kind) or _is.is_large_list_view(kind))
+
+
+def _holds(wanted: Callable[[Any], bool], kind: Any) -> bool:
     pending = [kind]
     while pending:
         part = pending.pop()
-        if _is.is_run_end_encoded(part):
+        if wanted(part):
             return True
         pending += parts_of(part)
     return False

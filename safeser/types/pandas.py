@@ -107,7 +107,7 @@ def check_wrapped(values: np.ndarray[Any, Any]) -> None:
 
 
 def check_sparse_values(values: np.ndarray[Any, Any], length: int, limits: Limits) -> None:
-    """Refuse *values* that cannot be those of a sparse array of *length*, which may be written out."""
+    """Refuse *values* that cannot be those of a sparse array of *length*, or stand for too much."""
     check_wrapped(values)
     if length * max(values.dtype.itemsize, 1) > limits.max_array:
         raise refused("sparse", "a sparse array is larger than max_array", fix=_RAISE)

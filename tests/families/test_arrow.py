@@ -216,7 +216,7 @@ REFUSED = {
     "zone": (pa.timestamp("s", "\x00../passwd"), "is not kept exactly"),
     "zone inside": (pa.list_(pa.timestamp("s", "/etc/passwd")), "is not kept exactly"),
     "negative scale": (pa.decimal128(5, -2), "is not kept exactly"),
-    "nested": (NESTED, "nested more than 32 deep"),
+    "nested": (NESTED, "nested more than 16 deep"),
     "rows": (pa.table({"x": [1, 2]}).select([]), "rows without any column"),
     "keys": (
         pa.schema(

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-__all__ = ["values"]
+__all__ = ["columns", "dtypes", "indexes", "values"]
 
 
 def made(build):
@@ -229,12 +229,17 @@ ODD_DTYPES = st.one_of(
 )
 SHAPES = st.one_of(
     st.sampled_from([(), (0,), (1,), (2,), (3,), (2, 3), (3, 0), (0, 3), (2, 1, 2)]),
-    st.sampled_from([(0, 1 << 20), (0, 1 << 27), (0, 1 << 40), (1,) * 64, (1,) * 40, (5, 0, 1 << 31)]),
+    st.sampled_from(
+        [(0, 1 << 20), (0, 1 << 27), (0, 1 << 40), (1,) * 64, (1,) * 40, (5, 0, 1 << 31)]
+    ),
 )
 
 
 def _array_of(draw):
-    dtype, shape = draw(DTYPES | made(_nested).filter(lambda dtype: dtype is not None)), draw(SHAPES)
+    dtype, shape = (
+        draw(DTYPES | made(_nested).filter(lambda dtype: dtype is not None)),
+        draw(SHAPES),
+    )
     array = np.zeros(shape, dtype)
     if array.nbytes and draw(st.integers(0, 2)) == 0:
         array = _filled(array, draw)
@@ -342,7 +347,9 @@ def _offset(draw):
     kinds = ["Day", "Hour", "Nano", "MonthEnd", "BDay", "Week", "YearEnd", "QuarterEnd", "CDay"]
     kinds += ["BusinessHour", "SemiMonthEnd", "FY5253", "Easter", "LastWeekOfMonth", "WeekOfMonth"]
     kind = getattr(pd.offsets, draw(st.sampled_from(kinds)))
-    count = draw(st.sampled_from([0, 1, 2, -3, 999, 1000, 65_535, 65_536, 1 << 31, 1 << 40, 1 << 62]))
+    count = draw(
+        st.sampled_from([0, 1, 2, -3, 999, 1000, 65_535, 65_536, 1 << 31, 1 << 40, 1 << 62])
+    )
     more = {}
     if kind is pd.offsets.CDay:
         days = np.datetime64("2000", "D") + np.arange(draw(st.sampled_from([0, 1, 2000])))
@@ -382,7 +389,7 @@ def _range_index(draw):
 
 
 @functools.cache
-def _indexes():
+def indexes():
     return [
         pd.Index([1, 2]),
         pd.Index(["a", None]),
@@ -412,7 +419,7 @@ def _sparse_column(length):
 
 
 @functools.cache
-def _columns():
+def columns():
     return [
         *map(_sparse_column, [8, 1 << 20, 1 << 27, (1 << 27) + 1]),
         pd.array([1, None]),
@@ -441,7 +448,7 @@ def _columns():
 
 
 @functools.cache
-def _dtypes():
+def dtypes():
     return [
         *(pd.Int8Dtype(), pd.BooleanDtype(), pd.Float64Dtype(), pd.StringDtype("python")),
         *(pd.StringDtype("pyarrow", np.nan), pd.CategoricalDtype(), pd.IntervalDtype()),
@@ -474,7 +481,7 @@ LABELS = PLAIN | st.tuples(PLAIN, PLAIN) | made(_moment) | st.sampled_from([pd.N
 
 def _series(draw):
     numbers = made(lambda draw: np.zeros(2, draw(SCALAR_DTYPES)))
-    held = draw(_one_of(_columns) | _one_of(_indexes) | numbers)
+    held = draw(_one_of(columns) | _one_of(indexes) | numbers)
     if len(held) > 10_000:
         return None
     made_one = pd.Series(held, name=draw(LABELS))
@@ -485,7 +492,7 @@ def _series(draw):
 
 PANDAS = st.one_of(
     *map(made, (_moment, _offset, _date_offset, _period, _interval, _range_index, _frame, _series)),
-    *map(_one_of, (_indexes, _columns, _dtypes)),
+    *map(_one_of, (indexes, columns, dtypes)),
     made(lambda draw: pd.ArrowDtype(draw(ARROW_TYPES))),
     st.sampled_from([pd.NaT, pd.NA]),
 )
@@ -521,7 +528,10 @@ FLAT_TYPES = [pa.null(), pa.bool_(), pa.int8(), pa.float64(), pa.string(), pa.la
 FLAT_TYPES += [pa.string_view(), pa.binary(3), pa.binary(0), pa.decimal128(5, 2), pa.date64()]
 FLAT_TYPES += [pa.timestamp("us", "Europe/Paris"), pa.duration("s"), pa.month_day_nano_interval()]
 FLAT_TYPES += [pa.uuid(), pa.bool8(), pa.json_(), pa.opaque(pa.int8(), "a", "b"), pa.struct([])]
-FLAT_TYPES += [pa.dictionary(pa.int8(), pa.string()), pa.struct([(f"f{n}", "i1") for n in range(9)])]
+FLAT_TYPES += [
+    pa.dictionary(pa.int8(), pa.string()),
+    pa.struct([(f"f{n}", "i1") for n in range(9)]),
+]
 ARROW_TYPES = st.deferred(
     lambda: st.sampled_from(FLAT_TYPES) | made(_nested_type).filter(lambda kind: kind is not None)
 )
@@ -535,7 +545,9 @@ def _width(kind):
 
 def _arrow_array(draw):
     kind = draw(ARROW_TYPES.filter(lambda kind: _width(kind) < 10_000))
-    items = draw(st.sampled_from([[], [None], [None] * 3, [[]], [[], None], [{}], ["a"], [1], [b"abc"]]))
+    items = draw(
+        st.sampled_from([[], [None], [None] * 3, [[]], [[], None], [{}], ["a"], [1], [b"abc"]])
+    )
     if draw(st.booleans()):
         array = pa.nulls(draw(st.integers(0, 3)), kind)
     else:

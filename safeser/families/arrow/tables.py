@@ -20,7 +20,7 @@ from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.pickles.shims import arrow as reviewed
-from safeser.types.arrow import empty_of, parts_of
+from safeser.types.arrow import chunked, empty_of, parts_of
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -248,7 +248,7 @@ def _read_chunked(reader: Reader) -> _Plan:
 
 
 def _build_chunked(plan: _Plan) -> Any:
-    return pa.chunked_array([plan.arrays.build(chunk) for chunk in plan.columns], plan.schema)
+    return chunked([plan.arrays.build(chunk) for chunk in plan.columns], plan.schema)
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def _read_table(reader: Reader) -> _Plan:
 
 def _build_table(plan: _Plan) -> Any:
     columns = [
-        pa.chunked_array([plan.arrays.build(chunk) for chunk in chunks], kind)
+        chunked([plan.arrays.build(chunk) for chunk in chunks], kind)
         for chunks, kind in zip(plan.columns, plan.schema.types, strict=True)
     ]
     return reviewed.SHIMS["table"](plan.arrays.reader.site, "", columns, plan.schema)

@@ -20,7 +20,7 @@ from safeser.pickles.shims.arrow_types import pa, sound_type, width_of
 from safeser.pickles.shims.arrow_widths import widths_of
 from safeser.pickles.shims.site import Site, plain
 from safeser.types import refused
-from safeser.types.arrow import empty_of, parts_of
+from safeser.types.arrow import chunked, empty_of, parts_of
 
 __all__ = ["SHIMS", "dictionary_of", "is_hollow"]
 
@@ -235,7 +235,7 @@ def _chunked(site: Site, _: str, chunks: Any, kind: Any = None) -> Any:
         if not isinstance(chunk, pa.Array):
             raise refused("arrow", "a chunk is not an Arrow array")
         _check_type(chunk, sound_type(kind))
-    return pa.chunked_array(chunks, sound_type(kind))
+    return chunked(chunks, sound_type(kind))
 
 
 def _columns(site: Site, columns: Any, schema: Any, kind: Any) -> list[Any]:
