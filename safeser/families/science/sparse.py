@@ -21,6 +21,7 @@ from safeser.families.tree import Node
 from safeser.pickles.shims.scipy import SHIMS
 from safeser.pickles.shims.site import Draft
 from safeser.types import numpy as bounds
+from safeser.types import scipy as sparse_bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -51,8 +52,7 @@ def _meta(x: Any, *fields: str) -> dict[str, Any]:
     for name in state:
         if name not in ("_shape", "maxprint", *_FLAGS, *fields):
             raise Unencodable(x, f"it has an attribute of its own, {label(name)}")
-    if type(x.maxprint) is not int or x.maxprint < 0:
-        raise Unencodable(x, "its maxprint is not a positive integer")
+    sparse_bounds.check_maxprint(x.maxprint)
     flags = {name: bool(state[name]) for name in _FLAGS if name in state}
     return {"shape": [int(n) for n in x.shape], "maxprint": x.maxprint, "flags": flags}
 
@@ -66,13 +66,8 @@ def _whole(array: Any) -> Any:
     return array
 
 
-def _check_numbers(x: Any) -> None:
-    if x.dtype.kind not in "biufc" or not x.dtype.isnative:
-        raise Unencodable(x, "its elements are not plain numbers in native byte order")
-
-
 def _encode_arrays(x: Any, limits: Limits) -> Parts:
-    _check_numbers(x)
+    sparse_bounds.check_numbers(x.dtype)
     fields = _ARRAYS[x.format]
     meta = _meta(x, *fields, "coords")
     children = [(f".{name}", _whole(getattr(x, name))) for name in fields]
@@ -130,7 +125,7 @@ def _encode_values(x: Any, values: list[Any]) -> Any:
 
 
 def _encode_lil(x: Any, limits: Limits) -> Parts:
-    _check_numbers(x)
+    sparse_bounds.check_numbers(x.dtype)
     meta = {**_meta(x, "rows", "data", "dtype"), "dtype": dtypes.describe(x.dtype)}
     lengths = np.array([len(row) for row in x.rows], np.int64)
     columns = [column for row in x.rows for column in row]
@@ -190,7 +185,7 @@ def _decode_lil(node: Node, values: list[Any]) -> Any:
 
 
 def _encode_dok(x: Any, limits: Limits) -> Parts:
-    _check_numbers(x)
+    sparse_bounds.check_numbers(x.dtype)
     meta = {**_meta(x, "_dict", "dtype"), "dtype": dtypes.describe(x.dtype)}
     keys = [key if type(key) is tuple else (key,) for key in x._dict]
     try:

@@ -26,6 +26,7 @@ __all__ = ["SHIMS", "check_noted", "pa", "sound_type", "width_of"]
 pa: Any = importlib.import_module("pyarrow")
 _is: Any = pa.types
 
+_INT32 = (1 << 31) - 1
 _UNITS = ("s", "ms", "us", "ns")
 _ALIASES = frozenset(
     [
@@ -123,8 +124,8 @@ def _timestamp(_: Site, __: str, unit: Any, zone: Any = None) -> Any:
     return pa.timestamp(unit, zone)
 
 
-def _binary(_: Site, __: str, width: Any) -> Any:
-    return pa.binary(_count(width, MAX_WIDTH))
+def _binary(site: Site, _: str, width: Any) -> Any:
+    return _measured(site, pa.binary(_count(width, _INT32)))
 
 
 # -- nested types ------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ def _list(site: Site, name: str, item: Any, size: Any = None) -> Any:
         return _measured(site, getattr(pa, factory)(_item(item)))
     if factory != "list_":
         raise refused("arrow-type", "only plain lists have a fixed size")
-    return _measured(site, pa.list_(_item(item), _count(size, MAX_WIDTH)))
+    return _measured(site, pa.list_(_item(item), _count(size, _INT32)))
 
 
 def _map(site: Site, _: str, key: Any, item: Any) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 from safeser.types import refused
+from safeser.types import scipy as bounds
 
 __all__ = ["SHIMS", "identical", "indexes", "numbers", "repeated"]
 
@@ -101,14 +102,15 @@ def _finished(draft: Draft, given: Mapping[str, Any], checked: dict[str, Any]) -
 
 def _maxprint(given: Mapping[str, Any]) -> int:
     """Return how many elements are printed."""
-    if plain(given.get("maxprint", 50), int) < 0:
-        raise refused("scipy", "a sparse matrix has an impossible field")
-    return given.get("maxprint", 50)  # type: ignore[no-any-return]  # plain() proved it an int
+    count = given.get("maxprint", 50)
+    bounds.check_maxprint(count)
+    return count  # type: ignore[no-any-return]  # an int
 
 
 def _number_type(value: Any) -> Any:
-    if not isinstance(value, np.dtype) or value.kind not in "biufc" or not value.isnative:
+    if not isinstance(value, np.dtype):
         raise refused("scipy", "the elements of a sparse matrix are no plain numbers")
+    bounds.check_numbers(value)
     return value
 
 
@@ -135,18 +137,12 @@ def _compressed(site: Site, draft: Any, state: Any) -> Any:
     indptr = indexes(site, given["indptr"], below=len(indices) + 1)
     if indptr.dtype != indices.dtype or len(indices) != len(data) or len(indptr) != major + 1:
         raise refused("scipy", "the parts of a sparse matrix are not of one size")
-    _check_reach(shape, indices)
+    bounds.check_reach(shape, indices)
     if indptr[0] != 0 or (len(indptr) > 1 and (indptr[1:] < indptr[:-1]).any()):
         raise refused("scipy", "the rows of a sparse matrix overlap")
     checked = {"_shape": shape, "indptr": indptr, "indices": indices, "data": data}
     checked |= _order(given, indptr, indices)
     return _finished(draft, given, checked)
-
-
-def _check_reach(shape: tuple[int, ...], *parts: Any) -> None:
-    """Refuse a shape in which SciPy cannot count: it does so in the type of the indexes."""
-    if any(part.dtype.itemsize < 8 for part in parts) and max(shape) > np.iinfo(np.int32).max:
-        raise refused("scipy", "the shape of a sparse matrix is beyond what its indexes reach")
 
 
 def _order(given: Mapping[str, Any], indptr: Any, indices: Any) -> dict[str, Any]:
@@ -186,7 +182,7 @@ def _coordinates(site: Site, draft: Any, state: Any) -> Any:
     )
     if any(len(part) != len(data) or part.dtype != coords[0].dtype for part in coords):
         raise refused("scipy", "the parts of a sparse matrix are not of one size")
-    _check_reach(shape, *coords)
+    bounds.check_reach(shape, *coords)
     canonical = plain(given.get("has_canonical_format", False), bool)
     if canonical and len(data) > 1:
         site.charge(len(data))
