@@ -16,8 +16,10 @@ __all__ = ["check_maxprint", "check_numbers", "check_reach"]
 
 def check_numbers(dtype: np.dtype[Any]) -> None:
     """Refuse *dtype* of elements that SciPy's compiled code cannot compute with."""
-    if dtype.kind not in "biufc" or not dtype.isnative:
+    if dtype.kind not in "biufc":
         raise refused("scipy", "the elements of a sparse matrix are no plain numbers")
+    if not dtype.isnative:
+        raise refused("scipy", "the elements of a sparse matrix are not in native byte order")
 
 
 def check_maxprint(count: object) -> None:
