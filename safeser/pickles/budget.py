@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import length_hint
 
-from safeser.errors import PayloadError
+from safeser.errors import ConfigError, PayloadError
 from safeser.values import Limits
 
 __all__ = ["Budget"]
@@ -37,20 +37,16 @@ class Budget:
     __slots__ = ("calls", "copies", "limits", "opcodes", "refs", "visits")
 
     def __init__(self, limits: Limits) -> None:
+        if not isinstance(limits, Limits):
+            raise ConfigError(
+                f"limits is a safeser.Limits, not a {type(limits).__name__}", rule="config.limits"
+            )
         self.limits = limits
         self.refs = limits.max_refs
         self.calls = limits.max_calls
         self.opcodes = limits.max_refs * _OPCODES_PER_REF
         self.visits = limits.max_refs * _VISITS
         self.copies = min(limits.max_bytes, _COPIES_FREE)
-
-    def left(self) -> tuple[int, int, int, int]:
-        """Return what is left now, for :meth:`reset`."""
-        return self.refs, self.calls, self.visits, self.copies
-
-    def reset(self, left: tuple[int, int, int, int]) -> None:
-        """Take back what was charged since :meth:`left`, for work that is done over."""
-        self.refs, self.calls, self.visits, self.copies = left
 
     @contextmanager
     def reading(self, turns: Iterator[object]) -> Iterator[None]:

@@ -18,7 +18,6 @@ from safeser.pickles.members import Members
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
     ABSENT,
-    ADD,
     BUILD,
     EXTEND,
     LEAVES,
@@ -76,8 +75,6 @@ class Builder(Site):
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
         self.makers: dict[str, _Maker] = {}
         self.references: dict[str, Any] = {}
-        #: Elements charged here and not by reviewed functions: arguments, and the cost of keys.
-        self.visits = 0
         #: The node whose step failed, for whoever wants to show where that is.
         self.failed: Node | None = None
 
@@ -139,7 +136,8 @@ class Builder(Site):
         """Return the objects that stand for *items*."""
         if LEAVES.issuperset(map(type, items)):
             return items
-        return [item if type(item) in LEAVES else self.value(item) for item in items]
+        value = self.value
+        return [item if type(item) in LEAVES else value(item) for item in items]
 
     def reference(self, ref: GlobalRef) -> Any:
         found = self.references.get(ref.name, _UNMADE)
@@ -161,34 +159,41 @@ class Builder(Site):
         if operation == BUILD:
             self.finish(node)
             return
-        target = self.value(node)
-        held = node.pairs if operation == UPDATE and type(node) is Call else node.items
+        if type(node) is Call:
+            target, held = self.value(node), node.pairs if operation == UPDATE else node.items
+        else:
+            target, held = self.values[node.index], node.items
         whole = stop - start == len(held)
         added = self.all_of(held if whole else held[start:stop])
-        if added:
+        if added and self.copied_from:
             self.check_growth(target)
         if operation == EXTEND:
             target.extend(added)
-            return
-        before = self.budget.visits
-        if operation == ADD:
+        elif operation == UPDATE:
+            self.update(target, added, whole=whole)
+        else:
             for member in added:
                 self.check_key(target, member)
                 target.add(member)
-        elif type(target) is dict and are_plain_keys(added[::2], whole=whole):
-            self.charge(len(added) >> 1)
-            target.update(zip(added[::2], added[1::2], strict=True))
-        else:
-            for key, value in zip(added[::2], added[1::2], strict=True):
-                self.check_key(target, key)
-                target[key] = value
-        self.visits += before - self.budget.visits
+
+    def update(self, target: Any, added: list[Any], *, whole: bool) -> None:
+        """Set the keys and values that *added* holds in turn in *target*.
+
+        :param whole: *target* gets no others.
+        """
+        keys, parts = added[::2], iter(added)
+        # Each key is followed by its value.
+        pairs = zip(parts, parts, strict=True)
+        if type(target) is dict and are_plain_keys(keys, whole=whole):
+            self.budget.charge(len(keys))
+            target.update(pairs)
+            return
+        for key, value in pairs:
+            self.check_key(target, key)
+            target[key] = value
 
     def make_frozenset(self, node: FrozenSetOf) -> frozenset[Any]:
-        before = self.budget.visits
-        made = self.frozen(self.all_of(node.items))
-        self.visits += before - self.budget.visits
-        return made
+        return self.frozen(self.all_of(node.items))
 
     def make_buffer(self, node: Buffer) -> Any:
         return self.opened(node, self.buffers)
@@ -224,9 +229,7 @@ class Builder(Site):
             for position, argument in enumerate(call.args.items)
         ]
         kwargs = {} if call.kwargs is None else dict(self.value(call.kwargs))
-        taken = 1 + len(arguments) + len(kwargs)
-        self.charge(taken)
-        self.visits += taken
+        self.charge(1 + len(arguments) + len(kwargs))
         try:
             made = make(call, arguments, kwargs)
         except SafeserError:

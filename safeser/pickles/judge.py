@@ -20,7 +20,6 @@ from safeser.pickles.nodes import (
     Node,
     Persistent,
     Program,
-    TupleOf,
     children,
 )
 from safeser.pickles.profiles import Entry, Profile
@@ -192,7 +191,7 @@ def check_shape(program: Program, limits: Limits) -> None:
     gets, and how often a node is met, depends on the way there, so cycles are then walked as
     printing does.
     """
-    if _is_shallow(program, limits) or _is_small(program, limits):
+    if _is_small(program, limits):
         return
     cyclic: set[int] = set()
     depth = [0] * len(program.nodes)
@@ -209,30 +208,6 @@ def check_shape(program: Program, limits: Limits) -> None:
         _walk_ways(program.root, depth, weight, cyclic, most=most, deepest=limits.max_depth)
 
 
-def _is_shallow(program: Program, limits: Limits) -> bool:
-    """Whether there is no sharing at all, and too little that could nest for the value to be deep.
-
-    Then each edge of a way down was made by one step. Those made with marks have all of these open
-    at once, as nothing grows that was put into something else, so they are no more than marks ever
-    were. Any other takes an addition of its own, or is a tuple's, a call's or an id's.
-    """
-    if program.levels is None:
-        return False
-    # An element is charged once or more, a node twice; with all that it may hold beside, thrice.
-    if 4 * program.refs * (1 + (program.longest >> 10)) > limits.max_refs * limits.max_sharing:
-        return False
-    room = limits.max_depth - program.levels
-    if len(program.nodes) > room:
-        for node in program.nodes:
-            kind = type(node)
-            if kind is TupleOf:
-                room -= not LEAVES.issuperset(map(type, node.items))  # type: ignore[attr-defined]  # a tuple's
-            elif kind is Call or kind is Persistent:
-                room -= 1
-        return room >= 0
-    return True
-
-
 def _is_small(program: Program, limits: Limits) -> bool:
     """Whether the value is seen to be within the limits without working out what is shared.
 
@@ -242,7 +217,7 @@ def _is_small(program: Program, limits: Limits) -> bool:
     that counts, even if each leaf were as long as the longest. And if it met each node, then
     nothing was made and thrown away. For most pickles all of it holds; the others are walked.
     """
-    weight, seen = 0, set[int]()
+    weight, most, seen = 0, program.refs, set[int]()
     level: list[Any] = [program.root] if isinstance(program.root, Node) else []
     for _ in range(limits.max_depth + 1):
         below: list[Any] = []
@@ -250,9 +225,10 @@ def _is_small(program: Program, limits: Limits) -> bool:
             held = children(node)
             weight += 1 + len(held)
             # Before they are looked at: what is shared might be large.
-            if weight > program.refs:
+            if weight > most:
                 return False
-            below += [child for child in held if type(child) not in LEAVES]
+            if not LEAVES.issuperset(map(type, held)):
+                below += [child for child in held if type(child) not in LEAVES]
             seen.add(node.index)
         level = below
         if not level:

@@ -16,7 +16,6 @@ from safeser.pickles.nodes import (
     UPDATE,
     Call,
     DictOf,
-    GlobalRef,
     ListOf,
     Node,
     SetOf,
@@ -44,11 +43,6 @@ class Stack(Tape):
         self.held: dict[int, Node] = {}
         #: The one number that was left out so far, or -1.
         self.hole = -1
-        #: No node but a name was taken from the memo, or otherwise doubled.
-        self.tree = True
-        #: How many marks were open at once, and how often a node was added to one without a mark.
-        self.marks = 0
-        self.singles = 0
         self.nodes: list[Node] = []
         self.steps: list[Step] = []
         self.refs = refs
@@ -102,7 +96,7 @@ class Stack(Tape):
             self.pop_mark()
 
     def do_dup(self) -> None:
-        self.stack.append(self.again(self.top()))
+        self.stack.append(self.top())
 
     # -- the memo ------------------------------------------------------------------------------
 
@@ -136,14 +130,7 @@ class Stack(Tape):
         """Return what is in the memo at *index*, where that is no leaf, or None, or nothing."""
         if index == self.hole:
             self.refuse("memo", "the memo has no such entry")
-        found = self.held.get(index)
-        return None if found is None else self.again(found)
-
-    def again(self, value: Any) -> Any:
-        """Return *value*, which is now held twice."""
-        if type(value) not in LEAVES and type(value) is not GlobalRef:
-            self.tree = False
-        return value
+        return self.held.get(index)
 
     # -- containers ----------------------------------------------------------------------------
 
@@ -172,15 +159,11 @@ class Stack(Tape):
 
     def do_append(self) -> None:
         self.charge(2)
-        value = self.pop()
-        self.singles += type(value) not in LEAVES
-        self.grow([value], pairs=False)
+        self.grow([self.pop()], pairs=False)
 
     def do_setitem(self) -> None:
         self.charge(3)
-        pair = self.pop_two()
-        self.singles += not LEAVES.issuperset(map(type, pair))
-        self.grow(pair, pairs=True)
+        self.grow(self.pop_two(), pairs=True)
 
     def do_additems(self) -> None:
         items, target = self.pop_mark(), self.top()

@@ -68,7 +68,7 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
         reader = _Reader(context, index, document, members, own)
         reader.check_name(seen)
         rules.append(reader.rule())
-    table = Table(rules, principals, policy=document.sha256, own=own)
+    table = Table(rules, principals, own=own)
     unreached = table.shadowed()
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)

@@ -57,7 +57,6 @@ def refusal(data):
 
 def refusal_of_a_walk(data):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "_is_shallow", lambda *_: False)
         patch.setattr(judge, "_is_small", lambda *_: False)
         return refusal(data)
 
