@@ -38,7 +38,7 @@ from safeser.errors import SafeserError
 from tests.fuzz.models import ROWS, TARGET, models
 from tests.fuzz.mutations import mutated
 
-PROFILE = pickles.Profile.named("data", "numpy", "pandas", "scipy", "sklearn", "dask-internal")
+PROFILE = pickles.Profile.named("data", "numpy", "pandas", "scipy", "sklearn")
 MEMORY = 6 << 30
 PATIENCE = 12.0  # a case takes milliseconds
 _PLAIN = (list, tuple, dict)
