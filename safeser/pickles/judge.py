@@ -6,6 +6,7 @@ anything but a direct global. Judging imports nothing and takes time linear in t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,8 +73,7 @@ def judge(
     return sorted(uses, key=lambda use: use.offset)
 
 
-def _uses(program: Program, profile: Profile, *, persistent: bool) -> list[_Found]:
-    uses: list[_Found] = []
+def _uses(program: Program, profile: Profile, *, persistent: bool) -> Iterator[_Found]:
     # A name that is used in no other way may still be imported for its effect: judged as a value.
     values: set[int] = set()
     for node in program.nodes:
@@ -83,22 +83,23 @@ def _uses(program: Program, profile: Profile, *, persistent: bool) -> list[_Foun
         if kind is GlobalRef:
             values.add(node.index)
         elif isinstance(node, Call):
-            _judge_call(node, profile, uses)
+            yield from _judge_call(node, profile)
             if isinstance(node.callee, GlobalRef):
                 values.discard(node.callee.index)
-                if GlobalRef in map(type, node.args.items):
-                    values.difference_update(_judge_arguments(node, profile, uses))
+                for position, argument in enumerate(node.args.items):
+                    if isinstance(argument, GlobalRef):
+                        yield _judge_reference(argument, profile, (node, position))
+                        values.discard(argument.index)
         elif not persistent:
             problem = "nobody stands ready to say what it means"
-            uses.append(("<persistent id>", "persistent", node.offset, problem, node, None))
+            yield "<persistent id>", "persistent", node.offset, problem, node, None
     if values or program.calls:
         values -= program.spelt
         values |= _names_as_values(program)
     for index in values:
         ref = program.nodes[index]
         assert isinstance(ref, GlobalRef)
-        uses.append(_judge_reference(ref, profile))
-    return uses
+        yield _judge_reference(ref, profile)
 
 
 def problem_under(use: Use, profile: Profile) -> str:
@@ -106,9 +107,7 @@ def problem_under(use: Use, profile: Profile) -> str:
     if isinstance(use.node, GlobalRef):
         return _judge_reference(use.node, profile, use.place)[3]
     if isinstance(use.node, Call):
-        uses: list[_Found] = []
-        _judge_call(use.node, profile, uses)
-        same = [found[3] for found in uses if found[1] == use.role]
+        same = [found[3] for found in _judge_call(use.node, profile) if found[1] == use.role]
         return same[0] if same else use.problem
     return use.problem
 
@@ -121,18 +120,18 @@ def _names_as_values(program: Program) -> set[int]:
     return found
 
 
-def _judge_call(call: Call, profile: Profile, uses: list[_Found]) -> None:
+def _judge_call(call: Call, profile: Profile) -> Iterator[_Found]:
     role = "instantiated" if call.new or (call.old and not call.args.items) else "called"
     if not isinstance(call.callee, GlobalRef):
         problem = "only a direct global may be called, never the result of a call"
-        uses.append(("<result of a call>", role, call.offset, problem, call, None))
+        yield "<result of a call>", role, call.offset, problem, call, None
         return
     name, offset = call.callee.name, call.callee.offset
     entry = profile.get(name)
-    uses.append((name, role, offset, _call_problem(call, entry, role), call, None))
+    yield name, role, offset, _call_problem(call, entry, role), call, None
     if call.state is not ABSENT:
         problem = "" if entry and entry.buildable else "it may not be given state (BUILD)"
-        uses.append((name, "built", offset, problem, call, None))
+        yield name, "built", offset, problem, call, None
 
 
 def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
@@ -153,16 +152,6 @@ def _call_problem(call: Call, entry: Entry | None, role: str) -> str:
 def _keywords(kwargs: DictOf) -> set[Any]:
     """Return every key that the dict ever has; a key that is no text is none that is listed."""
     return {key if type(key) is str else None for key in kwargs.items[::2]}
-
-
-def _judge_arguments(call: Call, profile: Profile, uses: list[_Found]) -> list[int]:
-    """Judge the names among the arguments of *call* by position; return the indexes dealt with."""
-    dealt: list[int] = []
-    for position, argument in enumerate(call.args.items):
-        if isinstance(argument, GlobalRef):
-            uses.append(_judge_reference(argument, profile, (call, position)))
-            dealt.append(argument.index)
-    return dealt
 
 
 def _judge_reference(ref: GlobalRef, profile: Profile, place: _Place | None = None) -> _Found:

@@ -141,6 +141,10 @@ class GlobalRef(Node):
         return self.name.partition(":")[2]
 
 
+#: Few calls are handed anything; a list for each would take as much memory as all the rest.
+_UNFILLED: Any = ()
+
+
 class Call(Node):
     """A call by REDUCE, or an instantiation (*new*) by NEWOBJ and NEWOBJ_EX, and what followed.
 
@@ -172,8 +176,8 @@ class Call(Node):
         self.old = old
         self.base = base
         self.kwargs = kwargs
-        self.items: list[Any] = []
-        self.pairs: list[Any] = []
+        self.items: list[Any] = _UNFILLED
+        self.pairs: list[Any] = _UNFILLED
         self.state: Any = ABSENT
 
 

@@ -145,12 +145,23 @@ class Stack(Tape):
         if type(target) is Call and items:
             if target.state is not ABSENT:
                 self.refuse("build-order", "an object changes after it was built")
-            held = target.pairs if pairs else target.items
+            held = self.filled(target, pairs=pairs)
         elif type(target) is (DictOf if pairs else ListOf):
             held = target.items
         else:
             self.refuse("grow-target", "elements are added to something that cannot take them")
         self.note(UPDATE if pairs else EXTEND, target, held, items)
+
+    def filled(self, call: Call, *, pairs: bool) -> list[Any]:
+        """Return the list of what *call*'s result is filled with."""
+        held = call.pairs if pairs else call.items
+        if not held:
+            held = []
+            if pairs:
+                call.pairs = held
+            else:
+                call.items = held
+        return held
 
     def note(self, operation: int, target: Node, held: list[Any], items: list[Any]) -> None:
         start = len(held)
