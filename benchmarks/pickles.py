@@ -33,8 +33,9 @@ from safeser import pickles
 from safeser.errors import SafeserError
 from safeser.pickles import DATA_PROFILES, Profile
 from safeser.pickles.build import Builder
-from safeser.pickles.judge import check_shape, judge
+from safeser.pickles.judge import judge
 from safeser.pickles.machine import read
+from safeser.pickles.shape import check_shape
 from safeser.values import Limits
 
 PACKAGES = ("safeser", "numpy", "pandas", "scikit-learn", "picklescan", "fickling")
@@ -204,10 +205,10 @@ def _stages(sent: Sequence[Sent]) -> tuple[float, float, float]:
         read_.append(time.perf_counter() - start)
         start = time.perf_counter()
         judge(program, PROFILE)
-        check_shape(program, LIMITS)
+        shape = check_shape(program, LIMITS)
         judged.append(time.perf_counter() - start)
         start = time.perf_counter()
-        Builder(program, PROFILE, buffers=each.buffers, limits=LIMITS).build()
+        Builder(program, PROFILE, buffers=each.buffers, limits=LIMITS, shape=shape).build()
         built.append(time.perf_counter() - start)
     return statistics.median(read_), statistics.median(judged), statistics.median(built)
 

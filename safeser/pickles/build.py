@@ -15,6 +15,7 @@ from typing import Any
 from safeser.errors import SafeserError
 from safeser.pickles.budget import Budget
 from safeser.pickles.members import Members
+from safeser.pickles.memory import Memory
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
     ABSENT,
@@ -35,14 +36,18 @@ from safeser.pickles.nodes import (
     SetOf,
     TupleOf,
 )
-from safeser.pickles.own import OwnClass, charge_copies
+from safeser.pickles.own import OwnClass
 from safeser.pickles.profiles import Entry, Profile
+from safeser.pickles.shape import KIB, Shape, Tree, leaf_weight, weigh
 from safeser.pickles.shims import Draft, Site, are_plain_keys, bad, shim
 from safeser.values import Limits
 
 __all__ = ["Builder"]
 
 _UNMADE = object()
+_UNKNOWN = Shape(None, None)
+#: Work of the builder itself for one call, in elements.
+_CALL = 8
 
 
 #: Makes the object of one call from its arguments; also says whether nobody else can have it.
@@ -54,6 +59,7 @@ class Builder(Site):
 
     :param persistent_load: what a persistent id stands for; the caller's own function.
     :param budget: what is left for the message that the pickle came in.
+    :param shape: what is known of the value's size.
     """
 
     def __init__(
@@ -65,14 +71,22 @@ class Builder(Site):
         limits: Limits,
         budget: Budget | None = None,
         persistent_load: Callable[[Any], Any] | None = None,
+        shape: Shape = _UNKNOWN,
     ) -> None:
-        held = sum(memoryview(buffer).nbytes for buffer in buffers)
-        super().__init__(limits, given=program.size + held, budget=budget)
+        sizes = [memoryview(buffer).nbytes for buffer in buffers]
+        super().__init__(limits, given=program.size + sum(sizes), budget=budget)
         self.program = program
         self.profile = profile
         self.buffers = buffers
         self.persistent_load = persistent_load
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
+        if program.calls:
+            self.memory = Memory()
+            longest = max(program.longest, *sizes, 0)
+            self.paid = shape.tree is not None and self.pays(shape.tree, longest)
+            if not self.paid:
+                known = None if sizes else shape.weights
+                self.weights = known or weigh(program, sizes)
         self.makers: dict[str, _Maker] = {}
         self.references: dict[str, Any] = {}
         #: The node whose step failed, for whoever wants to show where that is.
@@ -229,7 +243,8 @@ class Builder(Site):
             for position, argument in enumerate(call.args.items)
         ]
         kwargs = {} if call.kwargs is None else dict(self.value(call.kwargs))
-        self.charge(1 + len(arguments) + len(kwargs))
+        if not self.paid:
+            self.charge_work(call.args, call.kwargs)
         try:
             made = make(call, arguments, kwargs)
         except SafeserError:
@@ -238,9 +253,34 @@ class Builder(Site):
             raise bad(
                 "arguments", f"{entry.name} does not accept the arguments it was given"
             ) from None
+        if call.state is ABSENT:
+            self.budget.charge_memory(*self.memory.added(made, arguments))
         if entry.hashable:
             self.hashable.add(type(made))
         return made
+
+    def pays(self, tree: Tree, longest: int) -> bool:
+        """Charge for all calls of a *tree* at once, and tell whether its own bytes bring that.
+
+        Each call visits what is below it, so that all on one level visit no more than the whole.
+        To weigh each of them takes longer than most of them do.
+
+        :param longest: bytes of the longest leaf or buffer.
+        """
+        elements = tree.elements * (1 + (longest >> KIB))
+        whole = elements * tree.levels + _CALL * self.program.calls
+        if whole > self.budget.brought(self.given) or not self.budget.allows(elements):
+            return False
+        self.charge(whole)
+        return True
+
+    def charge_work(self, given: Any, named: Any = None) -> None:
+        """Charge for a call before it is made, by all that it is given."""
+        weights = self.weights
+        elements = weights[given.index] if isinstance(given, Node) else leaf_weight(given)
+        if named is not None:
+            elements += weights[named.index]
+        self.budget.work(_CALL + elements)
 
     def maker(self, entry: Entry) -> _Maker:
         """Return what makes *entry*'s objects, after a look at whether it is still itself."""
@@ -263,7 +303,6 @@ class Builder(Site):
     def make_own(
         self, own: OwnClass, call: Call, arguments: list[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        charge_copies(self, (*arguments, *kwargs.values()))
         made, alone = own.make(arguments, kwargs, new=call.new, old=call.old, base=call.base)
         if call.state is not ABSENT:
             if not alone:
@@ -277,20 +316,23 @@ class Builder(Site):
     def finish(self, call: Call) -> None:
         entry = self.entry_of(call)
         state = self.value(call.state)
+        if not self.paid:
+            self.charge_work(call.state)
         made = self.values[call.index]
         if not entry.state:
             # Only what make_own made, for this very call, is here.
             own = self.unfinished.pop(id(made), None)
             if own is None:
                 raise bad("build-target", f"{entry.name} takes no state")
-            charge_copies(self, state if type(state) is tuple else (state,))
             self.guarded(entry, own.build, made, state)
+            self.budget.charge_memory(*self.memory.added(made, (state,)))
             return
         finished = self.guarded(entry, shim(entry.state), self, made, state)
         returned = self.profile.returned(entry)
         if returned and type(finished) not in returned:
             raise bad("class", f"{entry.name} made something of another type")
         self.values[call.index] = finished
+        self.budget.charge_memory(*self.memory.added(finished, (state,)))
         if entry.hashable:
             self.hashable.add(type(finished))
 

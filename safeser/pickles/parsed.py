@@ -14,10 +14,11 @@ from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.advice import MAX_READ, deny
 from safeser.pickles.budget import Budget, over
 from safeser.pickles.build import Builder
-from safeser.pickles.judge import check_shape, judge
+from safeser.pickles.judge import judge
 from safeser.pickles.machine import read
 from safeser.pickles.nodes import Program
 from safeser.pickles.profiles import Profile
+from safeser.pickles.shape import Shape, check_shape
 from safeser.values import Limits
 
 __all__ = ["Judged", "Parsed", "parse", "whole"]
@@ -33,7 +34,7 @@ class Parsed:
     program: Program = field(repr=False)
     limits: Limits
     persistent: bool = False
-    _shape_is_checked: bool = field(default=False, repr=False)
+    _shape: Shape | None = field(default=None, repr=False)
 
     def charge(self, budget: Budget) -> None:
         """Charge *budget* what parsing the pickle was charged, for another look at it."""
@@ -47,7 +48,7 @@ class Parsed:
         """
         denial = self._denial(profile)
         if denial is None:
-            self._check_shape()
+            self._checked_shape()
             return "pickle"
         if denials is not None:
             denials.append(denial)
@@ -63,23 +64,23 @@ class Parsed:
         denial = self._denial(profile)
         if denial is not None:
             raise denial
-        self._check_shape()
+        shape = self._checked_shape()
         if self.program.buffers > buffers:
             raise PayloadError(
                 "the pickle wants more buffers than came with it",
                 rule="pickle.buffers",
                 fix="Pass the buffers that were written with it, in order.",
             )
-        return Judged(self, profile)
+        return Judged(self, profile, shape)
 
     def _denial(self, profile: Profile) -> PolicyDenied | None:
         uses = judge(self.program, profile, persistent=self.persistent, only_denied=True)
         return deny(*uses[:MAX_READ], profile=profile) if uses else None
 
-    def _check_shape(self) -> None:
-        if not self._shape_is_checked:
-            check_shape(self.program, self.limits)
-            self._shape_is_checked = True
+    def _checked_shape(self) -> Shape:
+        if self._shape is None:
+            self._shape = check_shape(self.program, self.limits)
+        return self._shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +89,7 @@ class Judged:
 
     parsed: Parsed
     profile: Profile
+    shape: Shape
 
     def build(
         self,
@@ -107,6 +109,7 @@ class Judged:
             limits=self.parsed.limits,
             budget=budget,
             persistent_load=persistent_load,
+            shape=self.shape,
         ).build()
 
 

@@ -35,8 +35,35 @@ class TestBudget:
     def test_opcodes_and_visits_follow_from_the_references(self):
         budget = Budget(Limits(max_refs=10))
         assert budget.opcodes == 40
-        budget.charge(40)
+        budget.charge(20)
         refused("max-refs", budget.charge, 1)
+
+    def test_visits_grow_with_the_input_up_to_some_for_each_reference(self):
+        budget = Budget(Limits(max_refs=10))
+        budget.bring(3)
+        budget.charge(20 + 3 * 20)
+        refused("max-refs", budget.charge, 1)
+        budget = Budget(Limits(max_refs=10))
+        budget.bring(100)
+        budget.charge(160)
+        refused("max-refs", budget.charge, 1)
+
+    def test_one_call_may_visit_a_tenth(self):
+        budget = Budget(Limits(max_refs=100))
+        budget.work(20)
+        refused("max-refs", budget.work, 21)
+        assert budget.visits == 180
+
+    def test_objects_grow_with_the_input_up_to_some_for_each_reference(self):
+        budget = Budget(Limits(max_refs=10))
+        budget.bring(3)
+        budget.charge_memory(0, 5 + 3 * 26)
+        refused("max-refs", budget.charge_memory, 0, 1)
+        budget = Budget(Limits(max_refs=10))
+        budget.bring(1000)
+        budget.charge_memory(0, 2560)
+        refused("max-refs", budget.charge_memory, 0, 1)
+        refused("max-bytes", budget.charge_memory, 1 << 30, 0)
 
     def test_one_array(self):
         budget = Budget(Limits(max_array=100))

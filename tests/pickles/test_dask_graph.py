@@ -355,9 +355,9 @@ class TestFunctions:
         for task in tasks:
             task._dependencies = shared.dependencies
         data = pickle.dumps(tasks)
-        assert len(loads(data, profile=PROFILE, limits=Limits(max_refs=30_000))) == 100
+        assert len(loads(data, profile=PROFILE, limits=Limits(max_refs=60_000))) == 100
         with pytest.raises(PayloadError, match="more elements than allowed"):
-            loads(data, profile=PROFILE, limits=Limits(max_refs=18_000))
+            loads(data, profile=PROFILE, limits=Limits(max_refs=12_000))
 
     def test_bypass_memory_that_blocks_leave_unwritten(self):
         core, block = importlib.import_module("dask.array.core"), np.ones(2)

@@ -101,7 +101,6 @@ def width_of(site: Site, kind: Any) -> int:
         if fields > _MAX_FIELDS or total > _MAX_WIDTH:
             raise bad("arrow-type", "an Arrow type has too many parts or is too wide")
         pending.extend((inner, times) for inner in parts_of(part))
-    site.charge(fields)
     return total
 
 
@@ -176,8 +175,7 @@ def _map(site: Site, _: str, key: Any, item: Any) -> Any:
 
 
 def _fields(site: Site, fields: Any) -> list[Any]:
-    site.charge(len(plain(fields, list)))
-    return [plain(field, pa.Field) for field in fields]
+    return [plain(field, pa.Field) for field in plain(fields, list)]
 
 
 def _struct(site: Site, _: str, fields: Any) -> Any:
@@ -247,16 +245,14 @@ def _tensor(
 def _metadata(site: Site, value: Any) -> Any:
     if value is None or isinstance(value, pa.KeyValueMetadata):
         return value
-    site.charge(len(plain(value, dict)))
-    for pair in value.items():
+    for pair in plain(value, dict).items():
         for part in pair:
             site.charge_bytes(len(plain(part, bytes)))
     return value
 
 
 def _key_values(site: Site, _: str, pairs: Any) -> Any:
-    site.charge(len(plain(pairs, list)))
-    for pair in pairs:
+    for pair in plain(pairs, list):
         key, value = plain(pair, tuple)
         site.charge_bytes(len(plain(key, bytes)) + len(plain(value, bytes)))
     return pa.KeyValueMetadata(pairs)
@@ -360,7 +356,6 @@ def _buffer(site: Site, _: str, content: Any) -> Any:
         return pa.py_buffer(content)
     # Arrow follows offsets without looking once they were checked, and frames of a message start
     # at any address.
-    site.charge_bytes(view.nbytes)
     return pa.py_buffer(bytes(view))
 
 

@@ -86,8 +86,7 @@ def _metadata(
     attached = state[8][0] if times else state[8]
     if not attached and times:
         return {}, state
-    site.charge(len(plain(attached, dict)))
-    for key in attached:
+    for key in plain(attached, dict):
         plain(key, str)
     if state[0] != 4 or not attached:
         raise bad("dtype", "the state of a dtype has another form")
@@ -135,7 +134,6 @@ def _ordered(dtype: np.dtype[Any], order: str) -> np.dtype[Any]:
 def _structured(
     site: Site, state: tuple[Any, ...], names: tuple[Any, ...], fields: dict[Any, Any]
 ) -> np.dtype[Any]:
-    site.charge(4 * len(names))
     if len(names) > _MAX_FIELDS:
         raise bad("dtype", "a dtype has too many fields")
     formats, offsets, titles = [], [], []
@@ -240,8 +238,6 @@ def _from_bytes(
         return np.empty(shape, dtype, order)
     made = np.frombuffer(view.cast("B"), dtype=dtype)
     if dtype.kind in _LOOKED_AT or dtype.char in "gG":
-        # The values are looked at, and the same bytes may be handed over again and again.
-        site.charge_bytes(view.nbytes)
         _check_values(made)
     return made.reshape(shape, order=order)
 
@@ -289,7 +285,7 @@ def _frombuffer(  # noqa: PLR0917 - the arguments are those of the pickle
 
 
 def _scalar(site: Site, _: str, dtype: Any, raw: Any) -> Any:
-    site.charge_bytes(len(plain(raw, bytes)))
+    plain(raw, bytes)
     if not _sound_dtype(dtype).itemsize:
         return np.zeros((), dtype)[()]
     return _from_bytes(site, bytearray(raw), dtype, (1,), "C")[0]
@@ -343,10 +339,9 @@ def _plain_array(site: Site, state: Any) -> np.ndarray[Any, Any]:
     order: Any = "F" if fortran else "C"
     if _sound_dtype(dtype).hasobject:
         return _object_array(site, _shape(shape), dtype, content, order)
-    site.charge_bytes(len(plain(content, bytes)))
     # Over a copy of the bytes and not by copying elements, which would leave padding unset and so
     # hand over what this process last kept in that memory.
-    made = _from_bytes(site, bytearray(content), dtype, _shape(shape), order)
+    made = _from_bytes(site, bytearray(plain(content, bytes)), dtype, _shape(shape), order)
     # NumPy turns plain numbers into the machine's byte order on this way, and only on this.
     if dtype.kind in "iufcmM" and not dtype.isnative:
         return made.astype(dtype.newbyteorder("="), order=order)
@@ -361,7 +356,6 @@ def _object_array(
         raise bad("object-dtype", "objects inside a structured dtype are not accepted")
     if len(plain(content, list)) != _count(site, shape, dtype.itemsize):
         raise bad("shape", "an array has not as many objects as its shape says")
-    site.charge(len(content))
     flat = np.empty(len(content), dtype)
     for at, item in enumerate(content):
         flat[at] = item

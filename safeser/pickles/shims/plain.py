@@ -52,10 +52,8 @@ def _bytearray(site: Site, _: str, *args: Any) -> bytearray:
         return bytearray()
     if len(args) == 2:
         return bytearray(_latin1(site, "", *args))
-    content = plain(args[0], bytes)
-    site.charge_bytes(len(content))
     (only,) = args
-    return bytearray(only)
+    return bytearray(plain(only, bytes))
 
 
 def _bytes(_: Site, __: str, *args: Any) -> bytes:
@@ -69,8 +67,7 @@ def _latin1(site: Site, _: str, text: Any, codec: Any) -> bytes:
     # How protocols 0 to 2 write bytes. Other codecs inflate or run code.
     if codec not in ("latin1", "latin-1"):
         raise bad("arguments", "bytes as text must be latin1")
-    site.charge_bytes(len(plain(text, str)))
-    return text.encode("latin-1")  # type: ignore[no-any-return]  # plain() proved it a str
+    return plain(text, str).encode("latin-1")  # type: ignore[no-any-return]  # it is a str
 
 
 def _small(value: Any, *, none: bool = False) -> Any:
@@ -102,8 +99,7 @@ def _set(site: Site, _: str, members: Any = ()) -> set[Any]:
 
 
 def _frozenset(site: Site, _: str, members: Any = ()) -> frozenset[Any]:
-    site.charge(len(plain(members, list, tuple)))
-    return site.frozen(members)
+    return site.frozen(plain(members, list, tuple))
 
 
 def _none_type(_: Site, __: str, instance: Any) -> Any:
@@ -115,8 +111,7 @@ def _none_type(_: Site, __: str, instance: Any) -> Any:
 
 def _ordered(site: Site, _: str, pairs: Any = ()) -> OrderedDict[Any, Any]:
     made: OrderedDict[Any, Any] = OrderedDict()
-    site.charge(len(plain(pairs, list, tuple)))
-    for pair in pairs:
+    for pair in plain(pairs, list, tuple):
         key, value = plain(pair, list, tuple)
         site.check_key(made, key)
         made[key] = value
@@ -133,15 +128,13 @@ def _defaultdict(_: Site, __: str, factory: Any = None) -> defaultdict[Any, Any]
 def _counter(site: Site, _: str, counts: Any = None) -> Counter[Any]:
     made: Counter[Any] = Counter()
     if counts is not None:
-        site.charge(len(plain(counts, dict)))
-        dict.update(made, counts)
+        dict.update(made, plain(counts, dict))
     return made
 
 
 def _deque(site: Site, _: str, members: Any = (), longest: Any = None) -> deque[Any]:
     # deque(range(10**12), maxlen=1) never ends.
-    site.charge(len(plain(members, list, tuple)))
-    return deque(members, _small(longest, none=True))
+    return deque(plain(members, list, tuple), _small(longest, none=True))
 
 
 def _date(_: Site, __: str, raw: Any) -> datetime.date:
@@ -182,7 +175,6 @@ def _timezone(_: Site, __: str, offset: Any, *name: Any) -> datetime.timezone:
 def _decimal(site: Site, __: str, text: Any) -> decimal.Decimal:
     if len(plain(text, str)) > _MAX_DIGITS or not _DECIMAL.match(text):
         raise bad("arguments", "a Decimal is not plain decimal text")
-    site.charge_text(text)
     value = decimal.Decimal(text)
     if value.is_finite() and abs(int(value.as_tuple().exponent)) > _MAX_EXPONENT:
         raise bad("arguments", "the exponent of a Decimal is out of range")
@@ -194,7 +186,6 @@ def _fraction(site: Site, __: str, *args: Any) -> fractions.Fraction:
         match = _FRACTION.match(plain(args[0], str)) if len(args[0]) <= _MAX_DIGITS else None
         if match is None:
             raise bad("arguments", "a Fraction is not plain text")
-        site.charge_text(args[0])
         return fractions.Fraction(int(match[1]), int(match[2] or 1))
     numerator, denominator = (plain(part, int) for part in args)
     if max(numerator.bit_length(), denominator.bit_length()) > _MAX_DIGITS * 4:
@@ -221,7 +212,6 @@ def _path(site: Site, name: str, *parts: Any) -> pathlib.PurePath:
     for part in parts:
         if len(plain(part, str)) > _MAX_PART or "\0" in part:
             raise bad("arguments", "a part of a path is too long or holds a NUL")
-        site.charge_text(part)
     kind: Any = getattr(pathlib, name.partition(":")[2])
     return kind(*parts)  # type: ignore[no-any-return]  # one of pathlib's listed classes
 
@@ -234,10 +224,9 @@ def _address(_: Site, name: str, text: Any) -> Any:
 
 def _array_list(site: Site, _: str, code: Any, numbers: Any) -> array.array[Any]:
     # How protocols 0 to 2 write arrays.
-    site.charge(len(plain(numbers, list)))
     if plain(code, str) not in _ARRAYS:
         raise bad("arguments", "an array of that type is not accepted")
-    return array.array(code, numbers)
+    return array.array(code, plain(numbers, list))
 
 
 def _array(site: Site, _: str, kind: Any, code: Any, form: Any, raw: Any) -> array.array[Any]:
@@ -246,7 +235,7 @@ def _array(site: Site, _: str, kind: Any, code: Any, form: Any, raw: Any) -> arr
     made: array.array[Any] = array.array(code)
     if made.__reduce_ex__(3)[1][2] != plain(form, int):
         raise bad("arguments", "an array comes from a machine of another layout")
-    site.charge_bytes(len(plain(raw, bytes)))
+    plain(raw, bytes)
     if code == "u":
         # Raw bytes can be code points that no string may hold; decoding refuses them.
         little = sys.byteorder == "little"

@@ -294,5 +294,4 @@ def settled(site: Site, content: Any) -> Any:
     view = memoryview(plain(content, bytes, bytearray, memoryview))
     if type(view.obj) is bytes:
         return content
-    site.charge_bytes(view.nbytes)
     return bytearray(view) if not view.readonly else bytes(view)
