@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench dask-suite differential fuzz soak format lock clean
+.PHONY: help demo test check bench dask-suite differential fuzz soak sweep format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -81,6 +81,10 @@ fuzz: $(VENV)/dev.stamp
 ## soak: an hour of work on a cluster that is killed, cut and attacked; stops and resumes, in .soak
 soak: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.soak --seconds 3600 --state .soak
+
+## sweep: how long one message holds a scheduler, and what stays of it; twenty minutes, exits with 1
+sweep: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.sweep.stalls
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp

@@ -6,6 +6,8 @@ bytes, key material or the text of a hostile object: peers, logs and tracebacks 
 
 from __future__ import annotations
 
+from typing import Self
+
 __all__ = [
     "AuditError",
     "AuthenticationError",
@@ -47,6 +49,21 @@ class SafeserError(Exception):
         where = f" at {self.where}" if self.where else ""
         fix = f" {self.fix}" if self.fix else ""
         return f"{self.message}{where} [{self.rule}]{fix}"
+
+    def without_frames(self) -> Self:
+        """Drop the frames that this error refers to, and return it.
+
+        A traceback's frames hold the refused message in their local variables, and the exception
+        that an error replaces may hold its bytes (``msgpack.ExtraData``). Whoever keeps the error
+        would keep them: a user, a log handler, or a cycle until the garbage collector runs.
+        """
+        for error in (self, self.__cause__):
+            if error is not None:
+                error.__traceback__ = None
+                error.__context__ = None
+        if self.__cause__ is not None:
+            self.__cause__.__cause__ = None
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments need a state of their own, or a copy would lose the rule.

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import enum
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
+from safeser.allowed import Allowed, check_global
 from safeser.errors import ConfigError
 
 __all__ = [
-    "ALLOWED_ROLES",
     "ANY_AUTHOR",
     "CONFLICT_WORDS",
     "FAMILIES",
@@ -23,7 +22,6 @@ __all__ = [
     "SUBMISSIONS",
     "TRANSPORTS",
     "UNKNOWN",
-    "Allowed",
     "Context",
     "Decision",
     "Grant",
@@ -31,7 +29,6 @@ __all__ = [
     "Kind",
     "Limits",
     "Payload",
-    "reaches_everything",
 ]
 
 #: The sender or recipient that nothing authenticated. Never granted pickle or cloudpickle.
@@ -58,7 +55,6 @@ CONFLICT_WORDS = ("refuse", "warn")
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
 _FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
-_MAX_GLOBAL = 512  # longer than any real name
 
 
 class Kind(enum.Enum):
@@ -108,6 +104,11 @@ def check_family(name: object) -> str:
     return name
 
 
+def _text(text: str) -> str:
+    """Return *text* as plain ``str``: a subclass may hash and compare as it likes."""
+    return text if type(text) is str else str.__str__(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """One communication context: who hands whom what kind of message.
@@ -138,8 +139,8 @@ class Context:
         transport: str | None = None,
         same_host: bool | None = None,
     ) -> None:
-        object.__setattr__(self, "sender", check_principal(sender))
-        object.__setattr__(self, "recipient", check_principal(recipient))
+        object.__setattr__(self, "sender", _text(check_principal(sender)))
+        object.__setattr__(self, "recipient", _text(check_principal(recipient)))
         try:
             object.__setattr__(self, "kind", Kind(kind))
         except ValueError:
@@ -149,8 +150,9 @@ class Context:
             ) from None
         if operation is not None and (not isinstance(operation, str) or len(operation) > 128):
             raise ConfigError("an operation must be a short string", rule="config.operation")
-        object.__setattr__(self, "operation", operation)
-        if transport is not None and transport not in TRANSPORTS:
+        object.__setattr__(self, "operation", None if operation is None else _text(operation))
+        # By type first: an object of another class may call itself equal to anything.
+        if transport is not None and (type(transport) is not str or transport not in TRANSPORTS):
             raise ConfigError(
                 f"the transport of a context must be one of {', '.join(TRANSPORTS)}",
                 rule="config.transport",
@@ -201,149 +203,6 @@ class Limits:
 #: needs no look at each key.
 LEAST_COLLISIONS, LEAST_WALK = 8, 16
 _LEAST = {"max_collisions": LEAST_COLLISIONS, "max_walk": LEAST_WALK}
-
-
-#: What a global that somebody allows may be used for; see :class:`Allowed`.
-ALLOWED_ROLES = ("class", "callable", "enum", "constant", "reference")
-
-
-# Methods of an allowed class that a load runs only where somebody says so, by what says it.
-_TRUSTED = {"__hash__": "hashable", "__setstate__": "setstate"}
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """One global that family ``pickle`` may use beyond its profiles, and what for.
-
-    Whoever allows a ``class`` vouches for its ``__new__``, ``__init__``, ``__hash__``, ``__eq__``
-    and ``__del__`` for any arguments and fields that a sender chooses.
-
-    :param name: exact ``module:qualname``.
-    :param role: one of :data:`ALLOWED_ROLES`.
-    :param fields: attributes that a pickle may set; None for any that is no dunder and no method.
-    :param hashable: instances may be dict keys and set members.
-    :param kwargs: keyword arguments that its ``__new__`` may be given.
-    :param grows: ``"list"`` or ``"dict"`` where it is such a container and may be filled.
-    :param returns: exact class of what a ``callable`` makes, as ``module:qualname``.
-    :param setstate: its own ``__setstate__`` is called with what the sender wrote.
-    """
-
-    name: str
-    role: str
-    fields: tuple[str, ...] | None = None
-    hashable: bool = False
-    kwargs: tuple[str, ...] = ()
-    grows: str = ""
-    returns: str = ""
-    setstate: bool = False
-
-    def __post_init__(self) -> None:
-        check_global(self.name)
-        if self.role not in ALLOWED_ROLES:
-            self._refuse(f"has a role that is none of {', '.join(ALLOWED_ROLES)}")
-        for name in (*(self.fields or ()), *self.kwargs):
-            if type(name) is not str or not name.isidentifier() or name.startswith("__"):
-                self._refuse("names a field that is no plain attribute")
-        if self.grows not in ("", "list", "dict"):
-            self._refuse("can grow like a list or a dict only")
-        if type(self.hashable) is not bool or type(self.setstate) is not bool:
-            self._refuse("says neither true nor false where one of them is due")
-        if self.role != "class" and (self.setstate or self.fields is not None):
-            self._refuse(f"is a {self.role}, and those take no fields")
-        if self.role not in ("class", "callable") and (self.kwargs or self.grows):
-            self._refuse(f"is a {self.role}, and those take no keywords or contents")
-        self._check_returns()
-
-    def _check_returns(self) -> None:
-        if self.role != "callable":
-            if self.returns:
-                self._refuse("returns itself: 'returns' is for callables")
-            return
-        if not self.returns:
-            self._refuse("is a callable, which must say what it 'returns'")
-        check_global(self.returns)
-        if self.name.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
-            self._refuse("is of the standard library, whose functions reach everything")
-
-    def _refuse(self, problem: str) -> NoReturn:
-        raise ConfigError(f"{ascii(str(self.name))[1:-1][:120]} {problem}", rule="config.allow")
-
-    @classmethod
-    def of(cls, name: str, spec: str | Mapping[str, Any] | Allowed) -> Allowed:
-        """Return what ``name: role`` or ``name: {role: ..., fields: [...]}`` spells.
-
-        ``trust: [__hash__, __setstate__]`` stands for ``hashable`` and ``setstate``: the policy
-        language has no booleans.
-
-        :raises ConfigError: if it is not a name, or has a role or field that means nothing here.
-        """
-        if isinstance(spec, Allowed):
-            return spec
-        if not isinstance(spec, Mapping):
-            spec = {"role": spec}
-        spelled: dict[str, Any] = dict(spec)
-        known = ("role", "fields", "kwargs", "grows", "returns", "trust")
-        if not spelled.keys() <= {*known, "hashable", "setstate"} or "role" not in spelled:
-            raise ConfigError(
-                f"what is allowed is a role, or a mapping of {', '.join(known)}",
-                rule="config.allow",
-            )
-        for field_name in ("fields", "kwargs", "trust"):
-            value = spelled.get(field_name, ())
-            if not isinstance(value, list | tuple | set | frozenset):
-                raise ConfigError(f"{field_name!r} must be a list of names", rule="config.allow")
-            if field_name in spelled:
-                spelled[field_name] = tuple(value)
-        for method in spelled.pop("trust", ()):
-            if not isinstance(method, str) or method not in _TRUSTED:
-                raise ConfigError(f"'trust' may list {' and '.join(_TRUSTED)}", rule="config.allow")
-            spelled[_TRUSTED[method]] = True
-        return cls(name, **spelled)
-
-    @classmethod
-    def each(cls, name: str, spec: Any) -> tuple[Allowed, ...]:
-        """Return what *spec* spells for *name*: one of what :meth:`of` takes, or a list of them.
-
-        A class that is made and also handed over needs two: ``[class, reference]``.
-
-        :raises ConfigError: as :meth:`of` does, and for a list that is empty or repeats a role.
-        """
-        if not isinstance(spec, list | tuple):
-            return (cls.of(name, spec),)
-        several = tuple(cls.of(name, single) for single in spec)
-        if not several or len({allowed.role for allowed in several}) < len(several):
-            raise ConfigError("a list of roles names each once", rule="config.allow")
-        return several
-
-
-def reaches_everything(name: str) -> bool:
-    """Tell whether *name* is of a library that nobody approves for arguments of a sender's choice.
-
-    ``builtins:eval``, ``pandas:read_pickle`` and ``distributed:get_worker`` are, and all others
-    beside them: which of them do no harm, the profiles list.
-    """
-    return name.partition(":")[0].partition(".")[0] in _REACHING
-
-
-#: Much of these runs, imports, opens, writes or looks up whatever it is told.
-_REACHING = sys.stdlib_module_names | {
-    *("__main__", "cloudpickle", "cytoolz", "dask", "distributed", "fsspec", "joblib", "numpy"),
-    *("pandas", "pip", "pkg_resources", "pyarrow", "safeser", "setuptools", "six", "tlz", "toolz"),
-}
-
-
-def check_global(name: object, *, rule: str = "config.allow") -> str:
-    """Return *name* if it names a global exactly, else raise :class:`ConfigError`."""
-    text = name if isinstance(name, str) and len(name) <= _MAX_GLOBAL else ""
-    module, _, qualname = text.partition(":")
-    parts = [*module.split("."), *qualname.split(".")]
-    if not all(part.isidentifier() for part in parts):
-        raise ConfigError(
-            "a global is named as module:qualname, exactly, without patterns",
-            rule=rule,
-            fix='Write it as in "mylib.models:Point".',
-        )
-    return text
 
 
 class KeyConflicts(NamedTuple):

@@ -376,6 +376,7 @@ class Cluster(Folder):
     ) -> None:
         super().__init__(path, policy, principals)
         self.address = ""
+        self.scheduler = 0  # its process
 
     def begin(self, workers: int = 2) -> None:
         where = self.path / "scheduler.json"
@@ -383,6 +384,7 @@ class Cluster(Folder):
         scheduler = [DASK, "scheduler", "--protocol", "safeser", "--port", "0", *options]
         scheduler += ["--scheduler-file", str(where)]
         started = self.start("scheduler", *scheduler, environment=self.environment("scheduler"))
+        self.scheduler = started.pid
 
         def written() -> Any:
             assert started.poll() is None, self.logs()

@@ -10,21 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgpack
-
 from safeser import families as serialization
+from safeser.channel import library
 from safeser.channel.admitted import MADE_BY_ADMIT, MADE_BY_PAYLOAD, Admitted, Arrived, Received
 from safeser.channel.budgets import UNUSED
 from safeser.channel.lists import FLOOR, is_asked_for, ordered, unread
 from safeser.channel.records import Recording, event
 from safeser.envelope import (
     PRELUDE_SIZE,
-    Buffer,
     Sealed,
     Verified,
     check_payload,
-    join,
-    split,
 )
 from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
 from safeser.policy.rules import CALLING
@@ -433,9 +429,7 @@ class Link(Recording):
         family = serialization.claimed(header)
         self.permit_sending(context, Payload("message", family, header, tuple(frames), self.local))
         check_payload(frames, self.policy.limits)
-        parts, counts = split(frames)
-        words = [header, context.kind.value, context.operation]
-        return self.session.seal(msgpack.packb([*words, counts] if counts else words), parts)
+        return self.session.seal(*library.pack(header, frames, context))
 
     def verify(self, frames: Sequence[Any]) -> Verified:
         """Verify the buffers of one sealed message, as :meth:`seal` made or a socket gave them.
@@ -472,7 +466,7 @@ class Link(Recording):
         """
         context = self.placed(context)
         try:
-            header, kind, operation, frames = _library_message(verified)
+            header, kind, operation, frames = library.parse(verified)
         except PayloadError as error:
             self.note_refusal(context, error)
             raise
@@ -507,19 +501,3 @@ def _sound(
         else:
             kept.append(payload)
     return kept
-
-
-def _library_message(
-    verified: Verified,
-) -> tuple[dict[str, Any], str, str | None, Sequence[Buffer]]:
-    """Return header, kind, operation and whole frames of what :meth:`Link.seal` made."""
-    try:
-        words = msgpack.unpackb(verified.header, use_list=True, strict_map_key=True)
-    except (ValueError, TypeError, msgpack.UnpackException):
-        words = None
-    match words:
-        case [dict() as header, str() as kind, (str() | None) as operation]:
-            return header, kind, operation, verified.frames
-        case [dict() as header, str() as kind, (str() | None) as operation, counts]:
-            return header, kind, operation, join(verified.frames, counts)
-    raise PayloadError("the message's header is malformed", rule="payload.header")

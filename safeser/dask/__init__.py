@@ -46,19 +46,16 @@ def backend() -> Backend:
     require_distributed()
     from safeser.dask import described, references
     from safeser.dask.around import refuse_downloads
-    from safeser.dask.blocks import join_blocks_in_full
     from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
-    from safeser.dask.dividing import divide_little
     from safeser.dask.events import make_no_loggers
     from safeser.dask.gathering import end_what_may_not_come
-    from safeser.dask.joining import fill_little, join_in_full, write_out_little
     from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
     from safeser.dask.partitions import keep_own_partitions
+    from safeser.dask.rechunk import join_whole_arrays
     from safeser.dask.schemes import seal_other_schemes
     from safeser.dask.sockets import Backend
-    from safeser.dask.spilled import shorten_names
     from safeser.dask.widgets import escape_templates
 
     require_known_scheduler()
@@ -67,12 +64,7 @@ def backend() -> Backend:
     honour_decorators()
     name_roles()
     keep_own_partitions()
-    join_in_full()
-    join_blocks_in_full()
-    divide_little()
-    write_out_little()
-    fill_little()
-    shorten_names()
+    join_whole_arrays()
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     escape_templates()
     escape_logs()

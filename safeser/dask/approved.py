@@ -24,7 +24,6 @@ from safeser import pickles
 from safeser.channel import Link
 from safeser.dask.annotations import check_annotation, require_small
 from safeser.dask.approved_culprits import named_culprit
-from safeser.dask.ordering import orderly
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.pickles.shims.standing import name_of, named
 from safeser.values import Grant, Kind, Limits
@@ -34,7 +33,6 @@ __all__ = [
     "as_granted",
     "grant_of",
     "opened",
-    "priorities_of",
     "reduced",
     "write_out",
     "written",
@@ -165,17 +163,12 @@ class WrittenOut(LLGExpr):  # type: ignore[misc]  # dask ships no types
         made.operands = [tasks]
         made._determ_token = None
         made.__dict__["_written"] = annotations
-        made.__dict__["priorities"] = {}
         return made
 
     def __init__(self, *_: Any) -> None:
         """Everything was done when it was made."""
 
-    priorities: dict[Any, int]
-
     def __dask_graph__(self) -> dict[Any, GraphNode]:
-        # Here, since Dask calls this in a thread, before it orders the tasks.
-        self.priorities.update(orderly(self.operands[0]) or {})
         return dict(self.operands[0])
 
     def __dask_annotations__(self) -> dict[str, Any]:
@@ -216,14 +209,6 @@ def is_opened(value: Any) -> bool:
     return type(value) is Serialized and type(value.frames[0]) is _Built
 
 
-def priorities_of(value: Any) -> dict[Any, int]:
-    """Return what Dask's handler is to take for the order of tasks, if :func:`opened` made *value*.
-
-    Nothing is in it before Dask has the tasks, and then only if it should not order them itself.
-    """
-    return value.frames[0].priorities if is_opened(value) else {}
-
-
 def _malformed(why: str) -> PayloadError:
     return PayloadError(
         f"the graph is not one that an approved submission may be: {why}",
@@ -239,10 +224,6 @@ class _Built:
 
     def __init__(self, graph: WrittenOut) -> None:
         self._graph: WrittenOut | None = graph
-
-    @property
-    def priorities(self) -> dict[Any, int]:
-        return {} if self._graph is None else self._graph.priorities
 
     def take(self) -> WrittenOut:
         """Return the graph, once."""

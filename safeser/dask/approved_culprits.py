@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from safeser import pickles
+from safeser.allowed import refusal
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.pickles.names import shown
-from safeser.values import reaches_everything
 
 __all__ = ["RULE", "named_culprit"]
 
@@ -129,12 +129,9 @@ def _instead(obj: Any, name: str, role: str) -> str:
     library = name.partition(":")[0].partition(".")[0]
     own = "Write a function of a module that is installed there (mylib, say) which does what you"
     allowed = "the operator can allow it: 'pickle: {allow: {\"mylib:NAME\": reference}}'."
-    if reaches_everything(name) and library not in ("dask", "distributed"):
-        much = "the standard library" if library in sys.stdlib_module_names else library
-        return (
-            f"Much of {much} runs, opens or writes what it is called with. {own} need with it and"
-            f" no more; {allowed}"
-        )
+    why = refusal(name, role, approved=True)
+    if why and library not in ("dask", "distributed"):
+        return f"No operator can allow it: {why}. {own} need with it and no more; {allowed}"
     if name.startswith("distributed.shuffle."):
         return (
             "Shuffle and rechunk by tasks: method='tasks', shuffle_method='tasks', or the settings"

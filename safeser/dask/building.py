@@ -15,11 +15,11 @@ from safeser.channel import Received
 from safeser.dask import approved, translate
 from safeser.dask.annotations import check_beside
 from safeser.dask.codec import PayloadRow, substitute
+from safeser.dask.failures import Relayed
 from safeser.dask.fields import select
 from safeser.dask.incoming import Judged, Part, is_graph
 from safeser.dask.shaped import check_built
 from safeser.dask.shards import check_shards
-from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
 from safeser.values import ANY_AUTHOR
 

@@ -17,7 +17,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgpack
+from distributed.scheduler import WorkerState
 
+from safeser.dask import ceilings
+from safeser.dask.ceilings import CeilingOf
 from safeser.dask.reader import (
     EXT_EAGER,
     EXT_OPAQUE,
@@ -29,8 +32,7 @@ from safeser.dask.reader import (
     check_hashes,
 )
 from safeser.envelope import join, split
-from safeser.errors import ConfigError, PayloadError
-from safeser.operations import NAMES
+from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.values import Limits, check_principal
 
 __all__ = [
@@ -38,10 +40,10 @@ __all__ = [
     "Parsed",
     "PayloadRow",
     "Reference",
-    "named_in",
     "parse",
     "parse_apart",
     "paths",
+    "slices",
     "substitute",
 ]
 
@@ -86,17 +88,25 @@ class Encoder:
         self._parts: list[bytes] = []
         self.rows: list[PayloadRow] = []
 
-    def add(self, element: Any, default: Callable[[Any], tuple[PayloadRow, bool]]) -> None:
+    def add(
+        self,
+        element: Any,
+        default: Callable[[Any], tuple[PayloadRow, bool]],
+        ceiling_of: CeilingOf | None = None,
+    ) -> None:
         """Pack *element*; if anything in it is refused, nothing of it is kept.
 
+        :param ceiling_of: of the operations that its reader takes, one of which it names.
         :param default: turns a leaf that msgpack does not know into a payload row, or raises. It is
             called with the leaf and returns ``(row, eager)``.
         """
         mark = len(self.rows)
         try:
-            part = self._pack(element, default)
+            part = self._pack(_operation_first(element), default)
             if self._limits is not None:
                 check_element(part, self._limits)
+                if ceiling_of is not None:
+                    ceilings.check_element(part, self._limits, ceiling_of)
         except BaseException as error:
             del self.rows[mark:]
             if isinstance(error, ValueError | RecursionError | OverflowError):
@@ -115,11 +125,13 @@ class Encoder:
         )
         return packed
 
-    def _encode(
-        self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any
-    ) -> msgpack.ExtType:
+    def _encode(self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any) -> Any:
         if isinstance(leaf, set | frozenset):
             return msgpack.ExtType(EXT_SET, self._pack(list(leaf), default))
+        if isinstance(leaf, WorkerState):
+            # Scheduler.replicate logs the states of workers, which are no data (docs/upstream.md):
+            # after one replicate, each answer to get_events would hold a value that cannot be sent.
+            return leaf.address
         row, eager = default(leaf)
         self.rows.append(row)
         code = EXT_EAGER if eager else EXT_OPAQUE
@@ -143,12 +155,23 @@ class Encoder:
         return frames
 
 
-def parse(frames: Sequence[Any], limits: Limits) -> Parsed:
+def _operation_first(element: Any) -> Any:
+    """Return *element* with the operation that it names, if any, as its first field.
+
+    A reader asks how large it may be before it reads any further.
+    """
+    if element.__class__ is dict and "op" in element and next(iter(element)) != "op":
+        return {"op": element["op"], **element}
+    return element
+
+
+def parse(frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf | None = None) -> Parsed:
     """Parse verified *frames* into structure.
 
     Lists come back as tuples, as Dask's handlers expect. Every row of the table is referred to
     exactly once and every frame belongs to exactly one row.
 
+    :param ceiling_of: of the operations one of which this asks for, if it is a request.
     :raises PayloadError: for anything else.
     """
     if not frames:
@@ -156,14 +179,25 @@ def parse(frames: Sequence[Any], limits: Limits) -> Parsed:
     reader = Reader(limits)
     rows: tuple[PayloadRow, ...] = ()
     try:
+        if ceiling_of is not None:
+            ceilings.check_element(frames[0], limits, ceiling_of)
         body = reader.read(frames[0])
         if len(frames) > 1:
             rows = _table(frames[1], frames[2:], limits)
         _check_used(reader, rows)
     except PayloadError as error:
-        error.operation = named_in(frames[0])
+        error.operation = error.operation or _named_in(frames[0])
         raise
     return Parsed(body, rows)
+
+
+def _named_in(data: Any) -> str:
+    """Return the operation that a malformed request, or batch of one, names, for its record."""
+    view = memoryview(data)
+    return ceilings.named_first(view[1:] if view[:1] == _LIST_OF_ONE else view)
+
+
+_LIST_OF_ONE = msgpack.Packer().pack_array_header(1)
 
 
 def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
@@ -173,28 +207,34 @@ def _check_used(reader: Reader, rows: Sequence[PayloadRow]) -> None:
         )
 
 
-def parse_apart(frames: Sequence[Any], limits: Limits) -> tuple[Parsed, list[PayloadError]]:
+def parse_apart(
+    frames: Sequence[Any], limits: Limits, ceiling_of: CeilingOf
+) -> tuple[Parsed, list[SafeserError]]:
     """Parse a batch of stream elements that cannot be parsed as one; leave out those at fault.
 
     A scheduler batches what many principals made it say. One element that is nested too deeply, or
     too large, must not take with it those that somebody waits for. All that is kept together stays
     within the limits of one message.
 
+    :param ceiling_of: of the operations of this stream.
     :returns: what is left, and why the rest is missing.
     :raises PayloadError: if the batch is no list of separate elements.
     """
+    if not frames:
+        raise PayloadError("the message has no frames", rule="payload.empty")
     rows = _table(frames[1], frames[2:], limits) if len(frames) > 1 else ()
     kept: list[Any] = []
     used: list[int] = []
-    errors: list[PayloadError] = []
+    errors: list[SafeserError] = []
     left = limits.max_refs
-    for data in _slices(frames[0]):
+    for data in slices(frames[0]):
         reader = Reader(limits, left)
         try:
+            ceilings.check_element(data, limits, ceiling_of)
             value = reader.read(data)
-        except PayloadError as error:
-            error.operation = named_in(data)
-            errors.append(error)
+        except SafeserError as error:
+            error.operation = error.operation or ceilings.named_first(data)
+            errors.append(error.without_frames())
             continue
         left = reader.left
         kept.append(value)
@@ -206,40 +246,7 @@ def parse_apart(frames: Sequence[Any], limits: Limits) -> tuple[Parsed, list[Pay
     return Parsed(tuple(kept), rows), errors
 
 
-#: Fields before the one that names the operation; Dask's own code writes it first or last of few.
-_BEFORE_OP = 64
-
-_LIST_OF_ONE = msgpack.Packer().pack_array_header(1)
-_OP = msgpack.packb("op")
-_NAMED = {msgpack.packb(name): name for name in NAMES}
-_LONGEST = max(map(len, _NAMED)) + 1
-
-
-def named_in(data: Any) -> str:
-    """Return which operation the malformed message or element in *data* names, for its record.
-
-    Nothing else is built, and nothing is decided by it: the message is refused already.
-    """
-    view = memoryview(data).cast("B")
-    if view[:1] == _LIST_OF_ONE:
-        view = view[1:]
-    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(view)))
-    try:
-        unpacker.feed(view)
-        for _ in range(min(unpacker.read_map_header(), _BEFORE_OP)):
-            start = unpacker.tell()
-            unpacker.skip()
-            found = view[start : unpacker.tell()] == _OP
-            start = unpacker.tell()
-            unpacker.skip()
-            if found:
-                return _NAMED.get(bytes(view[start : unpacker.tell()][:_LONGEST]), "")
-    except (msgpack.UnpackException, ValueError):
-        pass
-    return ""
-
-
-def _slices(data: Any) -> Iterable[memoryview]:
+def slices(data: Any) -> Iterable[memoryview]:
     """Yield the bytes of each element of a msgpack array, without building any of them."""
     view = memoryview(data).cast("B")
     unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(view)))

@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from weakref import ref
 
 from distributed.client import Client, _current_client
 from distributed.comm.core import CommClosedError
-from distributed.comm.tcp import (
-    TCP,
-    convert_stream_closed_error,
-    read_bytes_rw,
-)
+from distributed.comm.tcp import TCP, convert_stream_closed_error
 from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Link
+from safeser.dask.ceilings import check_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
+from safeser.dask.unfinished import COUNTED_FROM, Arriving, read_frame, unfinished
 from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
@@ -53,6 +52,13 @@ _ONE_READ = 1 << 18
 #: Frames up to this size are read and written with their neighbours: ten thousand results are as
 #: many frames, and a system call for each takes longer than everything else that is done to it.
 _SMALL = 1 << 14
+
+#: Messages up to this size are verified, and understood, on the event loop: to authenticate runs at
+#: some gigabytes a second, to parse and judge at a megabyte.
+_VERIFIED_AT_ONCE, _AT_ONCE = 1 << 24, 1 << 16
+
+#: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
+_ELEMENTS = 500
 
 _TABLE_ENTRY = 8
 
@@ -81,6 +87,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
         self._written: Any = None  # the future of the last write; done when all is written
+        self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
         self._deserializers = deserializers
         self.conversation = Conversation(
             link,
@@ -117,21 +124,18 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         instead = self.conversation.take_reply()
         if instead is not None:
             return instead
+        if self._unread:
+            await asyncio.sleep(0)
+            return self._take_elements()
         while True:
-            verified = await self._receive()
-            try:
-                message = await self._understand(verified, deserializers)
-            except SafeserError:
-                if self.conversation.forgotten:
-                    self.abort()
-                for answer in self.conversation.take_answers():
-                    await self._send(answer)
-                raise
+            message = await self._next(deserializers)
             answers = self.conversation.take_answers()
             for answer in answers:
                 await self._send(answer)
+            if isinstance(message, SafeserError):
+                raise message
             if message is not SKIP and not self.conversation.answers_requests:
-                return message
+                return self._some_of(message)
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
             await asyncio.sleep(0)
@@ -139,6 +143,34 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 return message
             if answers:
                 await self._flush()
+
+    def _some_of(self, message: Any) -> Any:
+        """Return *message*, or as many elements of a long batch as may be handled at once.
+
+        Dask handles all elements of what it reads without a pause. The others are read next.
+        """
+        if type(message) is not tuple or len(message) <= _ELEMENTS:
+            return message
+        self._unread.extend(message)
+        return self._take_elements()
+
+    def _take_elements(self) -> tuple[Any, ...]:
+        count = min(len(self._unread), _ELEMENTS)
+        return tuple(self._unread.popleft() for _ in range(count))
+
+    async def _next(self, deserializers: Sequence[str] | None) -> Any:
+        """Return what the conversation makes of the next message, or the error that refuses it.
+
+        A refused message is gone with this call: the error does not refer to its frames.
+        """
+        with unfinished.arriving(self.abort) as arriving:
+            try:
+                verified = await self._receive(arriving)
+                return await self._understand(verified, deserializers)
+            except SafeserError as error:
+                if self.conversation.forgotten:
+                    self.abort()
+                return error.without_frames()
 
     async def accept(self) -> None:
         """Tell the initiator that its key was accepted."""
@@ -153,7 +185,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
         :raises CommClosedError: if it has no room, which Dask tries again.
         """
-        verified = await self._receive(first=True)
+        with unfinished.arriving(self.abort) as arriving:
+            verified = await self._receive(arriving, first=True)
         said = [bytes(frame) for frame in verified.frames]
         if said == [_FULL]:
             raise CommClosedError(
@@ -170,8 +203,12 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         await asyncio.wait([self._written])  # if it failed, the next read says so
 
     async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
-        size = sum(frame.nbytes for frame in verified.frames)
-        if self.allow_offload and OFFLOAD_THRESHOLD and size > OFFLOAD_THRESHOLD:
+        """Return what the conversation makes of *verified*, in a thread if that may take long.
+
+        Connections that Dask opens without *allow_offload*, a scheduler's, are no exception:
+        nothing of the scheduler is touched there, only this connection's conversation.
+        """
+        if sum(frame.nbytes for frame in verified.frames) > _AT_ONCE:
             return await offload(self._hear, verified, deserializers)
         return self._hear(verified, deserializers)
 
@@ -198,31 +235,15 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         server = None if of is None else of()
         return server if isinstance(server, Client) else None
 
-    async def _receive(self, *, first: bool = False) -> Verified:
+    async def _receive(self, arriving: Arriving, *, first: bool = False) -> Verified:
         """Read one message; *first* is the responder's word on whether it accepted this side."""
         stream = self.stream
         if stream is None:
             raise CommClosedError("the connection is closed")
-        session = self.link.session
         try:
-            head = await stream.read_bytes(PRELUDE_SIZE)
-            if first:
-                _check_accepted(head)
-            prelude = session.prelude(head)
-            start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
-            if prelude.body_length <= _ONE_READ:
-                data = bytearray(start + prelude.body_length)
-                await stream.read_into(data)
-                header, table, body = _cut(memoryview(data), prelude.header_length, start)
-                frames = _cut_at(body, session.lengths(prelude, table))
-            else:
-                data = await stream.read_bytes(start)
-                header, table, _ = _cut(memoryview(data), prelude.header_length, start)
-                frames = []
-                together = runs(session.lengths(prelude, table), small=_SMALL, together=_ONE_READ)
-                for lengths in together:
-                    frames += _cut_at(await _read_frame(stream, sum(lengths)), lengths)
-            return session.verify(Sealed(prelude, header, tuple(frames)))
+            sealed = await self._read_sealed(stream, arriving, first=first)
+            arriving.end()
+            return await self._verify(sealed)
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
@@ -242,6 +263,41 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             # What was already read is unknown, so this connection cannot be read again.
             self.abort()
             raise
+
+    async def _verify(self, sealed: Sealed) -> Verified:
+        verify = self.link.session.verify
+        if sealed.prelude.body_length <= _VERIFIED_AT_ONCE:
+            return verify(sealed)
+        verified: Verified = await offload(verify, sealed)
+        return verified
+
+    async def _read_sealed(self, stream: IOStream, arriving: Arriving, *, first: bool) -> Sealed:
+        session = self.link.session
+        head = await stream.read_bytes(PRELUDE_SIZE)
+        if first:
+            _check_accepted(head)
+        prelude = session.prelude(head)
+        room = self.conversation.room()
+        size = prelude.body_length
+        check_room("a message", size, room.whole)
+        start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
+        if size > COUNTED_FROM:
+            await arriving.take(start + min(size, _ONE_READ))
+        if size <= _ONE_READ:
+            data = bytearray(start + size)
+            await stream.read_into(data)
+            header, table, body = _cut(memoryview(data), prelude.header_length, start)
+            lengths = session.lengths(prelude, table)
+            check_room("what a message says", max(lengths[:2], default=0), room.structure)
+            return Sealed(prelude, header, tuple(_cut_at(body, lengths)))
+        data = await stream.read_bytes(start)
+        header, table, _ = _cut(memoryview(data), prelude.header_length, start)
+        lengths = session.lengths(prelude, table)
+        check_room("what a message says", max(lengths[:2], default=0), room.structure)
+        frames: list[memoryview] = []
+        for together in runs(lengths, small=_SMALL, together=_ONE_READ):
+            frames += _cut_at(await _read_frame(stream, sum(together), arriving), together)
+        return Sealed(prelude, header, tuple(frames))
 
     async def write(
         self,
@@ -325,15 +381,9 @@ def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
         yield b"".join(small)
 
 
-async def _read_frame(stream: IOStream, length: int) -> memoryview:
-    """Read one frame into memory of its own, which an array can keep without a copy.
-
-    Nobody vouches for *length* yet: whoever can change bytes on the way can claim a gigabyte. That
-    much address space is asked for, of one frame at a time, but the system gives memory to it only
-    where bytes arrive. Growing the buffer with them would copy each large frame once more.
-    """
+async def _read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
     try:
-        return memoryview(await read_bytes_rw(stream, length)).cast("B")
+        return await read_frame(stream, length, arriving)
     except MemoryError:
         raise EnvelopeError(
             "there is no memory for a frame as long as a message says", rule="envelope.limits"

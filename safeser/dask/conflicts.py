@@ -29,7 +29,6 @@ from distributed.scheduler import Scheduler, TaskState
 
 from safeser.channel import Channel
 from safeser.channel.records import event
-from safeser.dask.approved import priorities_of
 from safeser.dask.arrivals import Arrivals, Coming
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
@@ -86,7 +85,6 @@ _EXPECTED: dict[str, tuple[str, ...]] = {
         "fifo_timeout",
         "code",
     ),
-    "_apply_annotations": ("self", "tasks", "annotations_by_type", "global_annotations"),
     "new_task": ("self", "key", "spec", "state", "computation"),
     "update_data": ("self", "who_has", "nbytes", "client"),
     "scatter": ("self", "data", "workers", "client", "broadcast", "timeout"),
@@ -100,7 +98,6 @@ _EXPECTED: dict[str, tuple[str, ...]] = {
 _CALLS = (
     ("update_graph", "_create_taskstate_from_graph"),
     ("update_graph", "report"),
-    ("_create_taskstate_from_graph", "_apply_annotations"),  # see restricted.py
     ("update_graph", "_find_lost_dependencies"),
     ("_generate_taskstates", "new_task"),
     ("update_data", "new_task"),
@@ -238,8 +235,6 @@ class Guard:
         if principal is None:  # it has left, and cannot be asked who it was
             return
         token = _submission.set(_Submission(principal, client, self._link_of(client)))
-        if not graph.get("internal_priority"):
-            graph["internal_priority"] = priorities_of(graph.get("expr_ser"))
         try:
             await self._update_graph(client=client, keys=keys, **graph)
         except _Refused as refused:

@@ -16,6 +16,14 @@ from typing import Any
 from safeser.channel import Arrived, Link
 from safeser.dask import outgoing, replies, translate
 from safeser.dask.building import build
+from safeser.dask.ceilings import (
+    Room,
+    ceilings_of,
+    greeting_room,
+    incoming_room,
+    reply_room,
+)
+from safeser.dask.codec import slices
 from safeser.dask.fetched import Unfetched, read_values, takes_parts
 from safeser.dask.garbage import no_search
 from safeser.dask.incoming import (
@@ -35,7 +43,7 @@ from safeser.dask.registrations import ClientIds
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
-from safeser.operations import Channel, Encoding, Operation, Server, lookup
+from safeser.operations import FLOOR, Channel, Encoding, Operation, Server, lookup
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
 
@@ -162,12 +170,22 @@ class Conversation:
         with no_search:
             return self._received(verified, deserializers)
 
+    def room(self) -> Room:
+        """Return how large the peer's next message may be, before any of it was read."""
+        if not self._greeted:
+            return greeting_room()
+        if self._reads is not None:
+            return incoming_room(self.link, self._reads, Channel.STREAM)
+        if self.server is not None:
+            return incoming_room(self.link, self.server, Channel.RPC)
+        return reply_room(replies.rows_of(self._asked))
+
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         willing = deserializers if self._willing is None else self._willing
         self._refusals, self._latest = 0, None
         try:
             parsed = self._parse(verified)
-        except PayloadError as error:
+        except SafeserError as error:
             return self._malformed(error, verified, willing)
         if not self._greeted:
             return self._greeting(parsed)
@@ -182,14 +200,26 @@ class Conversation:
 
     def _parse(self, verified: Arrived) -> Message:
         assert isinstance(verified, Verified)
-        return read(verified, self.link.policy.limits)
+        limits = self.link.policy.limits
+        if self._reads is not None:
+            if not self._opening and _has_large(verified.frames):
+                return self._parse_apart(verified)
+        elif self.server is not None and self._greeted:
+            return read(verified, limits, ceilings_of(self.link, self.server, Channel.RPC))
+        return read(verified, limits)
 
-    def _parse_apart(self, verified: Arrived) -> tuple[Message, list[PayloadError]]:
+    def _parse_apart(self, verified: Arrived) -> Message:
+        """Parse a batch element by element, and note why some of them are left out."""
         assert isinstance(verified, Verified)
-        return read_apart(verified, self.link.policy.limits)
+        assert self._reads is not None
+        ceiling_of = ceilings_of(self.link, self._reads, Channel.STREAM)
+        parsed, errors = read_apart(verified, self.link.policy.limits, ceiling_of)
+        for error in errors:
+            self._note(error)
+        return parsed
 
     def _malformed(
-        self, error: PayloadError, verified: Arrived, willing: Sequence[str] | None
+        self, error: SafeserError, verified: Arrived, willing: Sequence[str] | None
     ) -> Any:
         # What opens a stream is waited for: without it nothing would ever come.
         if self._reads is not None and not self._opening:
@@ -202,20 +232,17 @@ class Conversation:
         return SKIP
 
     def _what_is_left(
-        self, error: PayloadError, verified: Arrived, willing: Sequence[str] | None
+        self, error: SafeserError, verified: Arrived, willing: Sequence[str] | None
     ) -> Any:
         """The elements of a malformed batch that are not at fault."""
-        if not verified.frames:
-            self._note(error)
-            return SKIP
+        refusals = self._refusals
         try:
-            parsed, errors = self._parse_apart(verified)
-        except PayloadError:
+            parsed = self._parse_apart(verified)
+        except SafeserError:
             self._note(error)
             return SKIP
-        for cause in errors or [error]:
-            self._note(cause)
-        self._opening = False
+        if self._refusals == refusals:  # what is wrong is in none of them
+            self._note(error)
         return self._elements(parsed, willing)
 
     def _greeting(self, parsed: Message) -> Any:
@@ -251,7 +278,7 @@ class Conversation:
             name = operation_of(body)
             reply = body.get("reply", True) is not False
             assert self.server is not None
-            row = lookup(self.server, Channel.RPC, name)
+            row = lookup(self.server, Channel.RPC, name, body)
             if row is None:
                 raise unknown_operation(name)
             # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
@@ -306,7 +333,7 @@ class Conversation:
             replies.require_form(self._asked, reply)
             reply = translate.incoming_reply(fields, reply, note=self._note)
             if self._opens and parsed.rows:
-                replies.require_brief(self._asked, reply)
+                replies.require_bounded_repr(self._asked, reply)
         except SafeserError as error:
             self._note(error)
             return self._without_values(error)
@@ -451,7 +478,7 @@ class Conversation:
     def _row_of_element(self, element: Any) -> Operation:
         name = operation_of(element)
         assert self._reads is not None
-        row = lookup(self._reads, Channel.STREAM, name)
+        row = lookup(self._reads, Channel.STREAM, name, element)
         if row is None or self._stream not in row.streams:
             raise unknown_operation(name)
         self._speaker.check(self._stream, element)
@@ -460,6 +487,7 @@ class Conversation:
     def _note(self, error: SafeserError, about: Any = None) -> None:
         """Log and record *error*, with the operation that the request or element *about* names."""
         about = about or {"op": error.operation}
+        error.without_frames()
         self._refusals, self._latest = self._refusals + 1, error
         if self._refusals > _NOTED:
             if not error.recorded:
@@ -513,7 +541,12 @@ class Conversation:
             return self._send_request(message, serializers)
         try:
             return outgoing.encode_message(
-                self.link, message, None, serializers=serializers, fails=True
+                self.link,
+                message,
+                None,
+                serializers=serializers,
+                fails=True,
+                answers=self._current,
             )
         except SafeserError as error:
             if self._current is not None and self._current.name in _ACKNOWLEDGED:
@@ -540,7 +573,7 @@ class Conversation:
     def _request_frames(
         self, message: dict[str, Any], serializers: Sequence[str] | None
     ) -> list[Any]:
-        row = self._row_for(message["op"])
+        row = self._row_for(message)
         if row is None:
             raise unknown_operation(message["op"])
         self.link.permit_operation(self.link.outbound(row.kind, row.name))
@@ -557,11 +590,18 @@ class Conversation:
     def _plain(self, elements: Sequence[Any], *, listed: bool = False) -> list[Any]:
         return outgoing.encode_plain(elements, self.link.policy.limits, listed=listed)
 
-    def _row_for(self, name: Any) -> Operation | None:
+    def _row_for(self, message: Mapping[str, Any]) -> Operation | None:
         """Return the row of a request; the peer's word about its role only picks the table."""
-        rows = replies.rows_of(name)
+        rows = replies.rows_of(message)
         own = [row for row in rows if row.server is self._remote]
         return next(iter(own or rows), None)
+
+
+def _has_large(frames: Sequence[Any]) -> bool:
+    """Tell whether a batch has an element that is larger than every operation may be."""
+    if not frames or len(frames[0]) <= FLOOR:
+        return False
+    return any(len(element) > FLOOR for element in slices(frames[0]))
 
 
 def _is_reply(body: Any) -> bool:

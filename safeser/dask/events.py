@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed import Client
 
-from safeser.dask.brief import is_brief, named
+from safeser.dask.bounded_repr import has_bounded_repr, type_name
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
 
@@ -94,7 +94,7 @@ def _text(value: Any) -> str:
     Dask's own ``print`` and its loggers send text; others may send anything.
     """
     try:
-        return shown(str(value) if is_brief(value) else named(value))
+        return shown(str(value) if has_bounded_repr(value) else type_name(value))
     except Exception as error:  # a type's own code; and an integer may be too long to be printed
         return f"<its text could not be made: {type(error).__name__}>"
 

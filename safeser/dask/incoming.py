@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from safeser.channel import Admitted, Arrived, Link, Received
 from safeser.dask import translate
+from safeser.dask.ceilings import CeilingOf
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths
 from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.shaped import Later, check_fields, check_inner
@@ -59,15 +60,20 @@ class Message(NamedTuple):
     rows: tuple[PayloadRow, ...]
 
 
-def read(verified: Verified, limits: Limits) -> Message:
-    """Parse *verified* as one message; raise PayloadError if it is none."""
-    parsed = parse(verified.frames, limits)
+def read(verified: Verified, limits: Limits, ceiling_of: CeilingOf | None = None) -> Message:
+    """Parse *verified* as one message; raise PayloadError if it is none.
+
+    :param ceiling_of: of the operations one of which this asks for, if it is a request.
+    """
+    parsed = parse(verified.frames, limits, ceiling_of)
     return Message(verified, parsed.body, parsed.rows)
 
 
-def read_apart(verified: Verified, limits: Limits) -> tuple[Message, list[PayloadError]]:
-    """Parse *verified* as a batch of which some elements are malformed; return why they are."""
-    parsed, errors = parse_apart(verified.frames, limits)
+def read_apart(
+    verified: Verified, limits: Limits, ceiling_of: CeilingOf
+) -> tuple[Message, list[SafeserError]]:
+    """Parse *verified* as a batch of which some elements are refused; return why they are."""
+    parsed, errors = parse_apart(verified.frames, limits, ceiling_of)
     return Message(verified, parsed.body, parsed.rows), errors
 
 
@@ -402,7 +408,8 @@ def nested(
             raise PayloadError(
                 "a relayed request must name its operation", rule="operation.missing", where=path
             )
-        rows = [lookup(server, Channel.RPC, name) for server in (Server.WORKER, Server.NANNY)]
+        servers = (Server.WORKER, Server.NANNY)
+        rows = [lookup(server, Channel.RPC, name, inner) for server in servers]
         known = [one for one in rows if one is not None]
         if not known:
             raise unknown_operation(name)

@@ -17,14 +17,16 @@ from distributed.sizeof import safe_sizeof
 
 from safeser import families
 from safeser.channel import Link
-from safeser.dask import translate
+from safeser.dask import failures, translate
+from safeser.dask.ceilings import ceilings_of
 from safeser.dask.codec import Encoder, PayloadRow
+from safeser.dask.failures import Failure, Relayed
 from safeser.dask.reader import check_header, check_readable
-from safeser.dask.translate import Failure, Relayed
 from safeser.envelope import check_payload, too_large
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
+from safeser.policy.rules import SUBMIT
 from safeser.values import Grant, Kind, Limits, Payload
 
 __all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull", "may_be_large"]
@@ -60,16 +62,22 @@ def encode_message(
     *,
     serializers: Sequence[str] | None,
     fails: bool,
+    answers: Operation | None = None,
 ) -> list[Any]:
     """Return the frames of one request (*row* given) or reply.
 
+    :param answers: the request that is replied to.
     :param serializers: families that Dask or its user asked for; narrows what policy allows.
     :param fails: send the reason in place of a value that may not leave, instead of raising.
     """
     limits = link.policy.limits
     encoder = Encoder(limits)
     values = _Values(link, row, serializers, fails=fails)
-    encoder.add(translate.outgoing(message, takes_code=values.take_code), values)
+    ceiling_of = None
+    if row is not None:
+        ceiling_of = ceilings_of(link, row.server, row.channel, outbound=True)
+    told = translate.outgoing(message, takes_code=values.take_code, answers=answers)
+    encoder.add(told, values, ceiling_of)
     frames = _shed(encoder, link, listed=False) if fails else encoder.frames(listed=False)
     return _checked(frames, limits)
 
@@ -83,10 +91,11 @@ def encode_elements(
     """
     limits = link.policy.limits
     encoder = Encoder(limits)
+    ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
     sent = 0
     for element in elements:
         name = element.get("op") if isinstance(element, dict) else None
-        row = lookup(server, Channel.STREAM, name) if isinstance(name, str) else None
+        row = lookup(server, Channel.STREAM, name, element) if isinstance(name, str) else None
         if row is None:
             logger.error("Not sent to %s: operation %r is not known", link.peer, name)
             continue
@@ -94,7 +103,9 @@ def encode_elements(
         # carries everybody's.
         try:
             values = _Values(link, row, None, fails=True)
-            encoder.add(translate.outgoing(element, takes_code=values.take_code), values)
+            of_tasks = server is Server.SCHEDULER or _submits_code(link)
+            told = translate.outgoing(element, takes_code=values.take_code, of_tasks=of_tasks)
+            encoder.add(told, values, ceiling_of)
             sent += 1
         except SafeserError as error:
             logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
@@ -107,6 +118,12 @@ def encode_elements(
     except SafeserError as error:
         logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
         return Encoder().frames(listed=True)
+
+
+def _submits_code(link: Link) -> bool:
+    """Tell whether the peer may have its graphs run here: what fails in them is its own."""
+    rule = link.policy.match(link.inbound(Kind.TASK, SUBMIT))
+    return rule is not None and rule.submission == "code"
 
 
 def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
@@ -186,7 +203,7 @@ def _shed(encoder: Encoder, link: Link, *, listed: bool) -> list[Any]:
         over += _SLACK if limit == "max_bytes" else 0
         error = too_large("the message with this value", limit, total, limits)
         logger.warning("Not all sent to %s: %s", link.peer, error)
-        instead = _failure_row(translate.failure_of(error), failed=True)
+        instead = _failure_row(failures.failure_of(error), failed=True)
         weights = [weigh(row) for row in encoder.rows]
         for index in sorted(range(len(weights)), key=weights.__getitem__, reverse=True):
             gain = weights[index] - weigh(instead)
@@ -205,7 +222,7 @@ def _failures_only(leaf: Any) -> tuple[PayloadRow, bool]:
 
 
 def _failure_row(failure: Failure, *, failed: bool = False) -> PayloadRow:
-    header, frames = translate.serialize_failure(failure)
+    header, frames = failures.serialize_failure(failure)
     return PayloadRow(header, tuple(frames), None, failed)
 
 
@@ -237,7 +254,7 @@ class _Values:
             if not self._fails:
                 raise
             logger.warning("Not sent to %s: %s", self._link.peer, error)
-            return _failure_row(translate.failure_of(error), failed=True), eager
+            return _failure_row(failures.failure_of(error), failed=True), eager
 
     def take_code(self) -> bool:
         """Tell whether the other side may be sent code."""

@@ -6,8 +6,7 @@ more than make a plain value or a reference.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -47,8 +46,12 @@ MARKERS = {
 
 _MARKED = frozenset(MARKERS)
 
-#: How the timestamps of msgpack begin, and other bytes may: no hook is asked about that extension.
-_TIMES = re.compile(rb"[\xd6\xd7]\xff|\xc7.\xff|\xc8..\xff|\xc9.{4}\xff", re.DOTALL)
+#: Large messages are looked through in pieces of so many bytes.
+_PIECE = 1 << 18
+
+#: The ends of the headers of msgpack's timestamps, which other bytes may be too: no hook is asked
+#: about that extension. They are 4, 8 or 12 bytes long, and msgpack takes no others.
+_TIMES = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
 
 
 def _refuse_marker(value: dict[Any, Any]) -> NoReturn:
@@ -111,9 +114,27 @@ def check_readable(packed: bytes, limits: Limits) -> None:
         Reader(limits).read(packed)
 
 
+def _pieces(packed: Any, *, overlap: int = 0) -> Iterator[bytes]:
+    """Yield *packed* in pieces: no other thread of the process runs while one is looked through."""
+    view = memoryview(packed)
+    for at in range(0, len(view), _PIECE):
+        yield bytes(view[at : at + _PIECE + overlap])
+
+
 def _may_be_deeper(packed: Any, limit: int) -> bool:
     """Tell whether *packed* might be nested more than *limit* deep, by what it could begin."""
-    return len(packed) > limit and len(bytes(packed).translate(None, _NO_CONTAINER)) > limit
+    if len(packed) <= limit:
+        return False
+    begun = 0
+    for piece in _pieces(packed):
+        begun += len(piece.translate(None, _NO_CONTAINER))
+        if begun > limit:
+            return True
+    return False
+
+
+def _may_hold_times(packed: Any) -> bool:
+    return any(mark in piece for piece in _pieces(packed, overlap=1) for mark in _TIMES)
 
 
 class Reader:
@@ -153,7 +174,7 @@ class Reader:
             list_hook=self._list,
             ext_hook=self._ext,
         )
-        if _TIMES.search(data) is not None:
+        if _may_hold_times(data):
             _refuse_times(value)
         return value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from safeser.dask import replies, substitutes, translate
+from safeser.dask import failures, replies, substitutes
 from safeser.dask.shaped import sound
 from safeser.errors import SafeserError
 from safeser.operations import Operation
@@ -53,7 +53,7 @@ class GraphFailures:
         plain = [key for key in keys if substitutes.is_plain(key)]
         left = _EXPLAINED - len(self._elements)
         if plain and left > 0:
-            failure = translate.failure_of(error)
+            failure = failures.failure_of(error)
             self._elements += [
                 {"op": "task-erred", "key": key, "exception": failure, "traceback": None}
                 for key in plain[:left]

@@ -25,10 +25,9 @@ MAX_IDS = 100_000
 _FORM = re.compile(r"[^\W\d]\w*-.+")
 
 #: What the scheduler keeps keys under by itself (distributed 2026.8.0, ``scheduler.py``,
-#: ``queues.py``, ``variable.py``, ``publish.py``; here :mod:`safeser.dask.visits`). Whoever
-#: registered as one of these would release what others queued, set, published or left running, and
-#: end the scheduler's own with it.
-_OF_SCHEDULER = re.compile(r"fire-and-forget$|queue-|variable-|published-|told-")
+#: ``queues.py``, ``variable.py``, ``publish.py``). A client that registered as one of these would
+#: release what others queued, set, published or left running, and end the scheduler's own with it.
+_OF_SCHEDULER = re.compile(r"fire-and-forget$|queue-|variable-|published-")
 
 
 def _is_free(client: str) -> bool:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from safeser.dask import translate
-from safeser.dask.brief import is_brief
+from safeser.dask import failures
+from safeser.dask.bounded_repr import has_bounded_repr
+from safeser.dask.failures import Relayed
 from safeser.dask.fields import transform
-from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire as errors
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
@@ -27,7 +27,7 @@ __all__ = [
     "is_actor_call",
     "known_fields",
     "refused",
-    "require_brief",
+    "require_bounded_repr",
     "require_form",
     "require_values",
     "rows_of",
@@ -37,11 +37,12 @@ __all__ = [
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
 
 
-def rows_of(name: Any) -> list[Operation]:
-    """Return the rows of the requests called *name*, on whatever server."""
+def rows_of(asked: Any) -> list[Operation]:
+    """Return the rows of the request *asked*, on each server that knows it."""
+    name = asked.get("op") if isinstance(asked, dict) else None
     if not isinstance(name, str):
         return []
-    found = [lookup(server, Channel.RPC, name) for server in _SERVERS]
+    found = [lookup(server, Channel.RPC, name, asked) for server in _SERVERS]
     return [row for row in found if row is not None]
 
 
@@ -52,12 +53,12 @@ def fields_of(asked: Mapping[str, Any]) -> dict[str, Encoding]:
     them it is must not take away from what is looked at.
     """
     fields: dict[str, Encoding] = {}
-    for row in rows_of(asked.get("op")):
+    for row in rows_of(asked):
         fields |= row.reply
         if Encoding.NESTED in row.reply.values():
             inner = asked.get("msg")
             prefix = next(p for p, e in row.reply.items() if e is Encoding.NESTED)
-            for nested in rows_of(inner.get("op") if isinstance(inner, dict) else None):
+            for nested in rows_of(inner):
                 fields |= {f"{prefix}.{p}".strip("."): e for p, e in nested.reply.items()}
     return fields
 
@@ -150,16 +151,16 @@ def require_form(asked: Mapping[str, Any], reply: Any) -> None:
         raise PayloadError(f"that is no answer to {name}", rule="reply.form")
 
 
-def require_brief(asked: Mapping[str, Any], reply: Any) -> None:
-    """Refuse an opened answer that holds what nobody can print where it holds no values.
+def require_bounded_repr(asked: Mapping[str, Any], reply: Any) -> None:
+    """Refuse an opened answer whose repr may be far larger than the answer, but for users' values.
 
     Notebooks show such answers, and the client itself by Dask's templates, whose filters make text
-    of parts before anything looks at them: one byte in a place of the answer to ``identity`` held
-    up for minutes whoever looked at their client. Dask compares how it went with a word, and an
-    array does so element by element. What users put somewhere is whatever they put.
+    of parts before anything looks at them: one byte in the answer to ``identity`` stalled for
+    minutes each process that showed its client. Dask compares the status with a word, and an array
+    does so element by element. Values that users put somewhere may be anything.
 
     :param reply: as :func:`~safeser.dask.translate.incoming_reply` returns it, errors are errors.
-    :raises PayloadError: if the text of a part may be far longer than what came.
+    :raises PayloadError: if the repr of a part may be far larger than what came.
     """
     if asked.get("op") in _USERS:
         return
@@ -171,7 +172,7 @@ def require_brief(asked: Mapping[str, Any], reply: Any) -> None:
             reply = transform(reply, path, _no_more)
     if isinstance(reply, dict):
         reply = {**reply, "exception": None, "traceback": None}
-    if not is_brief(reply):
+    if not has_bounded_repr(reply):
         raise PayloadError(f"that is no answer to {asked.get('op')}", rule="reply.form")
 
 
@@ -186,7 +187,7 @@ def _is_state(_: Mapping[str, Any], state: Any) -> bool:
     its configuration there: into ``~/.config/dask``, from where Dask reads what it is to import.
     """
     named = not isinstance(state, dict) or "id" not in state or _NAME_OF_FILE(state["id"])
-    return named and is_brief(state)
+    return named and has_bounded_repr(state)
 
 
 def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
@@ -196,7 +197,7 @@ def _is_dump(_: Mapping[str, Any], dump: Any) -> bool:
         not isinstance(each, dict) or "id" not in each or _NAME_OF_FILE(each["id"])
         for each in workers.values()
     )
-    return named and is_brief(dump)
+    return named and has_bounded_repr(dump)
 
 
 def _is_samples(_: Mapping[str, Any], samples: Any) -> bool:
@@ -300,7 +301,7 @@ def _is_stream(_: Mapping[str, Any], reply: Any) -> bool:
     return _MAPPINGS(reply) and all(
         each is not None
         and _TABLES(each.get("startstops", ()))
-        and all(is_brief(each.get(name)) for name in _DRAWN)
+        and all(has_bounded_repr(each.get(name)) for name in _DRAWN)
         for each in reply
     )
 
@@ -333,8 +334,19 @@ def _fits(spelt: str) -> Callable[[Mapping[str, Any], Any], bool]:
 
 
 def _is_times(_: Mapping[str, Any], told: Any) -> bool:
-    """Tell whether that says when how often a profile was taken, and of which tasks."""
-    return isinstance(told, dict) and all(
+    """Tell whether that says when how often a profile was taken, and of which tasks.
+
+    Dask's scheduler makes a list for each name at each time (distributed 2026.8.0,
+    ``Scheduler.get_profile_metadata``): a hundred kilobytes of both took two gigabytes.
+    """
+    if not isinstance(told, dict) or not _are_times(told):
+        return False
+    names = {name for _, counted in told["keys"] for name in counted}
+    return len(names) * len(told["keys"]) <= _TIMES_OF_NAMES
+
+
+def _are_times(told: Mapping[str, Any]) -> bool:
+    return all(
         isinstance(told.get(name), list | tuple)
         and all(
             isinstance(pair, list | tuple) and len(pair) == 2 and _AMOUNT(pair[0]) and fits(pair[1])
@@ -355,6 +367,10 @@ _CALL = {**dict.fromkeys(("filename", "name", "line"), shape("text")), "line_num
 
 #: What Dask draws of a task in a stream of them, as text.
 _DRAWN = ("key", "worker", "thread", "status", "startstops")
+
+#: Lists that a scheduler makes of one worker's profile. A worker keeps a thousand times, and has
+#: some hundred names of tasks.
+_TIMES_OF_NAMES = 2_000_000
 
 #: Longer than anybody samples, and more than clocks differ, in seconds.
 _LONGEST, _AHEAD = 100 * 86_400, 86_400
@@ -416,7 +432,7 @@ def refused(error: SafeserError, local: str, *, failed: bool = True) -> Relayed:
 
     :param failed: whether it stands in place of a value, or is told as an error itself.
     """
-    header, frames = translate.serialize_failure(translate.failure_of(error))
+    header, frames = failures.serialize_failure(failures.failure_of(error))
     return Relayed(header, frames, author=local, failed=failed)
 
 

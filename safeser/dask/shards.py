@@ -29,7 +29,7 @@ def check_shards(shards: Any, limits: Limits, *, given: int, where: str) -> None
         is copied for each, and an array of one number a billion times over is written out.
     :raises PayloadError: naming the place.
     """
-    left = given
+    left, decoded = given, limits.max_array
     for position, shard in enumerate(_items(shards, where)):
         at = f"{where}[{position}]"
         pair = _items(shard, at)
@@ -46,7 +46,7 @@ def check_shards(shards: Any, limits: Limits, *, given: int, where: str) -> None
                 where=at,
             )
         if type(pair[1]) not in _LISTS:
-            _check_table(pair[1], limits, at)
+            decoded = _check_table(pair[1], limits, at, decoded=decoded)
 
 
 def _bytes_below(parts: Any, *, most: int) -> int:
@@ -102,13 +102,14 @@ def _odd(where: str) -> PayloadError:
     return PayloadError("this is no shard of a shuffle", rule="shuffle.shard", where=where)
 
 
-def _check_table(data: Any, limits: Limits, where: str) -> None:
+def _check_table(data: Any, limits: Limits, where: str, *, decoded: int) -> int:
+    """Check one table; return how much of *decoded* its dictionary-encoded columns leave."""
     import pyarrow as pa  # noqa: PLC0415 - only shuffles of frames need it
 
     from safeser.families.arrow.streams import check_stream  # noqa: PLC0415
 
     try:
-        check_stream(data, limits)
+        return check_stream(data, limits, decoded=decoded)
     except PayloadError as error:
         raise _unsound(error.message, where) from None
     except (

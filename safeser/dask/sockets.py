@@ -34,6 +34,7 @@ from safeser.dask.comm import REFUSED, SafeserComm
 from safeser.dask.conflicts import guard_scheduler
 from safeser.dask.connections import connections
 from safeser.dask.copies import end_copies
+from safeser.dask.dependency_walks import visit_each_once
 from safeser.dask.dependents import fail_dependents
 from safeser.dask.direct import guard_worker
 from safeser.dask.endings import say_no_more
@@ -43,19 +44,14 @@ from safeser.dask.interrupts import unblock
 from safeser.dask.members import know_workers
 from safeser.dask.named import own_connections
 from safeser.dask.nannies import guard_nanny, wait_for_nannies
-from safeser.dask.onlookers import know_onlookers
-from safeser.dask.profiled import bound_profiles
+from safeser.dask.profiles import cut_profiles
 from safeser.dask.registrations import ClientIds
-from safeser.dask.restricted import restrict_together
 from safeser.dask.resumed import fetch_what_was_cancelled
 from safeser.dask.retirement import end_retirements
-from safeser.dask.retrying import retry_what_failed
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.schemes import note_left
 from safeser.dask.taken import take_whole_graphs
-from safeser.dask.transfers import share_transfers
-from safeser.dask.visits import forget_names_of_packages, leave_nothing
-from safeser.dask.waiting import end_with_their_askers
+from safeser.dask.wanted_keys import want_known_keys
 from safeser.envelope import Handshake
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
@@ -233,27 +229,22 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             fetch_apart(owner)
             guard_worker(owner, self._channel, is_scheduler=partial(roles.answered, works_for))
             fetch_what_was_cancelled(owner)
-            share_transfers(owner)
             unblock()
             say_no_more(owner)
-            bound_profiles(owner, self._channel.policy.limits)
+            cut_profiles(owner, self._channel.policy.limits)
         self._client_ids = ClientIds.of(owner)
         confine(owner, self._channel.policy)
         if self._server is Server.SCHEDULER:
             take_whole_graphs(owner)
             guard_scheduler(owner, self._channel, self._client_ids)
-            retry_what_failed(owner)
+            visit_each_once(owner)
             end_retirements(owner)
             end_copies(owner)
             know_workers(owner)
             wait_for_nannies(owner)
             look_up_no_names(owner)
-            leave_nothing(owner)
-            bound_profiles(owner, self._channel.policy.limits)
-            know_onlookers(owner)
-            restrict_together(owner)
-            end_with_their_askers(owner)
-        forget_names_of_packages()
+            want_known_keys(owner)
+            cut_profiles(owner, self._channel.policy.limits)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:

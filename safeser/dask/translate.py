@@ -12,40 +12,39 @@ from __future__ import annotations
 import builtins
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
 from dask.typing import no_default
-from distributed.protocol.serialize import Serialize, Serialized
 
 from safeser import pickles
 from safeser.dask import substitutes
 from safeser.dask.events import plain_event
+from safeser.dask.failures import (
+    TRACEBACK,
+    Relayed,
+    described,
+    from_pickled_error,
+    is_failure,
+    is_of_user,
+    is_partly_named,
+    logged,
+    record_text,
+    relayed_answer,
+)
 from safeser.dask.fields import transform
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors.failures import shown
-from safeser.families.errors.wire import (
-    ExceptionData,
-    RemoteError,
-    encode,
-    from_data,
-    to_data,
-)
-from safeser.operations import Encoding, Server
+from safeser.families.errors.wire import from_data
+from safeser.operations import Encoding, Operation, Server
 
 __all__ = [
     "PICKLE_HEADER",
     "WARN",
-    "Failure",
-    "Relayed",
-    "failure_of",
     "from_dask_pickle",
-    "from_pickled_error",
     "incoming_element",
     "incoming_reply",
     "outgoing",
-    "serialize_failure",
     "to_dask_pickle",
 ]
 
@@ -59,172 +58,45 @@ WARN = "warn"
 #: Longer than any real class's name.
 _TYPE_NAME = 200
 
-#: As much of a traceback as family ``error`` carries.
-_TRACEBACK = 100_000
-
-
-#: The class of an error that cannot be read: any other name would be that of another class.
-_UNKNOWN = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An exception on its way out, as data."""
-
-    data: ExceptionData
-
-
-class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types
-    """A payload that this process passes on unopened, with the principal who wrote it."""
-
-    def __init__(self, header: Any, frames: Any, *, author: str, failed: bool = False) -> None:
-        # Under a family that Dask doesn't know, none of its code can open this.
-        super().__init__({"serializer": "safeser"}, frames)
-        self.sealed_header = header
-        self.author = author
-        self.failed = failed
-
-    def as_failed(self) -> Relayed:
-        """Return this failure as what stands in place of a value that could not be sent."""
-        return Relayed(self.sealed_header, self.frames, author=self.author, failed=True)
-
-    def __repr__(self) -> str:
-        return f"<Relayed: {self.sealed_header.get('serializer')} by {self.author}>"
-
-
 # --- outgoing ----------------------------------------------------------------------------------
 
 
-def outgoing(message: Any, *, takes_code: Callable[[], bool] = lambda: False) -> Any:
+def outgoing(
+    message: Any,
+    *,
+    takes_code: Callable[[], bool] = lambda: False,
+    answers: Operation | None = None,
+    of_tasks: bool = False,
+) -> Any:
     """Return *message* with the pickles that Dask put into its fields turned into data.
 
+    Of a failure of this server's own, nothing names a folder of its file system.
+
     :param takes_code: tells whether its recipient may be sent code.
+    :param answers: the request that it replies to.
+    :param of_tasks: it is a stream element that tells how tasks or graphs failed, and its recipient
+        is a worker's scheduler, or a client that may run code here.
     """
     if not isinstance(message, dict):
         return message
+    failed = message.get("status") == "uncaught-error"
+    if answers is not None and answers.reply.get("*") is Encoding.NESTED and not failed:
+        return {name: relayed_answer(answer) for name, answer in message.items()}
     changed: dict[str, Any] = {}
     if message.get("exception") is not None:
-        failure = _failure(message["exception"], message)
-        changed["exception"] = failure
-        changed["traceback"] = _whole(failure, message) if takes_code() else None
+        of_user = of_tasks or is_of_user(message, answers)
+        changed = described(message, of_user=of_user, takes_code=takes_code)
     if message.get("op") == "task-finished":
         # The name travels beside the pickle anyway.
         changed["type"] = message.get("typename")
     elif message.get("op") == "log-event" and message.get("topic") == WARN:
         changed["msg"] = _plain_warning(message.get("msg"))
+    elif message.get("op") == "log-event" and is_failure(message.get("msg")):
+        changed["msg"] = logged(message["msg"])
     elif message.get("op") == "get_metadata" and message.get("default") is no_default:
         # Dask's word for "none was given", an enum; left out it means the same to the handler.
         return {key: value for key, value in message.items() if key != "default"}
     return {**message, **changed} if changed else message
-
-
-def _failure(value: Any, message: Mapping[str, Any]) -> Any:
-    """Return the exception that *value* holds as data; what a peer wrote passes unchanged."""
-    if isinstance(value, Relayed | Failure):
-        return value
-    traceback = message.get("traceback_text")
-    traceback = traceback if isinstance(traceback, str) else ""
-    if isinstance(value, Serialize):
-        value = value.data
-    if isinstance(value, Serialized):
-        value = bytes(value.frames[0]) if len(value.frames) == 1 else b""
-    if isinstance(value, BaseException):
-        return Failure(_with_traceback(to_data(value), traceback))
-    if isinstance(value, bytes | bytearray):
-        # Pickled by this process; read as data all the same, so that it never matters who did.
-        return Failure(from_pickled_error(bytes(value), message, traceback))
-    return Failure(to_data(Exception(str(message.get("exception_text", value)))))
-
-
-def _whole(failure: Any, message: Mapping[str, Any]) -> Serialized | None:
-    """Return the failure's own pickle, where its class means something to this program alone.
-
-    It travels in the field of the traceback, which has no other use here: each recipient decides it
-    by itself, and who may not open it has the failure as data.
-    """
-    if isinstance(failure, Relayed):
-        traceback = message.get("traceback")
-        return traceback if isinstance(traceback, Relayed) else None
-    value = message["exception"]
-    value = value.data if isinstance(value, Serialize) else value
-    if not _is_partly_named(from_data(failure.data)):
-        return None
-    if isinstance(value, Exception):
-        # Errors of actors alone are not pickled by Dask first.
-        try:
-            value = pickles.dumps(value, code=True)
-        except SafeserError:
-            return None
-    if not isinstance(value, bytes):
-        return None
-    return Serialized({"serializer": "pickle", "writeable": ()}, [value])
-
-
-def _is_partly_named(error: BaseException | None) -> bool:
-    """Tell whether *error*, or what it was raised from, stands for a class that is only named."""
-    while error is not None and not isinstance(error, RemoteError):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
-def from_pickled_error(data: bytes, message: Mapping[str, Any], traceback: str) -> ExceptionData:
-    """Return the pickled exception *data* as data, or what *message* says of it beside it."""
-    try:
-        record = pickles.exception_record(data)
-    except SafeserError:
-        text = message.get("exception_text")
-        return ExceptionData(
-            type=_UNKNOWN,
-            message=text if isinstance(text, str) else "an error that could not be read",
-            traceback=traceback,
-        )
-    return _with_traceback(_data(record), traceback)
-
-
-def _data(record: pickles.ExceptionRecord) -> ExceptionData:
-    """Return a pickled exception's record as family ``error`` has it, its chain included."""
-    return ExceptionData(
-        type=record.name or _UNKNOWN,
-        message=_said(record),
-        args=record.args if record.complete else None,
-        notes=record.notes,
-        cause=None if record.cause is None else _data(record.cause),
-        context=None if record.context is None else _data(record.context),
-        suppress=record.cause is not None or record.suppress_context,
-        # Of another class it would say nothing.
-        state=(record.rule, record.where, record.fix) if _is_ours(record) else (),
-    )
-
-
-def _is_ours(record: pickles.ExceptionRecord) -> bool:
-    return record.name.partition(":")[0] == PayloadError.__module__ and bool(record.rule)
-
-
-def _said(record: pickles.ExceptionRecord) -> str:
-    """Return what ``str()`` says: KeyError quotes its argument, OSError shows its number."""
-    module, _, name = (record.name or "").partition(":")
-    cls = getattr(builtins, name, None) if module == "builtins" else None
-    if record.complete and isinstance(cls, type) and issubclass(cls, Exception):
-        try:
-            return str(cls(*record.args))
-        except (TypeError, ValueError, OverflowError):  # not arguments that this class takes
-            pass
-    return record.text
-
-
-def _with_traceback(data: ExceptionData, text: str) -> ExceptionData:
-    """Return *data* with the traceback that Dask formatted where the failure happened."""
-    return replace(data, traceback=text[-_TRACEBACK:]) if text else data
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Return *error* as a leaf of an outgoing message; its traceback stays in this process."""
-    return Failure(replace(to_data(error), traceback=""))
-
-
-def serialize_failure(failure: Failure) -> tuple[dict[str, Any], list[Any]]:
-    """Return the header and frames of family ``error`` for *failure*."""
-    return {"serializer": "error"}, [encode(failure.data)]
 
 
 # --- pickles that Dask itself makes and opens ----------------------------------------------------
@@ -288,7 +160,7 @@ def _text_of_warning(data: bytes) -> tuple[str, str | None]:
         record = None
     if record is None or record.name is None or not record.args:
         return "a message that could not be read", None
-    return _said(record), record.name
+    return record_text(record), record.name
 
 
 # --- incoming ----------------------------------------------------------------------------------
@@ -363,7 +235,7 @@ def _without_raw_errors(message: dict[str, Any], note: Note) -> dict[str, Any]:
     """Refuse bytes where Dask's ``clean_exception`` would unpickle them."""
     message = dict(message)
     said = message.get("exception")
-    if isinstance(said, Exception) and _is_partly_named(said):
+    if isinstance(said, Exception) and is_partly_named(said):
         message["exception"] = _as_it_was(said, message.get("traceback"))
     for name, safe in _SAFE.items():
         if name in message:
@@ -423,7 +295,7 @@ def _no_traceback(value: Any, *, note: Note) -> Relayed | None:
 def _plain_text(value: Any, *, note: Note) -> Any:
     """Return text of a peer's, which ends up in logs and on terminals, so that it steers none."""
     del note
-    return shown(value[-_TRACEBACK:]) if isinstance(value, str) else value
+    return shown(value[-TRACEBACK:]) if isinstance(value, str) else value
 
 
 _SAFE: dict[str, Callable[..., Any]] = {

@@ -32,7 +32,7 @@ from distributed.diagnostics.progressbar import (
 from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup, escape
 
-from safeser.dask.brief import is_brief, named
+from safeser.dask.bounded_repr import has_bounded_repr, type_name
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
 from safeser.operations.shapes import shape
@@ -75,7 +75,7 @@ class _Escaping(Environment):
 
 def _short(value: Any) -> Any:
     """Return what is inserted for *value*: its type's name where its text may be far longer."""
-    return value if is_brief(value) or isinstance(value, Undefined) else named(value)
+    return value if has_bounded_repr(value) or isinstance(value, Undefined) else type_name(value)
 
 
 def escape_templates() -> None:

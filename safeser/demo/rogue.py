@@ -75,8 +75,11 @@ def disarm_worker() -> None:
     def outgoing(message: Any, **options: Any) -> Any:
         return message if isinstance(message, AsIs) else honest_outgoing(message, **options)
 
-    def add(self: Any, element: Any, default: Any) -> None:
-        honest_add(self, element, _leaf if isinstance(element, AsIs) else default)
+    def add(self: Any, element: Any, default: Any, ceiling_of: Any = None) -> None:
+        if isinstance(element, AsIs):
+            honest_add(self, element, _leaf)
+        else:
+            honest_add(self, element, default, ceiling_of)
 
     translate.outgoing = outgoing
     Encoder.add = add  # type: ignore[method-assign]  # as above

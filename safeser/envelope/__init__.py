@@ -4,6 +4,7 @@ The one rule: no I/O. Callers move the bytes, this room says how many to read, w
 whether to believe them. ``docs/envelope-v1.md`` is the normative description.
 """
 
+from safeser.envelope import canonical
 from safeser.envelope.claims import CLAIMS_SIZE, Claims
 from safeser.envelope.format import MAX_FRAME, PRELUDE_SIZE, Buffer, Prelude, Sealed
 from safeser.envelope.handshake import PREAMBLE, Handshake
@@ -26,6 +27,7 @@ __all__ = [
     "Sealed",
     "Session",
     "Verified",
+    "canonical",
     "check_payload",
     "join",
     "runs",

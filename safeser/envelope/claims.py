@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
-import msgpack
-
+from safeser.envelope import canonical
 from safeser.errors import ConfigError, EnvelopeError
 from safeser.values import check_principal
 
@@ -69,7 +67,7 @@ class Claims:
         """Return the claims as one block of :data:`CLAIMS_SIZE` bytes."""
         values = (self.principal, self.peer, self.policy, self.revision)
         fields = dict(zip(_FIELDS, (*values, bytes.fromhex(self.sha256)), strict=True))
-        packed: bytes = msgpack.packb(fields)
+        packed = canonical.pack(fields)
         return (len(packed).to_bytes(2, "little") + packed).ljust(CLAIMS_SIZE, b"\0")
 
     @classmethod
@@ -87,8 +85,8 @@ class Claims:
             return None
         size = int.from_bytes(block[:2], "little")
         try:
-            fields = _unpack(block[2 : 2 + size])
-        except (ValueError, TypeError, OverflowError):
+            fields = canonical.unpack(block[2 : 2 + size])
+        except ValueError:
             return None
         if not isinstance(fields, dict) or tuple(fields) != _FIELDS:
             return None
@@ -99,15 +97,3 @@ class Claims:
             return cls(**{**fields, "sha256": digest.hex()})
         except ConfigError:
             return None
-
-
-def _unpack(packed: bytes) -> Any:
-    # The block itself bounds everything; extension types and nesting are refused before they cost.
-    return msgpack.unpackb(
-        packed,
-        raw=False,
-        strict_map_key=True,
-        max_ext_len=0,
-        max_array_len=0,
-        max_map_len=len(_FIELDS),
-    )

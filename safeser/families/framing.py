@@ -17,6 +17,7 @@ import numpy as np
 from safeser.errors import PayloadError
 from safeser.families.compression import compressed, decompressed
 from safeser.families.plain import RAISE
+from safeser.families.tree import TRANSPORT
 from safeser.values import Limits
 
 __all__ = ["bare", "opened", "prepared"]
@@ -93,10 +94,7 @@ def _as_made(lengths: object, frames: Sequence[Any], limits: Limits) -> list[Any
 
 def bare(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return *header* without what transport added, none of which is read."""
-    left = dict(header)
-    left.pop("lengths", None)
-    left.pop("compression", None)
-    return left
+    return {key: value for key, value in header.items() if key not in TRANSPORT}
 
 
 def _refuse(problem: str, *, fix: str = "") -> NoReturn:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from safeser import pickles
+from safeser.allowed import Allowed
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families.tree import Node
 from safeser.pickles.stock import load_code
-from safeser.values import Allowed, Grant, Limits
+from safeser.values import Grant, Limits
 
 __all__ = ["decode", "encode", "family_of", "judge"]
 

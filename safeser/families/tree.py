@@ -16,7 +16,7 @@ from safeser.families.registered.own import own_families
 from safeser.pickles import Parsed
 from safeser.values import FAMILIES, Limits
 
-__all__ = ["Node", "parse", "strongest"]
+__all__ = ["TRANSPORT", "Node", "parse", "strongest"]
 
 #: No honest type name comes near; one that does is not repeated in an error.
 _MAX_NAME = 128
@@ -51,6 +51,9 @@ _HOLDS_OTHERS = frozenset({"sub-headers", "frame-lengths"})
 
 #: Keys by which Dask's own headers carry a pickled class, or the name of one to unpickle.
 _PICKLED_TYPES = ("type-serialized", "is-collection")
+
+#: What a transport's side of serialization adds to the outermost header, and takes out again.
+TRANSPORT = ("lengths", "compression")
 
 _PICKLES = ("pickle", "cloudpickle")
 _COLLECTIONS = ("list", "tuple", "set", "frozenset", "dict")
@@ -248,6 +251,7 @@ def _read(node: Node, claimed: Any, room: int, declared: Collection[str]) -> lis
     required, allowed = keys_of
     keys = claimed.keys()
     if not required <= keys <= allowed:
+        _refuse_transport(node, keys)
         node.refuse(f"its keys are not those of serializer {serializer}", "families.header")
     node.serializer = serializer
     if "type" in keys:
@@ -273,6 +277,17 @@ def _refuse_pickled_types(node: Node, claimed: dict[str, Any]) -> None:
                 f"'{key}' would name a class by pickle; types are names from safeser's registry",
                 "families.type-serialized",
             )
+
+
+def _refuse_transport(node: Node, keys: Collection[str]) -> None:
+    """Say of a header as ``safeser.serialize`` returned it what its extra keys are for."""
+    added = [key for key in TRANSPORT if key in keys]
+    if added and node.path is None:
+        raise PayloadError(
+            f"the header has '{added[0]}', which is for transports that do not keep frames apart",
+            rule="families.header",
+            fix="Hand a channel safeser.Serialized(header, frames), or the object itself.",
+        )
 
 
 def _is_leaf(node: Node, claimed: dict[str, Any]) -> bool:

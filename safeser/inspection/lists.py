@@ -78,7 +78,7 @@ def _listed(form: str) -> Iterable[Entry]:
         *document.get("storages", ()),
         *document.get("dtypes", ()),
     ):
-        yield Entry(name, "reference")
+        yield Entry(name, "reference", reviewed=True)
     for name, ways in document["made"].items():
         yield Entry(
             name,
@@ -87,4 +87,5 @@ def _listed(form: str) -> Iterable[Entry]:
             grows="dict" if "filled" in ways else "",
             # Their readers check what it is; here it only says that there may be some.
             fields=frozenset({"*"} if "built" in ways else ()),
+            reviewed=True,
         )

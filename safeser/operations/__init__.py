@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
-from safeser.operations.arguments import ENVELOPE, TAKES
+from safeser.operations.arguments import ENVELOPE, SPELT, TAKES
+from safeser.operations.ceilings import FLOOR, MANY, UNBOUNDED, Ceiling, ceilings
 from safeser.operations.client import CLIENT
 from safeser.operations.nanny import NANNY
 from safeser.operations.operation import Channel, Encoding, Operation, Server
@@ -24,10 +26,14 @@ from safeser.operations.worker import WORKER
 
 __all__ = [
     "ENVELOPE",
+    "FLOOR",
     "GROUPS",
+    "MANY",
     "NAMES",
     "OPERATIONS",
     "SUPPORTED_DISTRIBUTED",
+    "UNBOUNDED",
+    "Ceiling",
     "Channel",
     "Encoding",
     "Operation",
@@ -39,10 +45,32 @@ __all__ = [
 SUPPORTED_DISTRIBUTED = ("2026.8.0",)
 
 
+#: Groups whose operations hand over code or files, as plain bytes in their fields.
+_OF_CODE = frozenset({"run", "plugins", "files", "actors"})
+
+#: How users' values stand in the fields of operations that carry them.
+_VALUES = frozenset({Encoding.MARKED, Encoding.WRAPPED, Encoding.NESTED})
+
+
 def _with_fields(row: Operation) -> Operation:
-    takes = TAKES[row.server, row.channel, row.name]
+    place = (row.server, row.channel, row.name)
+    takes = TAKES[place]
     loops = ENVELOPE if row.channel is Channel.RPC else {"op": ENVELOPE["op"]}
-    return replace(row, takes=takes, shapes=MappingProxyType({**takes, **loops}))
+    # A relay carries any operation, those of code as well.
+    code = row.group in _OF_CODE or Encoding.NESTED in row.fields.values()
+    values = not _VALUES.isdisjoint(row.fields.values())
+    return replace(
+        row,
+        takes=takes,
+        shapes=MappingProxyType({**takes, **loops}),
+        ceilings=ceilings(
+            SPELT[place],
+            code=code,
+            bulk=row.bulk,
+            heard=row.server is Server.CLIENT,
+            values=values,
+        ),
+    )
 
 
 #: Every row, server by server.
@@ -61,9 +89,30 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 
-_ROWS = {(row.server, row.channel, row.name): row for row in OPERATIONS}
+
+def _by_wire() -> Mapping[tuple[Server, Channel, str], tuple[Operation, ...]]:
+    """Return the rows of each name on the wire, the most powerful first."""
+    rows: dict[tuple[Server, Channel, str], list[Operation]] = {}
+    for row in OPERATIONS:
+        rows.setdefault((row.server, row.channel, row.wire), []).append(row)
+    return {
+        key: tuple(sorted(each, key=lambda row: -row.kind.strength)) for key, each in rows.items()
+    }
 
 
-def lookup(server: Server, channel: Channel, name: str) -> Operation | None:
-    """Return what *name* stands for on *server* and *channel*, or None if nothing does."""
-    return _ROWS.get((server, channel, name))
+_ROWS = _by_wire()
+_NONE: tuple[Operation, ...] = ()
+
+
+def lookup(
+    server: Server, channel: Channel, name: str, message: Mapping[str, Any] | None = None
+) -> Operation | None:
+    """Return what *name* stands for on *server* and *channel*, or None if nothing does.
+
+    :param message: what was said. Where rows share *name*, it is the least powerful one that the
+        message fits; without a message, and for one that fits none, the most powerful.
+    """
+    rows = _ROWS.get((server, channel, name), _NONE)
+    if message is not None and len(rows) > 1:
+        return next((row for row in rows[:0:-1] if row.fits(message)), rows[0])
+    return rows[0] if rows else None

@@ -3,10 +3,11 @@
 The one rule: a field that is not listed is refused. Many of Dask's handlers take whatever comes
 and put it into the state of a task, or hand it on to others who unpickle it.
 
-One line for each operation: its name, then ``field:shape`` (:mod:`safeser.operations.shapes`). The
-names are those of the handlers' own parameters, in both directions, for the versions that the table
-was compared with; where a handler takes any field, those that honest peers send. ``any`` is the
-shape of what users put in (decided as a payload, or plain data) and of what is a payload.
+One line for each row of the table: its name, then ``field:shape``
+(:mod:`safeser.operations.shapes`). The names of fields are those of the handlers' own parameters,
+in both directions, for the versions that the table was compared with; where a handler takes any
+field, those that honest peers send. ``any`` is the shape of what users put in (decided as a
+payload, or plain data) and of what is a payload.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from types import MappingProxyType
 from safeser.operations.operation import Channel, Server
 from safeser.operations.shapes import Shape, fields, shape
 
-__all__ = ["ENVELOPE", "TAKES"]
+__all__ = ["ENVELOPE", "SPELT", "TAKES"]
 
 #: Fields of every request, which Dask's loop takes away before the handler is called.
 ENVELOPE: Mapping[str, Shape] = MappingProxyType(
@@ -61,7 +62,7 @@ performance_report start:number last_count:integer code:text mode:word?
 get_logs start:integer n:integer? timestamps:flag
 logs start:integer n:integer? timestamps:flag
 worker_logs n:integer? workers:workers? nanny:flag
-log_event topic:topics msg:any
+log_event topic:topics msg:event
 events topic:word?
 nbytes keys:key*? summary:flag
 versions packages:packages?
@@ -94,8 +95,8 @@ unregister_nanny_plugin name:word
 adaptive_target target_duration:positive?
 workers_to_close memory_ratio:amount? n:count? key:any minimum:count? target:count? attribute:word
 subscribe_worker_status
-start_task_metadata name:word
-stop_task_metadata name:word?
+start_task_metadata name:collector
+stop_task_metadata name:collector?
 get_cluster_state exclude:names
 dump_cluster_state_to_url url:text exclude:names format:word *:any
 benchmark_hardware
@@ -115,17 +116,18 @@ queue_get name:key client:word? timeout:amount|word? batch:flag|count
 queue_qsize name:key client:word?
 variable_set name:key key:key? data:any client:word? timeout:amount|word?
 variable_get name:key client:word? timeout:amount|word?
-semaphore_register name:key max_leases:size lease_timeout:amount?
-semaphore_acquire name:key timeout:amount|word? lease_id:key
-semaphore_release name:key lease_id:key
-semaphore_close name:key
-semaphore_refresh_leases name:key lease_ids:key*
-semaphore_value name:key
+semaphore_register name:label max_leases:size lease_timeout:amount?
+semaphore_acquire name:label timeout:amount|word? lease_id:key
+semaphore_release name:label lease_id:key
+semaphore_close name:label
+semaphore_refresh_leases name:label lease_ids:leases
+semaphore_value name:label
 event_wait name:key timeout:amount|word?
 event_set name:key
 event_clear name:key
 event_is_set name:key
-amm_handler method:word
+amm_handler method:=start|=stop|=run_once
+amm_running method:=running
 memory_sampler_start client:word measure:word interval:interval
 memory_sampler_stop key:word
 shuffle_barrier id:word run_id:integer consistent:flag
@@ -145,7 +147,7 @@ add-keys worker:address keys:key* stimulus_id:text?
 long-running key:key worker:address run_id:integer compute_duration:amount? stimulus_id:text
 reschedule key:key worker:address? stimulus_id:text
 keep-alive worker:address
-log-event worker:address topic:topics msg:any
+log-event worker:address topic:topics msg:event
 worker-status-change status:word worker:address stimulus_id:text
 request-refresh-who-has keys:key* worker:address stimulus_id:text
 update-graph client:word expr_ser:any keys:key* span_metadata:any
@@ -266,11 +268,16 @@ def _lines(text: str) -> Iterator[list[str]]:
         yield line.split()
 
 
-#: The fields of each operation of each server. The name ``*`` stands for every other one.
-TAKES: Mapping[tuple[Server, Channel, str], Mapping[str, Shape]] = MappingProxyType(
+#: The fields of each operation of each server, spelt ``name:shape``.
+SPELT: Mapping[tuple[Server, Channel, str], tuple[str, ...]] = MappingProxyType(
     {
-        (*place, name): MappingProxyType(fields(spelt))
+        (*place, name): tuple(spelt)
         for place, text in _TEXTS.items()
         for name, *spelt in _lines(text)
     }
+)
+
+#: The same with their shapes. The name ``*`` stands for every other one.
+TAKES: Mapping[tuple[Server, Channel, str], Mapping[str, Shape]] = MappingProxyType(
+    {place: MappingProxyType(fields(spelt)) for place, spelt in SPELT.items()}
 )

@@ -25,6 +25,7 @@ _CONNECTING = (
 _ASKING = (
     "identity versions ping keys who_has has_what nbytes ncores ncores_running processing"
     " report-key events get_metadata publish_list queue_qsize event_is_set semaphore_value"
+    " amm_running"
 )
 
 # Values, which stay where they are, and the word by which a variable's reader lets go of it.

@@ -10,7 +10,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
+from safeser.operations.ceilings import Ceiling, Ceilings, ceilings
 from safeser.operations.shapes import Shape
 from safeser.values import Kind
 
@@ -62,6 +64,10 @@ class Encoding(enum.Enum):
 _OPENED = frozenset({Encoding.RAW, Encoding.WRAPPED, Encoding.NESTED})
 
 
+#: Of a row without fields.
+_UNLISTED = ceilings((), code=False, bulk=False, heard=False, values=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One row: an operation as one server handles it on one channel.
@@ -83,6 +89,10 @@ class Operation:
         itself keeps one dict of handlers for all streams and lets the sender's fields override the
         identity that it registered with, so that a client could report other workers' tasks.
     :param inline: whether Dask's loops handle it themselves, without a registered handler.
+    :param bulk: whether honest workers send many keys in it.
+    :param ceilings: how large it may be, by its fields.
+    :param wire: what messages call it, where several rows share one handler: a message belongs to
+        the row whose shapes its fields have, so that a group can depend on what a field says.
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
     :param shapes: the same with the fields that Dask's loop takes away before the handler is
         called, whatever the handler calls so.
@@ -101,6 +111,9 @@ class Operation:
     note: str = ""
     streams: frozenset[str] = frozenset()
     inline: bool = False
+    bulk: bool = False
+    ceilings: Ceilings = field(default=_UNLISTED, repr=False)
+    wire: str = ""
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     plain: bool = field(init=False, compare=False, repr=False)
@@ -110,8 +123,13 @@ class Operation:
             encoding in _OPENED and not self.reports(path) for path, encoding in self.fields.items()
         )
         object.__setattr__(self, "plain", not opened)
+        object.__setattr__(self, "wire", self.wire or self.name)
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "reply", MappingProxyType(dict(self.reply)))
+
+    def ceiling(self, *, submits: bool) -> Ceiling:
+        """Return how large it may be, from a sender that may submit work or from another."""
+        return self.ceilings.submitter if submits else self.ceilings.other
 
     def reports(self, path: str) -> bool:
         """Tell whether Dask's field *path* holds the pickled class of a result.
@@ -119,6 +137,13 @@ class Operation:
         On safeser:// it is a name, and bytes in its place lose the name, not the whole element.
         """
         return path == "type" and self.name in ("task-finished", "key-in-memory")
+
+    def fits(self, message: Mapping[str, Any]) -> bool:
+        """Tell whether *message* has all fields of this row, each of its shape, and no other."""
+        if not self.takes.keys() <= message.keys():
+            return False
+        found = [(self.shape_of(name), value) for name, value in message.items()]
+        return all(shape is not None and shape(value) for shape, value in found)
 
     def shape_of(self, name: object) -> Shape | None:
         """Return the shape of its field *name*, or None if it takes no such field."""
@@ -135,10 +160,12 @@ def plain(
     *,
     kind: Kind = Kind.ADMIN,
     streams: frozenset[str] = frozenset(),
+    bulk: bool = False,
 ) -> tuple[Operation, ...]:
     """Return rows for *names*, separated by blanks, none of which carries a payload."""
     return tuple(
-        Operation(server, channel, name, kind, group, streams=streams) for name in names.split()
+        Operation(server, channel, name, kind, group, streams=streams, bulk=bulk)
+        for name in names.split()
     )
 
 

@@ -28,7 +28,7 @@ _EVERYBODYS_ERRORS = payload(Encoding.ERROR, "*.exception *.traceback")
 _REQUESTS = (
     # --- what any client or worker needs daily --------------------------------------------------
     *_plain_rpc("basic", "identity versions who_has has_what nbytes ncores ncores_running"),
-    *_plain_rpc("basic", "processing retry rebalance replicate update_data amm_handler"),
+    *_plain_rpc("basic", "processing retry rebalance replicate update_data"),
     *_plain_rpc("basic", "publish_list publish_delete queue_create queue_qsize"),
     *_plain_rpc("basic", "event_set event_wait event_clear event_is_set"),
     *_plain_rpc("basic", "multi_lock_acquire multi_lock_release"),
@@ -38,6 +38,13 @@ _REQUESTS = (
     # Values of users in plain msgpack: data, though nothing in them needs a family.
     *_plain_rpc("basic", "set_metadata get_metadata events", kind=Kind.DATA),
     *_plain_rpc("basic", "queue_put variable_set", kind=Kind.DATA),
+    _RPC(
+        "amm_running",
+        Kind.ADMIN,
+        "basic",
+        wire="amm_handler",
+        note="tells whether the active memory manager runs; its handler looks up what it is told",
+    ),
     _RPC(
         "close",
         Kind.ADMIN,
@@ -89,13 +96,15 @@ _REQUESTS = (
         note="relays msg to one worker",
     ),
     # --- between the parts of a cluster ---------------------------------------------------------
-    *_plain_rpc("cluster", "heartbeat_worker add_keys shuffle_barrier shuffle_restrict_task"),
+    *_plain_rpc("cluster", "shuffle_barrier shuffle_restrict_task"),
+    *_plain_rpc("cluster", "heartbeat_worker add_keys", bulk=True),
     _RPC(
         "register-worker",
         Kind.ADMIN,
         "cluster",
         reply=payload(Encoding.RAW, "worker-plugins"),
         becomes="worker-stream",
+        bulk=True,
         note="address and nanny name whom the scheduler will connect to; always replies with one"
         " pickled plugin for shuffles",
     ),
@@ -181,6 +190,12 @@ _REQUESTS = (
     ),
     *_plain_rpc("control", "restart restart_workers terminate", kind=Kind.CONTROL),
     *_plain_rpc("control", "adaptive_target set_resources set_restrictions", kind=Kind.CONTROL),
+    _RPC(
+        "amm_handler",
+        Kind.CONTROL,
+        "control",
+        note="starts or stops the active memory manager, or has it move and drop copies once",
+    ),
     _RPC("workers_to_close", Kind.CONTROL, "control", fields=payload(Encoding.RAW, "key")),
     _RPC(
         "retire_workers",
@@ -215,15 +230,17 @@ _ELEMENTS = (
         "basic",
         fields=payload(Encoding.MARKED, "expr_ser code annotations span_metadata"),
         streams=_FROM_CLIENTS,
+        bulk=True,  # also where it is refused: its keys have to be failed
         note="the scheduler's handler opens expr_ser by itself, whatever families it was given",
     ),
     # --- from workers ---------------------------------------------------------------------------
     *_plain_stream(
         "cluster",
-        "keep-alive add-keys release-worker-data long-running reschedule steal-response"
-        " request-refresh-who-has worker-status-change",
+        "keep-alive release-worker-data long-running reschedule steal-response"
+        " worker-status-change",
         streams=_FROM_WORKERS,
     ),
+    *_plain_stream("cluster", "add-keys request-refresh-who-has", streams=_FROM_WORKERS, bulk=True),
     _STREAM(
         "task-finished",
         Kind.DATA,

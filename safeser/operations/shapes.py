@@ -4,8 +4,9 @@ The one rule: a shape is asked about plain data, says yes or no, and never raise
 take what comes: text where a list of keys belongs counts as a key for each letter, a negative or
 endless number of seconds or bytes goes into sums that every decision of the scheduler is made from.
 
-Spelling: ``text``, ``text?`` (or None), ``text*`` (a sequence or set), ``key->number`` (a mapping),
-``flag|count`` (one of several). ``*`` binds closest, then ``->`` (to the right), then ``|``, ``?``.
+Spelling: ``=word`` (that very text), ``text``, ``text?`` (or None), ``text*`` (a sequence or set),
+``key->number`` (a mapping), ``flag|count`` (one of several). ``*`` binds closest, then ``->`` (to
+the right), then ``|``, ``?``.
 """
 
 from __future__ import annotations
@@ -43,9 +44,20 @@ _PACKAGE = 200
 _PACKAGES = 100
 _MOST_PACKAGES = 5000
 
-#: Topics of one event, and workers of one broadcast; who means all of them names none.
-_TOPICS = 100
+#: Topics of one event, and workers of one broadcast; a request for all of them names none.
+_TOPICS = 64
 _WORKERS = 10_000
+
+#: Levels of one event. The answer to ``events`` has a few more around each, and one event that it
+#: cannot hold fails it for every client. Any ``limits.max_depth`` of 40 or more holds this.
+_EVENT_LEVELS = 32
+
+#: How the names begin that Dask's client gives to collectors, and that no other plugin has.
+_COLLECTOR = "task-metadata-"
+
+#: Leases that one worker or client refreshes at a time. For each lease that the scheduler does not
+#: know, it logs a line with the semaphore's name: 400 kB of leases were 400 MB of log.
+_LEASES = 1000
 
 #: Names of attributes that a dump leaves out: each attribute of each task is looked for among them.
 _LEFT_OUT = 100
@@ -132,6 +144,31 @@ def _key(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_key, value))
     return isinstance(value, str | bytes | float | Integral)
+
+
+def _label(value: Any) -> bool:
+    """A key that is no longer than a word: the scheduler logs it once for each lease."""
+    return _key(value) and _text_of(value) <= _WORD
+
+
+def _text_of(key: Any) -> int:
+    """Return how many characters the texts of *key* have, and one for each of its other parts."""
+    if isinstance(key, tuple):
+        return 1 + sum(map(_text_of, key))
+    return len(key) if isinstance(key, str | bytes) else 1
+
+
+def _leases(value: Any) -> bool:
+    return isinstance(value, _MANY) and len(value) <= _LEASES and all(map(_key, value))
+
+
+def _collector(value: Any) -> bool:
+    """A name that Dask's client makes for a collector of metadata.
+
+    Dask's scheduler adds the collector in the place of any plugin of the same name, among them the
+    one by which shuffles notice that a worker is lost.
+    """
+    return _word(value) and value.startswith(_COLLECTOR)
 
 
 def _address(value: Any) -> bool:
@@ -280,6 +317,22 @@ def _bandwidth(value: Any) -> bool:
     )
 
 
+def _event(value: Any) -> bool:
+    """An event of few levels; the scheduler keeps it, and sends it with all others."""
+    level = [value]
+    for _ in range(_EVENT_LEVELS + 1):
+        level = [part for each in level for part in _held(each)]
+        if not level:
+            return True
+    return False
+
+
+def _held(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return (*value, *value.values())
+    return value if isinstance(value, _MANY) else ()
+
+
 def _is_small(value: Any) -> bool:
     """Tell whether *value* has few parts, on few levels, and none whose text is far longer."""
     level, parts = [value], 0
@@ -360,6 +413,10 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
         "any": _anything,
         "text": _text,
         "topics": _topics,
+        "event": _event,
+        "collector": _collector,
+        "label": _label,
+        "leases": _leases,
         "word": _word,
         "flag": _flag,
         "integer": _integer,
@@ -397,6 +454,10 @@ _ATOMS: Mapping[str, Shape] = MappingProxyType(
 _MEANT: Mapping[Shape, str] = MappingProxyType(
     {
         _topics: f"Name a topic, or up to {_TOPICS} different ones.",
+        _event: f"Log data of at most {_EVENT_LEVELS} levels.",
+        _collector: "Use 'with get_task_metadata()', which makes a name of its own.",
+        _leases: f"Refresh at most {_LEASES} leases at a time.",
+        _label: f"Use a name of at most {_WORD} characters.",
         _file: "Name a file without any folder: it is written to the folder of its server.",
         _address: f"Name an address that begins with {_SCHEME}.",
     }
@@ -415,6 +476,9 @@ def shape(spelt: str) -> Shape:
     if "|" in spelt:
         several = [shape(one) for one in spelt.split("|")]
         return lambda value: any(fits(value) for fits in several)
+    if spelt.startswith("="):
+        word = spelt.removeprefix("=")
+        return lambda value: value.__class__ is str and value == word
     key, arrow, held = spelt.partition("->")
     if arrow:
         name, content = shape(key), shape(held)

@@ -31,6 +31,7 @@ _REQUESTS = (
         Kind.DATA,
         "basic",
         reply=payload(Encoding.MARKED, "data"),
+        bulk=True,
         note="the asker answers the reply with OK",
     ),
     _RPC("update_data", Kind.DATA, "basic", fields=payload(Encoding.MARKED, "data")),
@@ -47,6 +48,7 @@ _REQUESTS = (
         Kind.DATA,
         "cluster",
         fields=payload(Encoding.WRAPPED, "data"),
+        bulk=True,
         note="small shards are one pickle in bytes, which the handler opens with plain pickle",
     ),
     # --- looking inside -------------------------------------------------------------------------

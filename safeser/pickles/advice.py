@@ -6,9 +6,9 @@ so, and an addition that may come down to code says that too.
 
 from __future__ import annotations
 
-import sys
 from itertools import islice
 
+from safeser.allowed import refusal
 from safeser.errors import PolicyDenied
 from safeser.pickles.judge import Use, problem_under
 from safeser.pickles.names import shown
@@ -70,8 +70,9 @@ def _fix_all(uses: list[Use], profile: Profile) -> str:
         else:
             # A class may also be handed over by name.
             roles[use.name] = "class" if "class" in (role, roles.get(use.name)) else role
-    if _ONLY_CODE in parts:
-        return _ONLY_CODE
+    code = next((part for part in parts if part.endswith(_ONLY_CODE)), "")
+    if code:
+        return code
     if listed:
         parts = {_adding(_profiles_for(listed)): None, **parts}
     if roles:
@@ -130,7 +131,7 @@ def _role(use: Use, profile: Profile) -> str | None:
     if use.role == "persistent" or _profile_for(use) or _second_role(use, profile):
         return None
     if use.role == "referenced":
-        return "reference"
+        return None if refusal(use.name, "reference") else "reference"
     return None if profile.get(use.name) is not None or _is_code(use) else "class"
 
 
@@ -140,16 +141,13 @@ def _second_role(use: Use, profile: Profile) -> str:
     if entry is None or entry.make or entry.why:
         return ""
     if use.role == "referenced":
-        return "reference" if entry.role == "class" else ""
+        lacks = entry.role == "class" and not refusal(use.name, "reference")
+        return "reference" if lacks else ""
     return "class" if entry.role == "reference" and not _is_code(use) else ""
 
 
 def _is_code(use: Use) -> bool:
-    return use.name.startswith("<") or _is_of_python(use.name)
-
-
-def _is_of_python(name: str) -> bool:
-    return name.partition(":")[0].partition(".")[0] in sys.stdlib_module_names
+    return use.name.startswith("<") or bool(refusal(use.name, "class"))
 
 
 def _profile_for(use: Use) -> str:
@@ -175,7 +173,8 @@ def _fix(use: Use, profile: Profile) -> str:
     if role is None and entry is not None and entry.role == "class" and not entry.make:
         return _more(use, name)
     if role is None:
-        return _ONLY_CODE
+        why = refusal(use.name, "reference" if use.role == "referenced" else "class")
+        return f"It cannot be allowed: {why}. {_ONLY_CODE}" if why else _ONLY_CODE
     condition = "If it is a class, allow it" if role == "class" else "Allow it"
     return (
         f"{condition}: 'pickle: {{allow: {{\"{name}\": {role}}}}}'. The risk: {_RISKS[role]}"
@@ -191,12 +190,9 @@ def _may_be_enum(use: Use) -> bool:
 
 def _beware(*names: str) -> str:
     """Return what else there is to know of *names* before one allows them."""
-    said = ""
-    if any(map(_is_of_python, names)):
-        said += " Much of the standard library runs whatever it is called with."
-    if not all(map(str.isascii, names)):
-        said += " A name holds letters beyond ASCII, which can look like those of another."
-    return said
+    if all(map(str.isascii, names)):
+        return ""
+    return " A name holds letters beyond ASCII, which can look like those of another."
 
 
 def _more(use: Use, name: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from safeser.allowed import PLAIN
 from safeser.errors import SafeserError
 from safeser.pickles.budget import Budget
 from safeser.pickles.members import Members
@@ -98,6 +99,8 @@ class Builder(Site):
         node: Any = None
         values = self.values
         try:
+            for node in self.program.nodes if self.profile.allowed else ():
+                self.resolve(node)
             for step in self.program.steps:
                 if type(step) is tuple:
                     operation, node, start, stop = step
@@ -124,6 +127,11 @@ class Builder(Site):
             refusal = bad("values", "the values of the pickle cannot be put together")
             self.locate(refusal, node)
             raise refusal from None
+
+    def resolve(self, node: Node) -> None:
+        """Look up an allowed name, so that a wrong one is refused before anything runs."""
+        if type(node) is GlobalRef and node.name in self.profile.allowed:
+            self.profile.live(self.profile.entries[node.name])
 
     def locate(self, error: SafeserError, node: Node | None) -> None:
         """Say in *error* which step it was."""
@@ -162,8 +170,10 @@ class Builder(Site):
             raise bad("reference", "a name is used that was not judged")
         live = self.profile.live(entry)
         live.check()
-        if entry.role == "constant" and type(live.found) not in _CONSTANTS:
+        if entry.role == "constant" and type(live.found) not in PLAIN:
             raise bad("constant", f"{entry.name} is not a plain constant")
+        if entry.hashable:
+            self.hashable.add(type(live.found))
         self.references[ref.name] = live.found
         return live.found
 
@@ -253,8 +263,7 @@ class Builder(Site):
             raise bad(
                 "arguments", f"{entry.name} does not accept the arguments it was given"
             ) from None
-        if call.state is ABSENT:
-            self.budget.charge_memory(*self.memory.added(made, arguments))
+        self.budget.charge_memory(*self.memory.added(made, arguments))
         if entry.hashable:
             self.hashable.add(type(made))
         return made
@@ -324,6 +333,7 @@ class Builder(Site):
             own = self.unfinished.pop(id(made), None)
             if own is None:
                 raise bad("build-target", f"{entry.name} takes no state")
+            self.memory.forget(made)
             self.guarded(entry, own.build, made, state)
             self.budget.charge_memory(*self.memory.added(made, (state,)))
             return
@@ -332,6 +342,7 @@ class Builder(Site):
         if returned and type(finished) not in returned:
             raise bad("class", f"{entry.name} made something of another type")
         self.values[call.index] = finished
+        self.memory.forget(finished)
         self.budget.charge_memory(*self.memory.added(finished, (state,)))
         if entry.hashable:
             self.hashable.add(type(finished))
@@ -390,7 +401,6 @@ def _look_up(
 
 # Enums hash their names or values by these, which run no code of their own.
 _PLAIN_HASHES: tuple[Any, ...] = (enum.Enum.__hash__, int.__hash__, str.__hash__)
-_CONSTANTS = (type(None), bool, int, float, str, bytes, type(...), type(NotImplemented))
 
 _MAKERS: dict[type[Node], Callable[[Builder, Any], Any]] = {
     ListOf: lambda _, __: [],

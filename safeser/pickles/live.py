@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
+from safeser.allowed import own_object
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.pickles.layout import HEAP_TYPE, IMMUTABLE_TYPE
 from safeser.pickles.shims.labels import hide_memory_of
@@ -70,18 +71,20 @@ class Live:
     """One listed global.
 
     :param name: exact ``module:qualname``; importing its module is the only import of a load.
+    :param allowed: the role in which it is allowed; empty for a name of a list that ships.
+    :raises PolicyDenied: if an allowed name leads to an object of another name.
     """
 
     __slots__ = ("_kept", "_parts", "_stable", "found", "module", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, allowed: str = "") -> None:
         module, _, qualname = name.partition(":")
         self.name = name
         self.module = module
         self._parts = tuple(qualname.split("."))
         try:
-            importlib.import_module(module)
-            self.found: Any = self._walk()
+            found = importlib.import_module(module)
+            self.found: Any = own_object(name, allowed, found) if allowed else self._walk()
         except (ImportError, AttributeError, KeyError):
             raise PayloadError(
                 f"{name} is allowed but cannot be found here",

@@ -27,7 +27,9 @@ _HEADER = 16
 _COUNTED = 96
 #: Text and bytes up to this size are part of the object that holds them.
 _SHORT = 64
-#: More elements than this are looked at by their types first.
+#: What no text, bytes or integer takes that is part of the object that holds it.
+_LONG_LEAF = 160
+#: Of more elements than this, only those leaves are counted that are large.
 _FEW = 64
 
 #: Belong to the process, whatever refers to them, or are too small to count.
@@ -39,7 +41,7 @@ _SHARED = frozenset(
         *(types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType),
     )
 )
-_LEAVES = _SHARED | {int, str, bytes}
+_LEAVES = frozenset((int, str, bytes))
 _HOLDERS = frozenset((tuple, list, dict))
 
 #: Returns how many bytes a value holds beside the objects that it refers to: data, objects.
@@ -96,10 +98,18 @@ class Memory:
                     counted[id(part)] = part
                     objects += _COUNTED
                     found.append(part)
-            level = gc.get_referents(*found)
-            skipped = _LEAVES if len(level) > _FEW else _SHARED
-            level = [part for part in level if type(part) not in skipped]
+            level = [part for part in gc.get_referents(*found) if type(part) not in _SHARED]
+            if len(level) > _FEW:
+                level = [
+                    part
+                    for part in level
+                    if type(part) not in _LEAVES or part.__sizeof__() > _LONG_LEAF
+                ]
         return data, objects
+
+    def forget(self, value: Any) -> None:
+        """Count *value* again when it is met next, as it is about to change."""
+        self._counted.pop(id(value), None)
 
     def owned(self, owner: Any, size: int) -> int:
         """Return *size*, the bytes that *owner* holds, unless they were counted before."""
@@ -289,7 +299,8 @@ def _laid_out(kind: type, count: _Counter | None) -> _Kind:
     compiled = next(base for base in kind.__mro__ if not base.__flags__ & HEAP_TYPE)
     # Asked of the class in C, past what subclasses say of themselves.
     size_of: Any = compiled.__sizeof__
-    if count is None and size_of is not object.__sizeof__:
+    # What has as many items as it likes, as a tuple, says so by object's own.
+    if count is None and (size_of is not object.__sizeof__ or kind.__itemsize__):
 
         def count(_: Memory, value: Any) -> tuple[int, int]:
             return 0, size_of(value) + _HEADER

@@ -18,10 +18,10 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
+from safeser.allowed import Allowed, check_allowed
 from safeser.errors import ConfigError, PayloadError
 from safeser.pickles.live import Live, Witness, witness
 from safeser.pickles.names import check_name, shown
-from safeser.values import Allowed
 
 __all__ = ["DATA_PROFILES", "ROLES", "Entry", "Profile"]
 
@@ -77,6 +77,8 @@ class Entry:
         where nothing else is said.
     :param varies: why nothing can be listed under *returns*.
     :param setstate: of an operator's own class: its own ``__setstate__`` is called for BUILD.
+    :param reviewed: it is of a list that ships with safeser. Every other entry is the word of an
+        operator or program, and held to what may be allowed: see :mod:`safeser.allowed`.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Entry:
     returns: tuple[str, ...] = ()
     setstate: bool = False
     varies: str = ""
+    reviewed: bool = False
 
     def __post_init__(self) -> None:
         module, _, qualname = self.name.partition(":")
@@ -112,6 +115,8 @@ class Entry:
                 f"the role of {shown(self.name)} must be one of {', '.join(ROLES)}",
                 rule="config.profile",
             )
+        if not self.reviewed:
+            check_allowed(self.name, self.role)
 
     @property
     def buildable(self) -> bool:
@@ -143,11 +148,12 @@ def _with_classes(entries: dict[str, Entry]) -> dict[str, Entry]:
 class Profile:
     """A named, immutable set of entries. Make one with :meth:`named` and :meth:`allowing`."""
 
-    __slots__ = ("_entries", "_name", "_resolved", "_returned")
+    __slots__ = ("_allowed", "_entries", "_name", "_resolved", "_returned")
 
     def __init__(self, name: str, entries: Iterable[Entry]) -> None:
         self._name = name
         self._entries = _with_classes({e.name: e for e in entries})
+        self._allowed = frozenset(e.name for e in self._entries.values() if not e.reviewed)
         self._resolved: dict[str, Live] = {}
         self._returned: dict[str, tuple[type, ...]] = {}
 
@@ -197,14 +203,23 @@ class Profile:
             entries[allowed.name] = known.merged(added) if known else added
         return Profile(f"{self.name} with what policy adds", entries.values())
 
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The names that an operator or program allowed, which no list that ships has."""
+        return self._allowed
+
     def get(self, name: str) -> Entry | None:
         return self._entries.get(name)
 
     def live(self, entry: Entry) -> Live:
-        """Return the global of *entry*, looked up once and then kept."""
+        """Return the global of *entry*, looked up once and then kept.
+
+        :raises PolicyDenied: if it is an allowed name that leads to another object.
+        """
         found = self._resolved.get(entry.name)
         if found is None:
-            found = self._resolved.setdefault(entry.name, Live(entry.name))
+            live = Live(entry.name, allowed="" if entry.reviewed else entry.role)
+            found = self._resolved.setdefault(entry.name, live)
         return found
 
     def witness(self, name: str, function: Callable[..., Any]) -> Witness:
@@ -298,7 +313,7 @@ def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
     # What was reviewed of all entries of one role, for those that say nothing of their own.
     reviewed = document.get("reviewed", {})
     for name in document.get("references", ()):
-        yield Entry(name, "reference", why=reviewed.get("reference", ""))
+        yield Entry(name, "reference", why=reviewed.get("reference", ""), reviewed=True)
     for name, fields in document.get("entry", {}).items():
         unknown = set(fields) - _FIELDS
         if unknown:
@@ -321,6 +336,7 @@ def _entries(document: Mapping[str, Any]) -> Iterable[Entry]:
             returns=_returned(name, fields),
             setstate=fields.get("setstate", False),
             varies=fields.get("varies", ""),
+            reviewed=True,
         )
 
 

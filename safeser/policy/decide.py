@@ -18,10 +18,10 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from safeser.errors import PolicyDenied
+from safeser.errors import ConfigError, PolicyDenied
 from safeser.operations import NAMES
 from safeser.policy import advice
 from safeser.policy.rules import (
@@ -44,6 +44,9 @@ _CACHE_MAX = 1 << 16
 
 #: As many questions as all connections of one process ask again and again.
 _ASKED_MAX = 1 << 12
+
+#: Pairs of classes of principals that loading compares at most: a fifth of a second.
+_MOST_PAIRS = 1_000_000
 
 _FAMILIES = frozenset(FAMILIES)
 
@@ -114,17 +117,24 @@ class Table:
         return bool(there | back)
 
     def shadowed(self) -> Rule | None:
-        """Return the first context that earlier ones leave nothing to match, or None."""
+        """Return the first context that earlier ones leave nothing to match, or None.
+
+        :raises ConfigError: if contexts overlap in too many ways to find out.
+        """
+        # Principals that the same contexts list are one class: groups of thousands cost one.
+        senders = _classes(self._senders, (rule.senders for rule in self.rules))
+        recipients = _classes(self._recipients, (rule.recipients for rule in self.rules))
+        budget = itertools.count()
         for index, rule in enumerate(self.rules):
-            # Principals that the same contexts list are one class: groups of thousands cost one.
-            parts = (
-                {self._senders[name] for name in rule.senders},
-                {self._recipients[name] for name in rule.recipients},
+            ways = itertools.product(
                 {self._kinds[kind] for kind in rule.kinds},
                 {self._transports[name] for name in rule.transports},
                 {self._hosts[same] for same in rule.same_host},
             )
-            if not any(_lowest(masks) == 1 << index for masks in itertools.product(*parts)):
+            # Of those that come one way, the contexts above this one that match that way.
+            above = {_all(masks) & (1 << index) - 1 for masks in ways}
+            found = (senders[rule.senders], recipients[rule.recipients])
+            if not any(_is_left(*found, mask, budget) for mask in above):
                 return rule
         return None
 
@@ -158,7 +168,14 @@ class Table:
         sealing: bool = False,
         author: str | None = None,
     ) -> Decision:
-        """Answer whether *family* may pass in *context*; for every input, without raising."""
+        """Answer whether *family* may pass in *context*; for every input, without raising.
+
+        A family or author that is no text is an unknown one: it may not even have a hash.
+        """
+        if type(family) is not str:
+            family = None
+        if author is not None and type(author) is not str:
+            author = UNKNOWN
         asked = (context, family, sealing, author)
         decision = self._asked.get(asked)
         if decision is None:
@@ -235,16 +252,45 @@ class Table:
 
 def _masks(values: Sequence[frozenset[Any]]) -> Mapping[Any, int]:
     """Return, for each value that some context matches, the bits of all contexts that do."""
-    masks: dict[Any, int] = {}
+    # One group is the sender of many contexts: its members are gone through once.
+    contexts: dict[frozenset[Any], int] = {}
     for index, matched in enumerate(values):
+        contexts[matched] = contexts.get(matched, 0) | 1 << index
+    masks: dict[Any, int] = {}
+    for matched, bits in contexts.items():
         for value in matched:
-            masks[value] = masks.get(value, 0) | 1 << index
+            masks[value] = masks.get(value, 0) | bits
     return masks
 
 
-def _lowest(masks: Sequence[int]) -> int:
-    found = functools.reduce(operator.and_, masks)
-    return found & -found
+def _classes(
+    masks: Mapping[str, int], sets: Iterable[frozenset[str]]
+) -> Mapping[frozenset[str], frozenset[int]]:
+    """Return, for each of *sets*, the different masks that its members have."""
+    return {names: frozenset(masks[name] for name in names) for names in dict.fromkeys(sets)}
+
+
+def _all(masks: Iterable[int]) -> int:
+    return functools.reduce(operator.and_, masks)
+
+
+def _is_left(
+    senders: Iterable[int], recipients: Iterable[int], above: int, budget: Iterator[int]
+) -> bool:
+    """Tell whether some sender and recipient share none of the contexts in *above*."""
+    ones = sorted({mask & above for mask in senders}, key=int.bit_count)
+    others = sorted({mask & above for mask in recipients}, key=int.bit_count)
+    for one in ones:
+        for other in others:
+            if not one & other:
+                return True
+            if next(budget) > _MOST_PAIRS:
+                raise ConfigError(
+                    "contexts overlap in too many ways to tell whether each can be reached",
+                    rule="config.size",
+                    fix="Use fewer groups in contexts, or list principals in fewer of them.",
+                )
+    return False
 
 
 def _judge_operation(query: Query, rule: Rule) -> Decision | None:

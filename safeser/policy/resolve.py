@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NoReturn
 
+from safeser.allowed import Allowed, check_allowed, check_global
 from safeser.errors import ConfigError
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, NAMES
@@ -36,12 +37,9 @@ from safeser.values import (
     SUBMISSIONS,
     TRANSPORTS,
     UNKNOWN,
-    Allowed,
     KeyConflicts,
     Kind,
     check_family,
-    check_global,
-    reaches_everything,
 )
 
 __all__ = ["resolve"]
@@ -69,7 +67,13 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
         reader.check_name(seen)
         rules.append(reader.rule())
     table = Table(rules, principals, own=own)
-    unreached = table.shadowed()
+    try:
+        unreached = table.shadowed()
+    except ConfigError as error:
+        place = document.key_place(("contexts",))
+        raise fault(
+            error.message, source=document.source, place=place, rule=error.rule, fix=error.fix
+        ) from None
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
     return principals, table
@@ -204,6 +208,8 @@ class _Reader(Entry):
         for index, name in enumerate(names):
             if name not in self.members:
                 self._refuse_undefined(field, index, name)
+        if len(names) == 1:
+            return self.members[names[0]]  # one set for all contexts that name the same group
         return frozenset().union(*(self.members[name] for name in names))
 
     def _refuse_undefined(self, field: str, index: int, name: str) -> NoReturn:
@@ -281,22 +287,15 @@ class _Reader(Entry):
     def _allow(self) -> tuple[Allowed, ...]:
         listed = self.context.pickle.allow if self.context.pickle else {}
         allowed: list[Allowed] = []
+        approved = self.context.submission == "approved"
         for name, spec in listed.items():
             try:
-                allowed.extend(Allowed.each(name, spec))
+                each = Allowed.each(name, spec)
+                for one in each if approved else ():
+                    check_allowed(one.name, one.role, approved=True)
             except ConfigError as error:
                 self.refuse(error.message, "pickle", "allow", name, rule=error.rule, fix=error.fix)
-            if self.context.submission == "approved" and reaches_everything(name):
-                self.refuse(
-                    f"{shown(name)} is of a library of which much runs, opens or writes what it is"
-                    " called with, and whoever submits chooses the arguments",
-                    "pickle",
-                    "allow",
-                    name,
-                    rule="config.approved",
-                    fix="Write a function of a module of your own (mylib, say) which does what is"
-                    ' needed and no more, and list that: "mylib:NAME": reference.',
-                )
+            allowed.extend(each)
         return tuple(allowed)
 
     def _types(self) -> frozenset[str]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from safeser.allowed import Allowed
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, OPERATIONS
-from safeser.values import HARMLESS, TRANSPORTS, Allowed, KeyConflicts, Kind
+from safeser.values import HARMLESS, TRANSPORTS, KeyConflicts, Kind
 
 __all__ = [
     "ANYWHERE",

@@ -97,7 +97,6 @@ class Fake:
         self.reported: list[Any] = []
         self.freed: list[Any] = []
         self.events: list[Any] = []
-        self.priorities: list[Any] = []
 
     def join(self, principal: str, **way: Any) -> str:
         client = f"Client-{principal}"
@@ -124,7 +123,6 @@ class Fake:
         return {"tasks": len(dsk)}
 
     async def update_graph(self, client: str, keys: Any, *, dsk: Any, **rest: Any) -> None:
-        self.priorities.append(rest["internal_priority"])
         self._find_lost_dependencies(dsk, keys)
         self._create_taskstate_from_graph(dsk=dsk, keys=keys, client=client, **rest)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from distributed.protocol import to_serialize
 
-from safeser.dask.translate import Relayed
+from safeser.dask.failures import Relayed
 from safeser.errors import PayloadError, PolicyDenied
 
 PICKLE = {"serializer": "pickle", "writeable": []}

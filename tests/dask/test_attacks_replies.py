@@ -339,6 +339,21 @@ def test_what_says_no_times_fails_no_other(talk, times):
     assert t.reply(honest) == honest
 
 
+def test_few_names_at_few_times_are_many_lists(talk):
+    """Dask's scheduler makes one for each name at each time that a worker tells of."""
+    t = asks(talk, "scheduler", "worker", op="profile_metadata", start=0)
+    names = {f"k{number}": 1 for number in range(2_000)}
+    times = tuple((float(number), {}) for number in range(1_000))
+    for more, passes in (((), True), (((1_000.0, {}),), False)):
+        told = {"counts": (), "keys": ((0.0, names), *times[1:], *more)}
+        if passes:
+            assert t.reply(told) == told
+        else:
+            with pytest.raises(PayloadError) as caught:
+                t.attack_back(told)
+            assert caught.value.rule == "reply.form"
+
+
 @pytest.mark.parametrize(
     "answer",
     [

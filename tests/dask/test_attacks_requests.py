@@ -273,3 +273,58 @@ def test_what_a_worker_does_for_its_scheduler_no_other_worker_is_granted(talk, p
     assert t.refused_by_server == ["operation.not-granted"]
     t = talk("scheduler", "worker", policy=policy)
     assert t.attack(request_)["op"] == request_["op"]
+
+
+# --- one handler, two groups ---------------------------------------------------------------------
+
+
+def amm(method, **more):
+    return {"op": "amm_handler", "method": method, **more}
+
+
+@pytest.mark.parametrize("method", ["start", "stop", "run_once"])
+def test_who_has_no_control_does_not_steer_the_memory_manager(talk, method):
+    t = talk("bob")
+    with pytest.raises(PolicyDenied, match="operation amm_handler is not granted"):
+        t.request(amm(method))
+    t.refuses(amm(method))
+    assert t.refused_by_server[-1] == "operation.not-granted"
+    assert t.far.audit.events[-1]["operation"] == "amm_handler"
+
+
+def test_who_may_connect_may_ask_whether_it_runs(talk):
+    for asker in ("bob", "alice"):
+        assert talk(asker).request(amm("running"))["method"] == "running"
+
+
+@pytest.mark.parametrize("method", ["start", "stop", "run_once"])
+def test_who_has_control_does(talk, method):
+    assert talk("alice").request(amm(method))["method"] == method
+
+
+@pytest.mark.parametrize(
+    "method", ["__init__", "add_policy", "policies", "_run_policies", "", 5, None]
+)
+@pytest.mark.parametrize("asker", ["alice", "bob"])
+def test_no_other_attribute_is_looked_up(talk, asker, method):
+    talk(asker).refuses(amm(method))
+
+
+@pytest.mark.parametrize("asker", ["alice", "bob"])
+def test_nor_by_a_payload_in_place_of_the_name(talk, asker):
+    t = talk(asker)
+    for method in ("stop", "__init__", "add_policy"):
+        row = t.Row(*t.in_msgpack(method))
+        for form in (row, t.Eager(row)):
+            if (asker, method) == ("alice", "stop"):
+                continue
+            t.refuses(amm(form))
+
+
+def test_what_the_table_calls_a_row_is_no_operation(talk):
+    talk("alice").refuses({"op": "amm_running", "method": "running"})
+
+
+@pytest.mark.parametrize("method", ["running", "stop"])
+def test_no_relay_carries_it(talk, method):
+    talk("alice").refuses({"op": "broadcast", "msg": amm(method)})

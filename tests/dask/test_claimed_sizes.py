@@ -12,7 +12,8 @@ import pytest
 from distributed.comm.core import CommClosedError
 from tornado.iostream import IOStream
 
-from safeser.dask import comm as comm_module
+from safeser.dask import unfinished as unfinished_module
+from safeser.dask.ceilings import Room
 from safeser.dask.comm import SafeserComm
 from safeser.envelope import PRELUDE_SIZE
 from safeser.envelope.format import pack_fields, pack_lengths
@@ -51,18 +52,19 @@ def resident():
 
 @pytest.mark.skipif(not STATM.exists(), reason="the system does not say what a process holds")
 def test_a_claim_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch):
-    real = comm_module.read_bytes_rw
+    real = unfinished_module.host_array
 
     async def main():
         comm, _, mine = wire()
         begun = asyncio.Event()
 
-        def noted(stream, size):
+        def noted(size):
             assert size == 2 << 30  # a full frame and the one behind it may be one
             asyncio.get_running_loop().call_soon(begun.set)
-            return real(stream, size)
+            return real(size)
 
-        monkeypatch.setattr(comm_module, "read_bytes_rw", noted)
+        monkeypatch.setattr(unfinished_module, "host_array", noted)
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
         mine.sendall(claim(1 << 30, 1 << 30) + bytes(1 << 16))
         before = resident()
         reading = asyncio.create_task(comm.read())
@@ -77,13 +79,14 @@ def test_a_claim_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch)
 
 
 def test_a_claim_that_the_system_refuses_ends_the_session(wire, run, monkeypatch):
-    async def refuse(stream, size):
+    def refuse(size):
         raise MemoryError
 
     async def main():
         comm, _, mine = wire()
         mine.sendall(claim(1 << 29))
-        monkeypatch.setattr(comm_module, "read_bytes_rw", refuse)
+        monkeypatch.setattr(unfinished_module, "host_array", refuse)
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
         with pytest.raises(CommClosedError):
             await comm.read()
         assert comm.closed()
@@ -95,13 +98,15 @@ def test_a_claim_that_the_system_refuses_ends_the_session(wire, run, monkeypatch
 
 
 @pytest.mark.parametrize("size", [1 << 18, (1 << 24) + 1])
-def test_an_honest_large_frame_is_received_where_it_stays(wire, run, size):
+def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch, size):
     async def main():
         comm, near, mine = wire()
         frame = os.urandom(1) * size
         buffers = near.session.seal(b"", [b"", frame, b"x"])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
-        verified, _ = await asyncio.gather(comm._receive(), sending)
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        with unfinished_module.unfinished.arriving(comm.abort) as arriving:
+            verified, _ = await asyncio.gather(comm._receive(arriving), sending)
         comm.abort()
         assert [bytes(each) for each in verified.frames] == [b"", frame, b"x"]
         return verified.frames[1]

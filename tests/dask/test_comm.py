@@ -21,6 +21,7 @@ from safeser.dask import connections as counted
 from safeser.dask import sockets as module
 from safeser.dask.connections import connections
 from safeser.dask.settings import channel_for
+from safeser.dask.unfinished import unfinished
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.identities import make_identities
 
@@ -31,7 +32,8 @@ def port_of(listener):
 
 async def never_stops(comm):
     while True:
-        await comm._receive()
+        with unfinished.arriving(comm.abort) as arriving:
+            await comm._receive(arriving)
 
 
 async def closed_by_peer(reader):

@@ -218,8 +218,8 @@ def test_long_frames_are_read_into_one_buffer(net, run, monkeypatch, size):
     joined = []
     real = module.SafeserComm._receive
 
-    async def seen(self, **options):
-        verified = await real(self, **options)
+    async def seen(self, arriving, **options):
+        verified = await real(self, arriving, **options)
         joined.append({id(frame.obj) for frame in verified.frames if len(frame) >= 100_000})
         return verified
 
@@ -245,9 +245,9 @@ def test_many_small_frames_take_few_reads_and_writes(net, run, monkeypatch):
         written.append(len(data))
         return write(self, data)
 
-    async def reads(stream, length):
+    async def reads(stream, length, arriving):
         read.append(length)
-        return await read_frame(stream, length)
+        return await read_frame(stream, length, arriving)
 
     async def main():
         async with net.serving() as listener:

@@ -11,7 +11,7 @@ import pytest
 from dask._task_spec import Alias, Task, TaskRef
 from distributed.scheduler import Scheduler
 
-from safeser.dask import approved, arrivals, conflicts
+from safeser.dask import arrivals, conflicts
 from safeser.dask.conflicts import guard_scheduler, require_known_scheduler
 from safeser.dask.registrations import ClientIds
 from safeser.errors import ConfigError, PolicyDenied
@@ -21,16 +21,6 @@ from tests.dask.submissions import POLICY, Setup, Stream, Way, add, operations
 @pytest.fixture
 def setup(doors):
     return Setup(doors)
-
-
-def test_dask_is_told_the_order_of_an_approved_graph_unless_the_client_says_one(setup):
-    made = approved.opened({"tasks": add("k", 1, 2), "annotations": {}})
-    told = approved.priorities_of(made)
-    for given in (None, {"k": 7}):
-        setup.submit("alice", add("k", 1, 2), expr_ser=made, internal_priority=given)
-    first, second = setup.fake.priorities
-    assert first is told
-    assert second == {"k": 7}
 
 
 def test_what_depends_on_what_was_refused_is_refused_at_every_level(setup):

@@ -14,9 +14,9 @@ from distributed.protocol import Serialized, to_serialize
 from distributed.protocol.serialize import Pickled, Serialize, ToPickle
 
 from safeser.dask.conversation import Conversation
+from safeser.dask.failures import Relayed
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
-from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import io
 import logging
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from distributed import Status
 from distributed.client import Client, _handle_print
 from distributed.protocol import to_serialize
+from distributed.scheduler import Scheduler, WorkerState
 
 from safeser.dask.events import make_no_loggers, plain_event
 from safeser.errors import PayloadError
@@ -23,7 +28,6 @@ LONG = [
     MANY,
     slice(MANY),
     np.broadcast_to(np.array("x" * 1000), (500,)),
-    np.array(["x" * 70_000], np.dtypes.StringDType()),
     np.zeros((), [("a", "i1", (6,) * 4)]),
     np.zeros((), [("a", "i1", (6,) * 4)])[()],
     np.array([{"a": MANY}]),
@@ -203,3 +207,74 @@ def test_what_is_no_log_record_is_refused(event):
 def test_other_events_are_whoever_subscribed_tos():
     event = (1.0, {"x": STEERING})
     assert plain_event("of-glass", event) is event
+
+
+# --- events that the scheduler keeps --------------------------------------------------------------
+
+
+def nested(levels):
+    value = "x"
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+def levels_of(value):
+    return 0 if value == "x" else 1 + levels_of(value[0])
+
+
+@pytest.mark.parametrize("form", ["plain", "payload"])
+@pytest.mark.parametrize("operation", ["log_event", "log-event"])
+def test_no_event_is_too_deep_for_the_answer_that_holds_all_events(talk, operation, form):
+    streamed = operation == "log-event"
+    t = talk("worker").worker_stream() if streamed else talk("bob")
+
+    def log(levels):
+        value = nested(levels)
+        msg = value if form == "plain" else t.Row(*t.in_msgpack(value))
+        said = {"op": operation, "topic": "t", "msg": msg}
+        return t.attack([{**said, "worker": WORKER}] if streamed else said)
+
+    [kept] = [log(32)] if not streamed else log(32)
+    assert levels_of(kept["msg"]) == 32
+    assert log(33) is t.SKIP
+    assert t.refused_by_server == ["operation.field-shape"]
+    asks = talk("bob")
+    asks.request({"op": "events", "reply": True})
+    [(_, told)] = asks.reply({"t": ((1.0, kept["msg"]),)})["t"]
+    assert levels_of(told) == 32
+
+
+class Running:
+    """What ``Scheduler.replicate`` asks of a scheduler that has one worker and is given no keys."""
+
+    def __init__(self):
+        self.logged = []
+        self.running = {WorkerState(address=WORKER, status=Status.running, pid=0, **ABOUT)}
+        self._replica_lock = lambda _: nullcontext()
+
+    def log_event(self, topic, msg):
+        self.logged.append((1.0, msg))
+
+
+WORKER = "safeser://127.0.0.1:1"
+ABOUT = {"name": "w", "memory_limit": 0, "local_directory": "", "nanny": None, "server_id": "s"}
+
+
+@pytest.mark.parametrize("way", ["asked", "subscribed"])
+def test_events_of_copies_name_workers_by_their_addresses(talk, way):
+    """Dask logs their states, which are no data: nobody was told any events after one of them."""
+    running = Running()
+    replicate = inspect.unwrap(Scheduler.replicate)
+    asyncio.run(replicate(running, keys=[], n=1))
+    [(_, said)] = running.logged
+    assert isinstance(said["workers"][0], WorkerState), "the control did not run"
+    if way == "asked":
+        t = talk("bob")
+        t.request({"op": "events", "topic": "all", "reply": True})
+        [(_, told)] = t.reply(running.logged)
+    else:
+        t = talk("alice").client_stream()
+        [element] = t.reply([{"op": "event", "topic": "all", "event": (1.0, said)}])
+        told = element["event"][1]
+    assert told == {**said, "workers": (WORKER,)}

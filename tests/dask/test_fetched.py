@@ -17,8 +17,8 @@ from distributed.worker_state_machine import (
 )
 
 from safeser.dask import fetched
+from safeser.dask.failures import Relayed
 from safeser.dask.fetched import Unfetched, fetch_apart
-from safeser.dask.translate import Relayed
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire
 from tests.dask.test_attacks_replies import PICKLE, TRUSTED_WITHOUT_CODE

@@ -8,10 +8,10 @@ import pytest
 from distributed.core import clean_exception
 from distributed.protocol import to_serialize
 
-from safeser.dask import translate
+from safeser.dask import failures, translate
 from safeser.families.errors.wire import RemoteError
 from safeser.operations import Server
-from tests.dask.test_whole_failures import CODE, TwoParts
+from tests.dask.test_whole_failures import TwoParts, asked
 
 
 def raised_from(error, cause):
@@ -20,9 +20,7 @@ def raised_from(error, cause):
 
 
 def failed(talk, asker, exception):
-    t = talk(asker, "scheduler", CODE)
-    t.request({"op": "nbytes", "keys": [], "reply": True})
-    got = t.reply({"status": "error", "exception": exception})
+    got = asked(talk, asker).reply({"status": "error", "exception": exception})
     return clean_exception(got["exception"], got["traceback"])[1]
 
 
@@ -56,7 +54,7 @@ def test_the_scheduler_keeps_the_text_of_a_traceback(text, kept):
     element = {"op": "task-erred", "exception": None, "traceback": b"x", "traceback_text": text}
     got = translate.incoming_element(Server.SCHEDULER, "task-erred", element)
     assert got["traceback"] == kept
-    got["exception"] = translate.failure_of(KeyError("k"))
+    got["exception"] = failures.failure_of(KeyError("k"))
     assert translate.outgoing(got)["traceback"] is None
     assert translate.outgoing(got, takes_code=lambda: True)["traceback"] is None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from safeser.dask.translate import Relayed
+from safeser.dask.failures import Relayed
 
 ADDRESS = "safeser://127.0.0.1:1"
 METRICS = {

@@ -47,7 +47,6 @@ def test_nobody_makes_the_scheduler_forget_whose_an_id_is():
         "queue-jobs",
         "variable-model",
         "published-data",
-        "told-of-datasets",
         "all",
         "safeser://127.0.0.1:1",
         "",

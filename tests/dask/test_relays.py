@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from distributed.protocol.serialize import Pickled, Serialize
 
-from safeser.dask.translate import Relayed
+from safeser.dask.failures import Relayed
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.operations import Channel as How
 from safeser.operations import Server, lookup

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import safeser
-from safeser.dask.brief import is_brief
+from safeser.dask.bounded_repr import has_bounded_repr
 from safeser.errors import PayloadError
 from safeser.operations import shapes
 
@@ -253,5 +253,5 @@ def test_what_a_worker_tells_of_itself_is_heard_by_clients(talk, value):
 
 @pytest.mark.parametrize("value", [OrderedDict(a=1), Counter("a"), defaultdict(int), np.add])
 def test_what_clients_would_not_hear_no_worker_tells(value):
-    assert not is_brief(value)
+    assert not has_bounded_repr(value)
     assert not shapes.shape("small")({"own": value})

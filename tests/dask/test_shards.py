@@ -6,9 +6,12 @@ import contextlib
 import io
 import pickle
 
+import dask.dataframe  # noqa: F401 - registers how Arrow's tables become frames
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from distributed.shuffle._arrow import buffers_to_table, convert_shards
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +109,46 @@ def test_what_takes_far_more_than_its_bytes_is_refused():
     assert len(few) < 1 << 15
     for data in (few, stream(pa.table({"_partitions": pa.nulls(1 << 30)})), few[:100], b""):
         assert refused([(0, data)]) == "shuffle.table"
+
+
+#: Of each of them, a megabyte of text is written out.
+TEXTS = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, "i1"), pa.array(["x" * 1000]))
+INSIDE = pa.ListArray.from_arrays([0, 1000], TEXTS)
+
+
+def named(column):
+    return stream(pa.table({"v": column, "_partitions": [0] * len(column)}))
+
+
+@pytest.mark.parametrize("shard", [named(TEXTS), named(INSIDE)], ids=["column", "list"])
+def test_categories_stand_for_no_more_than_an_array_may_be(shard):
+    assert len(shard) < 20_000
+    many = Limits(max_array=2_000_000)
+    few = Limits(max_array=999_999)
+    check_shards([(0, shard), (1, shard)], many, given=PLENTY, where="data")
+    for shards, limits in (([(0, shard)], few), ([(at, shard) for at in range(3)], many)):
+        with pytest.raises(PayloadError) as caught:
+            check_shards(shards, limits, given=PLENTY, where="data")
+        assert caught.value.rule == "shuffle.table"
+        assert "limits.max_array" in str(caught.value)
+
+
+def test_without_that_few_bytes_are_written_out_as_many():
+    meta = pd.DataFrame({"v": pd.Series([], dtype="str"), "_partitions": []})
+    made = convert_shards([buffers_to_table([(0, named(TEXTS))])], meta, "_partitions", True)
+    assert made.v.str.len().sum() == 1_000_000
+
+
+def test_all_batches_of_a_shard_count():
+    table = pa.table({"v": TEXTS, "_partitions": [0] * 1000})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        for _ in range(3):
+            writer.write_table(table)
+    with pytest.raises(PayloadError, match="max_array"):
+        check_shards(
+            [(0, sink.getvalue())], Limits(max_array=2_500_000), given=PLENTY, where="data"
+        )
 
 
 MANY = np.broadcast_to(np.float64(1), (1 << 27,))

@@ -12,8 +12,8 @@ from distributed.protocol import Serialized, to_serialize
 
 from safeser.dask.codec import Encoder, PayloadRow, parse
 from safeser.dask.dependents import fail_dependents
+from safeser.dask.failures import Relayed
 from safeser.dask.reader import check_element, check_header
-from safeser.dask.translate import Relayed
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits

@@ -12,9 +12,10 @@ from distributed.protocol.serialize import Serialized, ToPickle, to_serialize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeser.dask import fields, translate
+from safeser.dask import failures, fields, translate
 from safeser.dask.codec import Reference
-from safeser.dask.translate import Failure, Relayed, outgoing
+from safeser.dask.failures import Failure, Relayed
+from safeser.dask.translate import outgoing
 from safeser.errors import PayloadError, PolicyDenied
 from safeser.families.errors import wire
 from safeser.families.errors.wire import from_data
@@ -153,8 +154,8 @@ def test_a_chain_of_errors_travels():
 def test_what_a_peer_wrote_passes_as_it_is():
     relayed = Relayed({"serializer": "error"}, [b"x"], author="worker")
     assert outgoing({"exception": relayed})["exception"] is relayed
-    failure = translate.failure_of(ValueError("x"))
-    assert outgoing({"exception": failure})["exception"] is failure
+    failure = failures.failure_of(ValueError("x"))
+    assert outgoing({"exception": failure})["exception"] == failure
 
 
 @pytest.mark.parametrize("message", [None, "OK", 5, [1], {"op": "x"}, {"exception": None}])

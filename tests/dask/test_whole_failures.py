@@ -53,9 +53,16 @@ def message(error, **more):
     }
 
 
-def failed(talk, asker, error, **options):
+def asked(talk, asker):
+    """Return a connection on which *asker* had code run, if it may, and waits for what comes."""
     t = talk(asker, "scheduler", CODE)
-    t.request({"op": "nbytes", "keys": [], "reply": True})
+    code = {"op": "run_function", "function": pickle.dumps(print), "args": b"", "kwargs": b""}
+    t.request(code if asker == "client" else {"op": "nbytes", "keys": [], "reply": True})
+    return t
+
+
+def failed(talk, asker, error, **options):
+    t = asked(talk, asker)
     got = t.reply(message(error), **options)
     _, raised, traceback = clean_exception(got["exception"], got["traceback"])
     assert traceback is None

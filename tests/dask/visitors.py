@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,6 @@ from distributed.scheduler import ClientState
 
 from safeser.dask.conflicts import guard_scheduler
 from safeser.dask.registrations import ClientIds
-from safeser.dask.visits import leave_nothing
 
 VIEWER = "Client-viewer"
 
@@ -29,13 +27,11 @@ class Stream:
 class Visited:
     """A scheduler that never listened, and whom it knows."""
 
-    def __init__(self, *, guarded: bool = True) -> None:
+    def __init__(self) -> None:
         self.scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
         self.scheduler.http_server.stop()
         # It never opens: tests that follow look for schedulers that are open in this process.
         Scheduler._instances.discard(self.scheduler)
-        if guarded:
-            leave_nothing(self.scheduler)
         self.join(VIEWER)
 
     def join(self, client: str, link: Any = None) -> None:
@@ -51,19 +47,6 @@ class Visited:
 
     def hear(self, op: str, **fields: Any) -> Any:
         return self.scheduler.stream_handlers[op](**fields)
-
-    async def ask(self, op: str, **fields: Any) -> Any:
-        said = self.scheduler.handlers[op](**fields)
-        return await said if asyncio.iscoroutine(said) else said
-
-
-def on(guarded: bool, what: Any) -> Any:
-    async def made() -> Any:
-        return await what(Visited(guarded=guarded))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return asyncio.run(asyncio.wait_for(made(), 30))
 
 
 POLICY = """

@@ -42,7 +42,7 @@ def column(array, **options):
 
 
 def check(data):
-    streams.check_stream(data, LIMITS)
+    streams.check_stream(data, LIMITS, decoded=LIMITS.max_array)
 
 
 def refused(data):

@@ -58,7 +58,7 @@ def handlers(live: dict[str, Any], row: tuple[Server, Channel, str]) -> dict[str
 
 
 def key(operation: Operation) -> tuple[Server, Channel, str]:
-    return operation.server, operation.channel, operation.name
+    return operation.server, operation.channel, operation.wire
 
 
 def test_the_installed_version_is_one_that_the_table_was_compared_with(
@@ -85,7 +85,7 @@ def test_every_operation_in_the_table_is_registered_unless_loops_handle_it(
         f"{operation.server.value} {operation.channel.value} {operation.name}"
         for operation in OPERATIONS
         if operation.inline
-        == (operation.name in live["handlers"][operation.server.value][operation.channel.value])
+        == (operation.wire in live["handlers"][operation.server.value][operation.channel.value])
     ]
     assert not wrong, f"in the table, but not registered, or marked inline and registered: {wrong}"
 

@@ -56,7 +56,11 @@ FITS = [
     ("nothing", [None]),
     ("path", [["x"], ("x", 1, ("y", 2)), ["x"] * 50]),
     ("packages?", [None, (), ["dask"], ["x"] * 100, ["x" * 200]]),
-    ("topics", ["warn", ["warn"], ("a", "b"), [str(index) for index in range(100)], ()]),
+    ("topics", ["warn", ["warn"], ("a", "b"), [str(index) for index in range(64)], ()]),
+    ("event", ["x", None, {"a": [1, {2}]}, nested(32), [np.zeros(3)] * 9, object()]),
+    ("collector", ["task-metadata-", f"task-metadata-{'0' * 32}"]),
+    ("label", ["lock", ("lock", 1), b"x" * 1000, 5, ("x" * 400, ("y" * 400, 2.5)), ()]),
+    ("leases", [(), ["a"], {"a", ("b", 1)}, list(range(1000))]),
     ("workers?", [None, ["safeser://127.0.0.1:1", "alice", 3], set(map(str, range(10_000)))]),
     ("unique", [(), ["x"], ("x", ("x", 1)), {"x"}]),
     ("names", [(), ["run_spec"], set(map(str, range(100)))]),
@@ -125,7 +129,14 @@ MISFITS = [
     # Each step is one more dictionary in the last, which is copied, packed and freed by recursion.
     ("path", [[], ["x"] * 51, "xyz", None, {"x": 1}, [None]]),
     # Each name is one more copy of the message, for each who hears of it.
-    ("topics", [["warn", "warn"], [str(index) for index in range(101)], [1], None, {"warn": 1}]),
+    ("topics", [["warn", "warn"], [str(index) for index in range(65)], [1], None, {"warn": 1}]),
+    # One event that the answer to "events" cannot hold fails it for everybody.
+    ("event", [nested(33), {"a": nested(32)}, {nested(32): 1}, [1, nested(32)], {nested(32)}]),
+    # Dask's scheduler adds it in place of any plugin of that name.
+    ("collector", ["shuffle", "task-stream", "", "task-metadata", None, 5, "task-metadata-\n"]),
+    # The scheduler logs it for each lease that it does not know.
+    ("label", ["x" * 1001, ("x" * 500, ("y" * 500,)), b"x" * 1001, None, [], ("x", None)]),
+    ("leases", [list(range(1001)), "abc", None, {"a": 1}, [None], 5]),
     ("workers", [["x", "x"], [1, 1.0], set(map(str, range(10_001))), ["tcp://a:1"], "x", None]),
     # Each name is looked for in all folders, and was remembered for good.
     # All keys of a dataset are told again for each time that it is named.

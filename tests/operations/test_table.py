@@ -40,7 +40,10 @@ def row(server: Server, channel: Channel, name: str) -> Operation:
 
 def test_each_row_is_found_by_what_it_is() -> None:
     for operation in OPERATIONS:
-        assert lookup(operation.server, operation.channel, operation.name) is operation
+        if operation.wire == operation.name:
+            assert lookup(operation.server, operation.channel, operation.name) is operation
+        else:
+            assert lookup(operation.server, operation.channel, operation.name) is None
     rows = Counter((o.server, o.channel, o.name) for o in OPERATIONS)
     assert [key for key, count in rows.items() if count > 1] == []
     assert len(set(OPERATIONS)) == len(OPERATIONS)
@@ -72,6 +75,41 @@ def test_a_name_on_one_server_or_channel_is_not_known_on_another() -> None:
     assert lookup(Server.SCHEDULER, Channel.RPC, "update-graph") is None
     assert lookup(Server.NANNY, Channel.RPC, "run_function") is None
     assert lookup(Server.WORKER, Channel.STREAM, "run") is None
+
+
+def amm(said: Any, **more: Any) -> dict[Any, Any]:
+    return {"op": "amm_handler", "method": said, **more}
+
+
+def test_rows_that_share_a_name_differ_by_group_and_shape() -> None:
+    several = Counter((o.server, o.channel, o.wire) for o in OPERATIONS)
+    assert [key for key, count in several.items() if count > 1] == [
+        (Server.SCHEDULER, Channel.RPC, "amm_handler")
+    ]
+    strong = row(Server.SCHEDULER, Channel.RPC, "amm_handler")
+    weak = lookup(Server.SCHEDULER, Channel.RPC, "amm_handler", amm("running"))
+    assert weak is not None
+    assert (weak.name, weak.group, weak.kind) == ("amm_running", "basic", Kind.ADMIN)
+    assert (strong.name, strong.group, strong.kind) == ("amm_handler", "control", Kind.CONTROL)
+    assert not strong.fits(amm("running"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *map(amm, ["start", "stop", "run_once", "add_policy", "__init__", "Running", 5, None]),
+        *map(amm, [b"running", ("running",), ["running"], {"running": 1}]),
+        amm("running", more=1),
+        {"op": "amm_handler"},
+        {**amm("running"), 5: 1},
+    ],
+)
+def test_a_message_that_does_not_fit_the_weaker_row_needs_the_stronger_group(
+    message: dict[Any, Any],
+) -> None:
+    found = lookup(Server.SCHEDULER, Channel.RPC, "amm_handler", message)
+    assert found is not None
+    assert found.group == "control"
 
 
 def test_names_can_stand_in_policies_and_contexts() -> None:

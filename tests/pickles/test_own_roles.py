@@ -174,6 +174,7 @@ class TestEnums:
             ONE = 1
             TWO = 2
 
+        Bits.__module__, Bits.__qualname__ = own.__name__, "Bits"
         monkeypatch.setattr(own, "Bits", Bits)
         data = asm.pickle(asm.call(NAMES["Bits"], b"K\x03"))
         refused(data, allowed(Bits="enum"), "arguments")

@@ -7,10 +7,15 @@ import pickle
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.pickles import Profile, inspect, loads
+from safeser.pickles import Entry, Profile, inspect, loads
 
-UPPER = Profile.named("data").allowing({"builtins:str.upper": "reference"})
-TEXT = Profile.named("data").allowing({"builtins:str": "reference"})
+
+def listing(name):
+    entry = Entry(name, "reference", reviewed=True)
+    return Profile("mine", [*Profile.named("data").entries.values(), entry])
+
+
+UPPER, TEXT = listing("builtins:str.upper"), listing("builtins:str")
 
 
 def spelt(asm, name, part):

@@ -93,8 +93,6 @@ def test_one_name_in_two_roles() -> None:
         '"my:point": {role: enum, trust: [__setstate__]}',
         '"my:point": callable',
         '"my:point": {role: callable, returns: Point}',
-        '"os:system": {role: callable, returns: "builtins:int"}',
-        '"os.path:join": {role: callable, returns: "builtins:str"}',
     ],
 )
 def test_what_means_nothing_is_refused_at_its_place(allow: str) -> None:

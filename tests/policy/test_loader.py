@@ -8,9 +8,12 @@ import hashlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import NodeEvent
 
 from safeser.errors import ConfigError
-from safeser.policy.loader import MAX_BYTES, Document, read
+from safeser.policy.loader import _MARK, MAX_BYTES, MAX_MARKS, Document, read
 
 
 def parse(text: str) -> Document:
@@ -173,23 +176,31 @@ def test_size_is_bounded_before_anything_is_read() -> None:
     assert refused(b"\xff" * (MAX_BYTES + 1)).rule == "config.size"
 
 
-_DEEP, _MANY, _LONG = "nest this deep", "50000 values at most", "longer than 256"
+_PIECES = "a b - { } [ ] , &x *x ! !!int | > ' \" \\ % --- ... ? # 1 ~ << @ ` \\U %TAG = 0x"
+_SPACES = ("\n", "  ", ": ", "- ", "\t", "\r", "\u2028", "%YAML 1.3\n", "\u00e9", "F" * 8)
+_TEXTS = st.lists(st.sampled_from((*_PIECES.split(" "), *_SPACES)), max_size=25).map("".join)
+
+_DEEP, _MANY, _LONG = "nest this deep", f"{MAX_MARKS} line ends and marks", "longer than 256"
 
 
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
         # Unbounded nesting took the scanner 37 seconds.
-        ("a: " + "[" * 500_000, _DEEP),
-        ("a: " + "{b: " * 200_000, _DEEP),
-        ("- " * 400_000, _DEEP),
+        ("a: " + "[" * 500_000, _MANY),
+        ("a: " + "[" * 29_000, _DEEP),
+        ("a: " + "{b: " * 14_000, _DEEP),
+        ("- " * 29_000, _DEEP),
         ("\n".join(" " * i + "a:" for i in range(1_000)), _DEEP),
         ("a: [" + "1," * 60_000 + "]", _MANY),
         ("a:\n" + "- x\n" * 60_000, _MANY),
         ("a: " + "x" * 1_000_000, _LONG),
-        ("a: " + "x\n " * 50_000, _LONG),
-        ("a: |\n" + " x\n" * 50_000, _LONG),
-        ("".join(f"k{i}: &a{i} x\n" for i in range(50_000)), "anchors"),
+        ("a: " + "x\n " * 29_000, _LONG),
+        ("a: |\n" + " x\n" * 29_000, _LONG),
+        ("".join(f"k{i}: &a{i} x\n" for i in range(10_000)), "anchors"),
+        ("a: {" + "b: c, " * 20_000 + "}", _MANY),
+        ("a: {" + '"b":c,' * 20_000 + "}", _MANY),
+        ("#\n" * 40_000, _MANY),
         ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n", "anchors"),
         ("#" * 1_000_000, "a policy is a mapping"),
     ],
@@ -199,14 +210,41 @@ def test_bombs_meet_a_bound(text: str, bound: str) -> None:
     assert bound in refused(text).message
 
 
+def principals(count: int) -> str:
+    return "principals:\n" + "".join(f"  p{i}: {{}}\n" for i in range(count))
+
+
+def test_too_many_values_are_refused_before_any_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*_: object) -> object:
+        raise AssertionError("it was parsed")
+
+    monkeypatch.setattr(YAML, "parse", parse)
+    error = refused(principals(30_000))
+    assert error.rule == "config.size"
+    assert "line 10001" in error.where
+    assert "groups" in error.fix
+
+
+def test_as_many_values_as_the_bound_lets_through_are_read() -> None:
+    most = (MAX_MARKS - 2) // 3
+    assert len(parse(principals(most)).value["principals"]) == most
+    assert refused(principals(most + 1)).rule == "config.size"
+
+
+@given(_TEXTS)
+@settings(max_examples=400, deadline=None)
+def test_no_text_has_many_more_values_than_marks(text: str) -> None:
+    try:
+        events = list(YAML(typ="safe", pure=True).parse(text))
+    except (YAMLError, ValueError, OverflowError, AssertionError):  # the last, for %YAML 1.3
+        return
+    values = sum(isinstance(event, NodeEvent) for event in events)
+    assert 2 * values <= 3 * len(_MARK.findall(text)) + 8 * text.count("---") + 8
+
+
 def test_nesting_is_bounded() -> None:
     parse("a: [[[[[[x]]]]]]\n")
     assert "deep" in refused("a: [[[[[[[[x]]]]]]]]\n").message
-
-
-_PIECES = "a b - { } [ ] , &x *x ! !!int | > ' \" \\ % --- ... ? # 1 ~ << @ ` \\U %TAG = 0x"
-_SPACES = ("\n", "  ", ": ", "- ", "\t", "\r", "\u2028", "%YAML 1.3\n", "\u00e9", "F" * 8)
-_TEXTS = st.lists(st.sampled_from((*_PIECES.split(" "), *_SPACES)), max_size=25).map("".join)
 
 
 @pytest.mark.unmeasured

@@ -182,6 +182,23 @@ def test_shadowed_is_exactly_what_no_hop_reaches(rules: list[Rule]) -> None:
     assert table.shadowed() is (unreached[0] if unreached else None)
 
 
+def test_contexts_that_overlap_in_too_many_ways_are_refused() -> None:
+    # Any two of these principals share one of eleven groups; to find that out takes all pairs.
+    shared = [[bit for bit in range(11) if number >> bit & 1] for number in range(1 << 11)]
+    names = [", ".join(f"g{bit}" for bit in bits) for bits in shared if len(bits) >= 6]
+    people = "".join(f"  p{at}: {{groups: [all, {each}]}}\n" for at, each in enumerate(names))
+    contexts = "".join(
+        f"- {{name: x-{group}, sender: group:{group}, recipient: group:{group}}}\n"
+        for group in [*(f"g{bit}" for bit in range(11)), "all"]
+    )
+    head = "safeser: 1\nname: t\nrevision: 1\n"
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(f"{head}principals:\n{people}contexts:\n{contexts}", source="p.yaml")
+    assert caught.value.rule == "config.size"
+    assert "overlap in too many ways" in caught.value.message
+    assert "p.yaml, line" in caught.value.where
+
+
 @given(st.lists(RULES, min_size=1, max_size=5))
 @settings(max_examples=25, deadline=None)
 def test_a_match_is_the_first_that_covers_all_of_a_hop(rules: list[Rule]) -> None:

@@ -194,39 +194,3 @@ def test_where_nothing_matches_key_conflicts_are_refused() -> None:
 
 def test_update_graph_is_in_the_group_that_clients_are_given() -> None:
     assert "update-graph" in GROUPS["basic"]
-
-
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("builtins:eval", "reference"),
-        ("os:system", "reference"),
-        ("importlib:import_module", "[class, reference]"),
-        ("subprocess:Popen", "class"),
-        ("types:FunctionType", "constant"),
-        ("operator:methodcaller", "{role: class, fields: [name]}"),
-        ("cloudpickle:loads", "reference"),
-        ("dask.dataframe.io.csv:read_csv", "reference"),
-        ("distributed.worker:get_worker", "reference"),
-        ("safeser.pickles.stock:loads", "reference"),
-        ("pandas:read_pickle", "reference"),
-        ("numpy:save", "reference"),
-        ("numpy.f2py:compile", "reference"),
-        ("joblib.numpy_pickle:load", "reference"),
-        ("fsspec.core:OpenFile", "class"),
-        ("toolz.functoolz:pipe", "reference"),
-        ("__main__:train", "reference"),
-    ],
-)
-def test_nobody_approves_what_runs_whatever_it_is_called_with(name: str, role: str) -> None:
-    allow = f'  pickle: {{allow: {{"mylib:train": reference, "{name}": {role}}}}}\n'
-    error = refused(APPROVED + allow)
-    assert error.rule == "config.approved"
-    assert f"'{name}'" in error.message
-    assert "a module of your own" in error.fix
-    assert "line 13" in error.where
-
-
-def test_to_hand_such_a_name_over_calls_nothing() -> None:
-    allow = '  pickle: {allow: {"os:getcwd": reference}}\n'
-    assert policy(f"{BOTH}{GRANT}{allow}").grant(GRAPH).allow

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,7 @@ from safeser.dask.guarded.wire import GREETING, read_message
 from safeser.dask.hosts import is_same_host
 from safeser.dask.schemes import note_left
 from safeser.dask.sockets import HANDSHAKE_SECONDS
+from safeser.dask.unfinished import Arriving
 from safeser.errors import ConfigError, PayloadError
 from safeser.policy import Policy
 
@@ -85,18 +87,19 @@ class GuardedComm(SafeserComm):
     ) -> None:
         # Not SafeserComm's, which begins with a session.
         TCP.__init__(self, stream, local_addr, peer_addr, deserialize)
+        self._unread = deque()
         self.link = self._open_link = guard.link(peer_addr, same_host=is_same_host(stream))
         self.conversation = self._talk = GuardedConversation(
             self._open_link, deserializers=guard.deserializers
         )
 
-    async def _receive(self, *, first: bool = False) -> Any:
+    async def _receive(self, arriving: Arriving, *, first: bool = False) -> Any:
         del first
         stream = self.stream
         if stream is None:
             raise CommClosedError("the connection is closed")
         try:
-            return await self._read(stream)
+            return await self._read(stream, arriving)
         except (StreamClosedError, ssl.SSLError) as error:
             self.stream = None
             self._closed = True
@@ -126,13 +129,15 @@ class GuardedComm(SafeserComm):
             return await offload(self._hear, verified, deserializers)
         return await super()._understand(verified, deserializers)
 
-    async def _read(self, stream: IOStream) -> Unverified:
+    async def _read(self, stream: IOStream, arriving: Arriving) -> Unverified:
         if self.conversation.greeted:
-            frames = await read_message(stream, self.link.policy.limits)
+            frames = await read_message(stream, self.link.policy.limits, arriving)
         else:
             # Dask waits for this without a bound.
             try:
-                frames = await asyncio.wait_for(read_message(stream, GREETING), HANDSHAKE_SECONDS)
+                frames = await asyncio.wait_for(
+                    read_message(stream, GREETING, arriving), HANDSHAKE_SECONDS
+                )
             except TimeoutError:
                 self.abort()
                 raise CommClosedError(f"{self._peer_addr} says nothing") from None

@@ -17,7 +17,6 @@ from safeser.dask.guarded.errors import Plainer
 from safeser.dask.guarded.reader import Stock
 from safeser.dask.guarded.wire import GREETING
 from safeser.dask.incoming import Message, unknown_operation
-from safeser.errors import PayloadError
 from safeser.operations import Operation
 
 __all__ = ["GuardedConversation"]
@@ -47,9 +46,9 @@ class GuardedConversation(Conversation):
             body = plainer.reply(replies.fields_of(self._asked), body)
         return Message(verified, body, tuple(stock.rows))
 
-    def _parse_apart(self, verified: Arrived) -> tuple[Message, list[PayloadError]]:
+    def _parse_apart(self, verified: Arrived) -> Message:
         # Dask's layout has no element of which one could be malformed without the others.
-        return Message(verified, (), ()), []
+        return Message(verified, (), ())
 
     def _row_of_element(self, element: Any) -> Operation:
         row = super()._row_of_element(element)
@@ -68,7 +67,7 @@ class GuardedConversation(Conversation):
             return
         if not isinstance(message, dict) or "op" not in message:
             return  # a batch of stream elements, or the last word of an exchange
-        row = self._row_for(message["op"])
+        row = self._row_for(message)
         if row is None:
             raise unknown_operation(message["op"])
         self._asked = message

@@ -15,7 +15,7 @@ from typing import Any
 
 from safeser import pickles
 from safeser.channel import Unreadable
-from safeser.dask import translate
+from safeser.dask import failures, translate
 from safeser.dask.codec import PayloadRow, Reference
 from safeser.dask.fields import transform
 from safeser.dask.guarded.headers import name_of
@@ -110,7 +110,7 @@ class Plainer:
             return Reference(self._last, eager=False)
         if not self._take(data) or self._told == _ERRORS:
             message, data, text = {"exception_text": _TOO_MUCH}, b"", ""
-        failure = translate.from_pickled_error(data, message, text)
+        failure = failures.from_pickled_error(data, message, text)
         self._last = len(self._message.rows)
         return self._message.add({"serializer": "error"}, [encode(failure)], eager=False)
 

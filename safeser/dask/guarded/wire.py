@@ -13,11 +13,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from distributed.comm.tcp import read_bytes_rw
 from tornado.iostream import IOStream
 
+from safeser.dask.unfinished import Arriving, read_frame
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
@@ -66,7 +65,7 @@ def runs_of(size: int, table: bytes, limits: Limits) -> Runs:
     return Runs(lengths, ())
 
 
-async def read_message(stream: IOStream, limits: Limits) -> list[memoryview]:
+async def read_message(stream: IOStream, limits: Limits, arriving: Arriving) -> list[memoryview]:
     """Read the frames of one message.
 
     :raises PayloadError: if it says of itself what cannot be; then the stream cannot be read on.
@@ -74,22 +73,17 @@ async def read_message(stream: IOStream, limits: Limits) -> list[memoryview]:
     size, count = struct.unpack("<QQ", await stream.read_bytes(2 * _WORD))
     table = await stream.read_bytes(lengths_of(size, count, limits))
     runs = runs_of(size, table, limits)
-    frames = _cut(await _read(stream, sum(runs.together)), runs.together)
+    frames = _cut(await _read(stream, sum(runs.together), arriving), runs.together)
     for length in runs.alone:
-        frames.append(await _read(stream, length))
+        frames.append(await _read(stream, length, arriving))
     return frames
 
 
-async def _read(stream: IOStream, length: int) -> memoryview:
-    """Read one run into memory of its own, which arrays can keep without a copy.
-
-    That much address space is asked for; the system gives memory to it where bytes arrive.
-    """
+async def _read(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
     try:
-        buffer: Any = await read_bytes_rw(stream, length)
+        return await read_frame(stream, length, arriving)
     except MemoryError:
         raise _refused("there is no memory for a frame as long as it says") from None
-    return memoryview(buffer).cast("B")
 
 
 def _cut(data: memoryview, lengths: Sequence[int]) -> list[memoryview]:

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from safeser.errors import PayloadError
+from safeser.families.arrow.dictionaries import decoded_size
 from safeser.families.arrow.types import is_flat, storage_of
 from safeser.pickles.shims import arrow as reviewed
 from safeser.pickles.shims.arrow_types import check_noted
@@ -72,9 +73,11 @@ _OFFSETS = {
 }
 
 
-def check_stream(data: Any, limits: Limits) -> None:
+def check_stream(data: Any, limits: Limits, *, decoded: int) -> int:
     """Refuse *data*, any bytes, unless it is a stream of tables that can be computed with.
 
+    :param decoded: bytes that its dictionary-encoded columns may stand for once written out.
+    :returns: how many of these are left.
     :raises PayloadError: if it is none.
     :raises pyarrow.ArrowException: or another ordinary error, where Arrow finds it wrong.
     """
@@ -93,6 +96,10 @@ def check_stream(data: Any, limits: Limits) -> None:
             for column in batch.columns:
                 if not _has_known_dictionary(site, column, known):
                     _check_array(site, column)
+                decoded -= decoded_size(column)
+                if decoded < 0:
+                    _refuse("names texts that written out are larger than limits.max_array")
+    return decoded
 
 
 def _refuse(what: str) -> NoReturn:

@@ -22,7 +22,7 @@ from safeser.pickles.profiles import Profile
 from safeser.pickles.shims.exceptions import SHIMS, check_arguments, without_file
 from safeser.pickles.shims.site import Site
 
-__all__ = ["from_data", "is_listed", "name_of", "register_exception"]
+__all__ = ["called", "from_data", "is_listed", "name_of", "register_exception"]
 
 _BUILTIN_NAMES = (
     "ArithmeticError",
@@ -236,7 +236,7 @@ def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
 
     A SyntaxError comes without the folder of its file, which whoever shows it might open.
     """
-    exc = _called(data.type, args, data.fields)
+    exc = called(data.type, args, data.fields)
     text = "" if exc is None else str(exc)
     if exc is None or shown(text)[:MAX_MESSAGE] != data.message:
         return None
@@ -244,7 +244,7 @@ def _told(data: ExceptionData, args: tuple[Any, ...]) -> BaseException | None:
     if shown(text) == text and not isinstance(exc, SyntaxError):
         return exc
     fields = {name: _shown_arg(value) for name, value in data.fields.items()}
-    exc = _called(data.type, _shown_args(type(exc), without_file(type(exc), args)), fields)
+    exc = called(data.type, _shown_args(type(exc), without_file(type(exc), args)), fields)
     return exc if exc is not None and shown(str(exc)) == str(exc) else None
 
 
@@ -259,7 +259,7 @@ def _first_text(data: ExceptionData) -> str:
     return data.message
 
 
-def _called(name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException | None:
+def called(name: str, args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException | None:
     """Return what the class that is listed as *name* makes of *args*; None if none is.
 
     :param fields: attributes that were set on it, none of which may hide a part of the class.

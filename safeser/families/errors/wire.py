@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain, records
 from safeser.families.errors.failures import MAX_MESSAGE, ExceptionData, RemoteError, shown
+from safeser.families.errors.paths import relative_frames
 from safeser.families.errors.raising import from_data, is_listed, name_of, register_exception
 from safeser.families.plain import DEFAULTS, Unencodable
 from safeser.values import Limits
@@ -43,9 +44,12 @@ _SMALL = Limits(max_depth=10, max_refs=1000)
 
 
 def traceback_text(exc: BaseException) -> str:
-    """Return the formatted traceback of *exc* alone, cut to its last characters."""
+    """Return the formatted traceback of *exc* alone, cut to its last characters.
+
+    Files of libraries are named from the library's root on.
+    """
     lines = traceback.format_exception(type(exc), exc, exc.__traceback__, chain=False)
-    return _end(shown("".join(lines)))
+    return _end(shown(relative_frames("".join(lines))))
 
 
 def _end(text: str) -> str:

@@ -6,9 +6,9 @@ give none.
 
 from __future__ import annotations
 
-import sys
 from typing import NoReturn
 
+from safeser.allowed import refusal
 from safeser.errors import ConfigError, PayloadError
 from safeser.families.registry import registry
 from safeser.pickles.names import shown
@@ -32,9 +32,15 @@ def wire_name(cls: type, name: str | None) -> str:
         name = f"{cls.__module__}:{cls.__qualname__}"
     if not isinstance(name, str):
         raise ConfigError("the name of a class is text", rule="families.register")
-    package = name.partition(":")[0].partition(".")[0]
-    if package in sys.stdlib_module_names or package == "safeser":
-        refuse_class(cls, "has a name in the standard library, or in safeser")
+    # The name on the wire changes nothing about what the class is.
+    for each in (name, f"{cls.__module__}:{cls.__qualname__}"):
+        why = refusal(each, "class")
+        if why:
+            refuse_class(
+                cls,
+                f"cannot be registered as {shown(each)}: {why}",
+                fix="Register a class of your own that holds what is needed.",
+            )
     if registry.remakes(name, cls):
         return name
     try:

@@ -15,6 +15,7 @@ from safeser import pickles
 from safeser.dask.guarded import packing
 from safeser.dask.guarded.client import _is_unguarded
 from safeser.errors import PayloadError, PolicyDenied
+from safeser.families import compression
 from safeser.pickles import DtypeRecord, dtype_record, held_by
 from safeser.values import Limits
 
@@ -95,6 +96,15 @@ def zstandard(size):
     return made
 
 
+@pytest.fixture
+def no_known_codecs():
+    """Codecs are looked for anew, here and by whatever test is next."""
+    compression._codec.cache_clear()
+    yield
+    compression._codec.cache_clear()
+
+
+@pytest.mark.usefixtures("no_known_codecs")
 def test_zstandard_says_its_size(monkeypatch):
     for size, message in ((1 << 40, "over max_array"), (-1, "do not say"), (None, "how large")):
         monkeypatch.setitem(sys.modules, "zstandard", zstandard(size))

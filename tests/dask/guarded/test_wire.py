@@ -16,6 +16,7 @@ from tornado.tcpclient import TCPClient
 from tornado.tcpserver import TCPServer
 
 from safeser.dask.guarded.wire import GREETING, lengths_of, read_message, runs_of
+from safeser.dask.unfinished import unfinished
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
@@ -37,7 +38,8 @@ def read(data, limits=LIMITS):
         server.add_sockets(sockets)
         stream: IOStream = await TCPClient().connect(*sockets[0].getsockname())
         try:
-            return [bytes(frame) for frame in await read_message(stream, limits)]
+            with unfinished.arriving(stream.close) as arriving:
+                return [bytes(frame) for frame in await read_message(stream, limits, arriving)]
         finally:
             stream.close()
             server.stop()
@@ -109,9 +111,9 @@ def test_any_table_is_read_or_refused(table, size):
 
 
 def test_more_than_there_is_memory_for(monkeypatch):
-    async def full(stream, length):
+    def full(length):
         raise MemoryError
 
-    monkeypatch.setattr("safeser.dask.guarded.wire.read_bytes_rw", full)
+    monkeypatch.setattr("safeser.dask.unfinished.host_array", full)
     with pytest.raises(PayloadError, match="no memory"):
         read(prelude(17, 1) + b"x")

@@ -1,0 +1,113 @@
+"""What an allowed name has to be, as text and as the object that it leads to.
+
+The one rule: a name leads to the object that calls itself so. A name that passes through another
+module or an instance, or ends at a re-export, means something else than it says, and is refused
+before anything is called.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from safeser.allowed.refused import refusal
+from safeser.errors import ConfigError, PolicyDenied
+
+__all__ = ["PLAIN", "check_allowed", "check_global", "own_name", "own_object", "shown"]
+
+_MAX_GLOBAL = 512  # longer than any real name
+
+_INSTEAD = (
+    "Write a function or class of a module of your own (mylib, say) that does what is needed and no"
+    ' more, and list that: "mylib:NAME".'
+)
+
+#: Values that have no name of their own and can do nothing: what the role ``constant`` hands over.
+PLAIN = (type(None), bool, int, float, str, bytes, type(...), type(NotImplemented))
+
+
+def check_global(name: object, *, rule: str = "config.allow") -> str:
+    """Return *name* if it names a global exactly, else raise :class:`ConfigError`."""
+    text = name if isinstance(name, str) and len(name) <= _MAX_GLOBAL else ""
+    module, _, qualname = text.partition(":")
+    parts = [*module.split("."), *qualname.split(".")]
+    if not all(part.isidentifier() for part in parts):
+        raise ConfigError(
+            "a global is named as module:qualname, exactly, without patterns",
+            rule=rule,
+            fix='Write it as in "mylib.models:Point".',
+        )
+    return text
+
+
+def check_allowed(name: str, role: str, *, approved: bool = False) -> None:
+    """Refuse *name* if its library, or the name itself, is known to reach code.
+
+    :param approved: whether senders without code may have it called: ``submission: approved``.
+    :raises ConfigError: with the reason of the row that refuses it.
+    """
+    why = refusal(name, role, approved=approved)
+    if why:
+        raise ConfigError(
+            f"{shown(name)} cannot be allowed as {role}"
+            f"{' under submission: approved' if approved else ''}: {why}",
+            rule="config.allow-name",
+            fix=_INSTEAD,
+        )
+
+
+def own_object(name: str, role: str, module: ModuleType) -> object:
+    """Return the object of *module* that *name* stands for, if it calls itself by that name.
+
+    Classes and functions do, and so do most objects that a decorator made of one. Instances,
+    partials and methods of instances do not; a constant need not, if it is a plain value.
+
+    :param module: what importing the module that *name* names returned.
+    :raises AttributeError: if there is no such object.
+    :raises PolicyDenied: if the name passes through anything but classes, or stands for an object
+        of another name.
+    """
+    found: object = module
+    path = name.partition(":")[2].split(".")
+    for depth, part in enumerate(path):
+        if depth and not isinstance(found, type):
+            raise _other(name, found, "passes through")
+        found = getattr(found, part)
+    if role == "constant" and type(found) in PLAIN:
+        return found
+    if own_name(found) != name:
+        raise _other(name, found, "leads to")
+    return found
+
+
+def own_name(found: object) -> str | None:
+    """Return ``module:qualname`` of an object that has both as text, else None."""
+    try:
+        module, qualname = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    except Exception:  # an object of any class, whose __getattr__ may do anything
+        return None
+    if type(module) is not str or type(qualname) is not str:
+        return None
+    return f"{module}:{qualname}"
+
+
+def _other(name: str, found: object, how: str) -> PolicyDenied:
+    own = own_name(found)
+    if isinstance(found, ModuleType):
+        what = "another module"
+    elif own is None:
+        kind = type(found)
+        of = shown(f"{kind.__module__}:{kind.__qualname__}")
+        what = f"an object without a name of its own, of class {of}"
+    else:
+        what = shown(own)
+    return PolicyDenied(
+        f"{shown(name)} is allowed, but that name {how} {what}",
+        rule="pickle.allowed-name",
+        fix="Allow a class or function by the name that it has itself (its __module__ and"
+        f" __qualname__). For anything else: {_INSTEAD[0].lower()}{_INSTEAD[1:]}",
+    )
+
+
+def shown(name: str) -> str:
+    """Return *name*, which need not be legal, as short printable ASCII."""
+    return ascii(name[:120])[1:-1]

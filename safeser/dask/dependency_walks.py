@@ -1,0 +1,69 @@
+"""Walk from tasks to what they depend on, and visit each task once.
+
+The one rule: what a walk costs is bounded by the tasks that are there, and it changes nothing but
+tasks that failed.
+
+Dask's scheduler visits a task once for each path that leads to it (distributed 2026.8.0,
+``Scheduler.get_call_stack`` and ``Scheduler.stimulus_retry``, docs/upstream.md): forty levels of
+two tasks, each of which needs both tasks of the level before, have 2**40 paths, and one request
+holds the event loop for days. ``stimulus_retry`` also releases and computes anew any key that it is
+told, of any client: data that a client scattered is lost, and futures of it are cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from distributed.scheduler import Scheduler
+
+__all__ = ["visit_each_once"]
+
+
+def visit_each_once(scheduler: Any) -> None:
+    """Have *scheduler* visit each task once, and retry failed tasks alone; once or more."""
+    if not isinstance(scheduler, Scheduler) or "stimulus_retry" in vars(scheduler):
+        return
+    stock_retry, stock_call_stack = scheduler.stimulus_retry, scheduler.get_call_stack
+    tasks = scheduler.tasks
+
+    def retry(keys: Collection[Any], client: str | None = None) -> tuple[Any, ...]:
+        failed = {key for key in keys if key in tasks and _has_failed(tasks[key])}
+        visited = _visited((tasks[key] for key in failed), _failed_dependencies)
+        stock_retry([task.key for task in visited if not _failed_dependencies(task)], client)
+        # Dask's client looks for a future of each of them, and has those that it named.
+        return tuple(failed)
+
+    async def get_call_stack(keys: Iterable[Any] | None = None) -> dict[str, Any]:
+        if keys is not None:
+            visited = _visited((tasks[key] for key in keys), _awaited_dependencies)
+            keys = [task.key for task in visited if task.state == "processing"]
+        told: dict[str, Any] = await stock_call_stack(keys=keys)
+        return told
+
+    scheduler.stimulus_retry = scheduler.handlers["retry"] = retry
+    scheduler.get_call_stack = scheduler.handlers["call_stack"] = get_call_stack
+
+
+def _visited(first: Iterable[Any], following: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return the tasks *first* and all that *following* leads to from them, each once."""
+    visited = {task.key: task for task in first}
+    ahead = list(visited.values())
+    while ahead:
+        for task in following(ahead.pop()):
+            if task.key not in visited:
+                visited[task.key] = task
+                ahead.append(task)
+    return list(visited.values())
+
+
+def _has_failed(task: Any) -> bool:
+    return bool(task.state == "erred")
+
+
+def _failed_dependencies(task: Any) -> list[Any]:
+    return [each for each in task.dependencies if _has_failed(each)]
+
+
+def _awaited_dependencies(task: Any) -> list[Any]:
+    return list(task.dependencies) if task.state == "waiting" else []

@@ -1,0 +1,198 @@
+"""Messages that have begun to arrive and are not decided yet: one budget of memory for a process.
+
+The one rule: bytes are counted before they are read. Reads beyond the budget wait, except those of
+the message that began first: so each message ends, however large it is, and none is refused for the
+budget. While others wait, a sender that stops sending, or sends next to nothing, loses its
+connection: it would keep them waiting for as long as it likes.
+
+Without it each peer's unfinished messages would have a budget of their own: a dozen connections
+that stop after 2 GB each take as many gigabytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from threading import Lock
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from distributed.protocol.utils import host_array
+from tornado.iostream import IOStream
+
+__all__ = ["COUNTED_FROM", "Arriving", "Unfinished", "read_frame", "unfinished"]
+
+#: Bytes of all unfinished messages of a process: as much as one array or buffer may be by default.
+BUDGET = 1 << 30
+
+#: A smaller message is not worth counting: a peer has a few thousand connections at most.
+COUNTED_FROM = 1 << 14
+
+#: Large frames are read in pieces of this size, each of which takes less than a millisecond.
+_PIECE = 1 << 20
+
+#: While others wait, a sender sends at least so many bytes a second, after so many seconds: any
+#: network is faster.
+LEAST_RATE, PATIENCE = 1 << 14, 30.0
+
+
+class Unfinished:
+    """The unfinished messages of one process, whichever event loops read them.
+
+    :param budget: bytes that all of them may hold together.
+    :param clock: seconds that never run backwards.
+    """
+
+    def __init__(
+        self,
+        budget: int = BUDGET,
+        *,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._budget = budget
+        self._patience = patience
+        self._clock = clock
+        self._lock = Lock()
+        self._held = 0
+        self._arriving: dict[Arriving, None] = {}  # the first to begin first
+
+    def arriving(self, abort: Callable[[], object]) -> Arriving:
+        """Return a place for one message; *abort* closes its connection."""
+        return Arriving(self, abort)
+
+    @property
+    def held(self) -> int:
+        """Bytes of unfinished messages, now."""
+        return self._held
+
+    def _take(self, message: Arriving, size: int) -> bool:
+        """Count *size* more bytes of *message* if there is room for them, or if it began first."""
+        with self._lock:
+            if message not in self._arriving:
+                self._arriving[message] = None
+                message.began = self._clock()
+            first = next(iter(self._arriving)) is message
+            if not first and self._held + size > self._budget:
+                return False
+            self._held += size
+            message.held += size
+            return True
+
+    def _remove(self, message: Arriving) -> None:
+        with self._lock:
+            self._arriving.pop(message, None)
+            self._held -= message.held
+            message.held = 0
+            waiting = [each for each in self._arriving if each.waits is not None]
+        for each in waiting:
+            each.wake()
+
+    def _abort_stalled(self) -> None:
+        """Close the connections of senders that keep others waiting and send next to nothing."""
+        now = self._clock()
+        with self._lock:
+            stalled = [
+                each
+                for each in self._arriving
+                if each.waits is None
+                and not each.complete
+                and now - each.began > self._patience
+                and each.arrived < LEAST_RATE * (now - each.began)
+            ]
+        for each in stalled:
+            each.abort()
+
+
+class Arriving:
+    """One unfinished message: a context manager, inside which it is read and decided.
+
+    It counts from its first :meth:`take`: a connection that waits for a message holds nothing.
+    """
+
+    def __init__(self, owner: Unfinished, abort: Callable[[], object]) -> None:
+        self._owner = owner
+        self._abort = abort
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.began = 0.0
+        self.held = 0
+        self.arrived = 0
+        self.complete = False
+        self.waits: asyncio.Event | None = None
+
+    async def take(self, size: int) -> None:
+        """Wait until *size* more bytes of this message may be read."""
+        owner = self._owner
+        self._loop = asyncio.get_running_loop()
+        if owner._take(self, size):
+            return
+        self.waits = asyncio.Event()
+        # Room that was made before the line above woke nobody, so that it is asked for again.
+        while not owner._take(self, size):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.waits.wait(), owner._patience / 10)
+            self.waits.clear()
+            owner._abort_stalled()
+        # It could not send while it waited: its time begins now.
+        self.waits, self.began, self.arrived = None, owner._clock(), 0
+
+    def note(self, size: int) -> None:
+        """Note that *size* bytes more have arrived."""
+        self.arrived += size
+
+    def end(self) -> None:
+        """Note that all of it has arrived; it counts until it is decided."""
+        self.complete = True
+
+    def wake(self) -> None:
+        """Have it look for room again; from any thread."""
+        event = self.waits
+        if event is not None:
+            self._tell(event.set)
+
+    def abort(self) -> None:
+        """Close the connection that it arrives on; from any thread."""
+        self._tell(self._abort)
+
+    def _tell(self, callback: Callable[[], object]) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # its loop is closed, and so is its connection
+            self._loop.call_soon_threadsafe(callback)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._owner._remove(self)
+
+
+async def read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
+    """Read one frame into memory of its own, which an array can keep without a copy.
+
+    Nothing vouches for *length* yet: whoever can change bytes on the way can claim a gigabyte. That
+    much address space is asked for, of one frame at a time, but the system gives memory to it only
+    where bytes arrive. Growing the buffer with them would copy each large frame once more.
+
+    :raises MemoryError: if there is no address space for it.
+    """
+    frame = memoryview(host_array(length)).cast("B")
+    for at in range(0, length, _PIECE):
+        piece = frame[at : at + _PIECE]
+        if length > COUNTED_FROM:
+            await arriving.take(len(piece))
+        await stream.read_into(piece)
+        arriving.note(len(piece))
+        # A sender that is as fast as this side would keep the event loop for itself.
+        await asyncio.sleep(0)
+    return frame
+
+
+#: Those of this process.
+unfinished = Unfinished()

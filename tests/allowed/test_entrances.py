@@ -1,0 +1,220 @@
+"""What reaches code is refused by every entrance through which a name can be allowed."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from safeser.allowed import Allowed
+from safeser.errors import ConfigError, PolicyDenied, SafeserError
+from safeser.families.registered.classes import register_class
+from safeser.families.registered.generic import register_generic
+from safeser.pickles import Entry, Profile, loads
+from safeser.policy import Policy
+from safeser.values import Context, Grant
+
+POLICY = """\
+safeser: 1
+name: test
+revision: 3
+principals: {a: {}, b: {}}
+contexts:
+- name: x
+  sender: a
+  recipient: b
+  submission: %s
+  serializers: [dask, msgpack, pickle]
+  deserializers: [dask, msgpack, pickle]
+  operations: {grant: [basic]}
+  pickle: {allow: {"mylib:train": reference, "%s": %s}}
+"""
+
+#: Each ran a command, loaded code or opened a file once it was allowed.
+REACHING = [
+    ("subprocess:Popen", "class"),
+    ("ctypes:CDLL", "class"),
+    ("types:FunctionType", "class"),
+    ("types:FunctionType", "constant"),
+    ("_io:FileIO", "class"),
+    ("builtins:eval", "reference"),
+    ("os:system", "reference"),
+    ("os:system", "callable"),
+    ("os.path:join", "callable"),
+    ("importlib:import_module", "[class, reference]"),
+    ("operator:methodcaller", "{role: class, fields: [name]}"),
+    ("uuid:SafeUUID", "enum"),
+    ("test.support:run_code", "reference"),
+    ("torch:load", "reference"),
+    ("torch.storage:_load_from_bytes", "callable"),
+    ("dill:loads", "reference"),
+    ("dill._dill:loads", "callable"),
+    ("cloudpickle:loads", "reference"),
+    ("yaml:load", "reference"),
+    ("psutil:Popen", "reference"),
+    ("psutil:Popen", "class"),
+    ("scipy.io:loadmat", "reference"),
+    ("scipy.io.matlab._mio:loadmat", "callable"),
+    ("pandas:read_pickle", "reference"),
+    ("pandas:HDFStore", "class"),
+    ("numpy:save", "reference"),
+    ("numpy:memmap", "class"),
+    ("numpy.f2py:compile", "reference"),
+    ("joblib.numpy_pickle:load", "reference"),
+    ("fsspec.core:OpenFile", "class"),
+    ("toolz.functoolz:pipe", "reference"),
+    ("dask.dataframe.io.csv:read_csv", "reference"),
+    ("distributed.worker:get_worker", "reference"),
+    ("safeser.pickles.stock:loads", "reference"),
+]
+
+
+def parsed(submission: str, name: str, role: str) -> Policy:
+    spelled = role.replace("callable", '{role: callable, returns: "my:C"}')
+    return Policy.parse(POLICY % (submission, name, spelled), source="p.yaml")
+
+
+def spec(role: str) -> object:
+    if role == "callable":
+        return {"role": "callable", "returns": "my:C"}
+    if role.startswith("{"):
+        return {"role": "class", "fields": ["name"]}
+    return role.strip("[]").split(", ") if role.startswith("[") else role
+
+
+def first(role: str) -> str:
+    return "class" if role[0] in "[{" else role
+
+
+ENTRANCES: dict[str, Callable[[str, str], object]] = {
+    "policy": lambda name, role: parsed("none", name, role),
+    "approved": lambda name, role: parsed("approved", name, role),
+    "profile": lambda name, role: Profile.named("data").allowing({name: spec(role)}),
+    "loads": lambda name, role: loads(
+        b"N.", profile=Profile.named("data", "numpy").allowing({name: spec(role)})
+    ),
+    "grant": lambda name, role: Grant("x", ("pickle",), allow=Allowed.each(name, spec(role))),
+    "entry": lambda name, role: Entry(name, first(role)),
+}
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize(("name", "role"), REACHING)
+def test_what_reaches_code_is_refused(entrance: str, name: str, role: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ENTRANCES[entrance](name, role)
+    assert caught.value.rule == "config.allow-name"
+    assert f"{name} cannot be allowed" in caught.value.message
+    assert "a module of your own" in caught.value.fix
+    if entrance in ("policy", "approved"):
+        assert "p.yaml, line 13" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("__main__:train", "reference"),
+        ("__main__:Point", "class"),
+        ("pandas.tseries.holiday:Holiday", "class"),
+        ("numpy:poly1d", "class"),
+        ("torch.nn.modules.linear:Linear", "class"),
+    ],
+)
+def test_what_only_its_sender_may_not_have_called(name: str, role: str) -> None:
+    allowed = parsed("none", name, role).grant(Context("a", "b")).allow
+    assert allowed[-1] == Allowed(name, role)
+    with pytest.raises(ConfigError, match="under submission: approved") as caught:
+        parsed("approved", name, role)
+    assert caught.value.rule == "config.allow-name"
+
+
+# --- what a name leads to ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    return tmp_path / "ran"
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A library that an operator would allow something of; it imports what libraries import."""
+    source = """
+import os
+import subprocess
+from os import system
+from subprocess import Popen
+
+class Engine:
+    shell = staticmethod(system)
+    sub = subprocess
+    def run(self, *args):
+        raise AssertionError("it ran")
+
+run = Engine().run
+called = []
+class Point:
+    def __init__(self):
+        called.append("Point")
+"""
+    module = types.ModuleType("mylib_reexports")
+    exec(source, vars(module))
+    monkeypatch.setitem(sys.modules, "mylib_reexports", module)
+    return module
+
+
+REEXPORTS = ["Popen", "system", "os.system", "subprocess.Popen", "Engine.shell", "Engine.sub.Popen"]
+
+
+@pytest.mark.parametrize("name", REEXPORTS)
+@pytest.mark.parametrize("granted", [False, True])
+def test_a_name_that_leads_to_another_object_is_refused_before_anything_is_called(
+    asm, library: types.ModuleType, ran: Path, name: str, granted: bool
+) -> None:
+    exact = f"mylib_reexports:{name}"
+    allow = {exact: {"role": "class"}, "mylib_reexports:Point": "class"}
+    if granted:
+        policy = Policy.parse(
+            POLICY.replace('"mylib:train": reference', '"mylib_reexports:Point": class')
+            % ("none", exact, "class"),
+            source="p.yaml",
+        )
+        grant = policy.grant(Context("a", "b"))
+        profile = Profile.granted(grant.profiles, grant.allow)
+    else:
+        profile = Profile.named("data").allowing(allow)
+    command = asm.call(exact, asm.list(asm.text("touch"), asm.text(str(ran))))
+    data = asm.pickle(asm.tuple(asm.call("mylib_reexports:Point"), command))
+    with pytest.raises(PolicyDenied) as caught:
+        loads(data, profile=profile)
+    assert caught.value.rule == "pickle.allowed-name"
+    assert exact in caught.value.message
+    assert library.called == []
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("name", [*REEXPORTS, "run"])
+@pytest.mark.parametrize("role", ["reference", "callable", "enum", "constant"])
+def test_no_role_hands_out_another_object(
+    asm, library: types.ModuleType, name: str, role: str
+) -> None:
+    exact = f"mylib_reexports:{name}"
+    profile = Profile.named("data").allowing({exact: spec(role)})
+    body = asm.name(exact) if role in ("reference", "constant") else asm.call(exact, b"K\x01")
+    with pytest.raises(PolicyDenied) as caught:
+        loads(asm.pickle(body), profile=profile)
+    assert caught.value.rule == "pickle.allowed-name"
+
+
+@pytest.mark.parametrize("register", [register_class, register_generic])
+@pytest.mark.parametrize("name", [None, "mylib:Harmless"])
+@pytest.mark.parametrize("cls", [argparse.Namespace, ctypes.CDLL])
+def test_no_class_of_the_standard_library_is_registered(register, name, cls) -> None:
+    with pytest.raises(SafeserError, match="standard library") as caught:
+        register(cls, name=name)
+    assert caught.value.rule == "families.register"

@@ -1,0 +1,299 @@
+"""Messages that programs seal by themselves: as a library's author does, and as a stranger might.
+
+The decoder of tests/envelope/document.py knows nothing but docs/envelope-v1.md; it and the channel
+must read the same and refuse the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import safeser
+from safeser.channel import library
+from safeser.envelope import canonical
+from safeser.errors import PayloadError, SafeserError
+from safeser.keys import PublicKey
+from safeser.values import Context
+from tests.channel.test_channel import Pair
+from tests.envelope import document
+
+VECTORS = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "envelope-v1.json").read_text(encoding="ascii")
+)
+
+
+@pytest.fixture
+def pair(doors, policy):
+    return lambda one="bea", two="ann": Pair(doors, policy, one, two)
+
+
+def cases(kind):
+    return pytest.mark.parametrize("case", VECTORS[kind], ids=[v["name"] for v in VECTORS[kind]])
+
+
+# --- a library author's round trips --------------------------------------------------------------
+
+VALUES = [
+    {"weights": np.arange(3_000), "name": "run 7", "shape": [2, (2, 1)]},
+    [1, "two", (3,)],
+    np.zeros((2, 3), "<f4"),
+    ValueError("no"),
+]
+
+
+def same(got: Any, sent: Any) -> bool:
+    if isinstance(sent, dict):
+        return got.keys() == sent.keys() and all(same(got[key], sent[key]) for key in sent)
+    if isinstance(sent, np.ndarray):
+        return got.dtype == sent.dtype and np.array_equal(got, sent)
+    return repr(got) == repr(sent)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("compression", [None, "zlib"])
+class TestRoundTrip:
+    def test_what_is_serialized_already_is_sealed_as_it_is(self, pair, value, compression):
+        p = pair()
+        header, frames = safeser.serialize(value, compression=compression)
+        sealed = p.one.seal(safeser.Serialized(header, frames), p.context)
+        assert same(p.two.open(sealed, p.context), value)
+
+    def test_its_recipient_may_deserialize_by_itself(self, pair, value, compression):
+        p = pair()
+        header, frames = safeser.serialize(value, compression=compression)
+        sealed = p.one.seal(safeser.Serialized(header, frames), p.context)
+        [payload] = p.two.admit(sealed, p.context).payloads
+        assert same(safeser.deserialize(payload.header, payload.frames), value)
+
+    def test_header_and_frames_travel_as_values_too(self, pair, value, compression):
+        p = pair()
+        pair_of = safeser.serialize(value, compression=compression)
+        header, frames = p.two.open(p.one.seal(pair_of, p.context), p.context)
+        assert same(safeser.deserialize(header, frames), value)
+
+    def test_a_header_that_is_put_into_a_message_by_hand_says_what_to_do(
+        self, pair, value, compression
+    ):
+        p = pair()
+        header, frames = safeser.serialize(value, compression=compression)
+        sealed = p.there.session.seal(canonical.pack([header, "data", None]), list(frames))
+        with pytest.raises(PayloadError, match="'lengths'") as caught:
+            p.two.open(sealed, p.context)
+        assert "safeser.Serialized(header, frames)" in caught.value.fix
+        bare = {k: v for k, v in header.items() if k not in ("lengths", "compression")}
+        if compression is None:
+            sealed = p.there.session.seal(canonical.pack([bare, "data", None]), list(frames))
+            assert same(p.two.open(sealed, p.context), value)
+
+
+# --- the document --------------------------------------------------------------------------------
+
+LAYERS = {
+    "library header": ("payload.header", "payload.parts"),
+    "family header": ("families.",),
+}
+
+
+def told(value: Any) -> Any:
+    """Return a value in the words of the vectors."""
+    match value:
+        case bytes():
+            return {"bytes": value.hex()}
+        case tuple():
+            return {"tuple": list(map(told, value))}
+        case set():
+            return {"set": list(map(told, value))}
+        case int() if type(value) is int and abs(value) >= 1 << 63:
+            return {"integer": str(value)}
+        case list():
+            return list(map(told, value))
+        case {"type": kind, "sub-header": _}:
+            return {"typed": kind}
+        case {"failures": failures}:
+            return {"failure": failures[0][0]}
+        case {"pickle": data}:
+            return {"pickle": data[-2]}
+        case dict():
+            return {key: told(item) for key, item in value.items()}
+        case np.ndarray():
+            return {"typed": "numpy:ndarray"}
+        case BaseException():
+            return {"failure": getattr(value, "remote_type", type(value).__name__)}
+    return value
+
+
+def frames_of(case: dict[str, Any]) -> list[bytes]:
+    return [bytes.fromhex(frame) for frame in case["frames"]]
+
+
+@cases("library messages")
+def test_the_document_says_what_each_message_is(case):
+    value, kind, operation = document.decode(bytes.fromhex(case["header"]), frames_of(case))
+    assert (kind, operation) == (case["kind"], case["operation"])
+    assert told(document.read_value(value)) == case["value"]
+
+
+@cases("library messages")
+def test_a_channel_reads_each_message_as_the_document_does(pair, case):
+    p = pair("ann", "bea") if case["kind"] != "data" else pair()
+    context = Context(p.context.sender, p.context.recipient, case["kind"], case["operation"])
+    if case["operation"] is not None or case["kind"] != "data":
+        # No context grants these: what is read of them is shown below the policy.
+        verified = p.back.verify(
+            p.there.session.seal(bytes.fromhex(case["header"]), frames_of(case))
+        )
+        message = library.parse(verified)
+        assert (message.kind, message.operation) == (case["kind"], case["operation"])
+        return
+    sealed = p.there.session.seal(bytes.fromhex(case["header"]), frames_of(case))
+    if case["name"] == "a failure in place of a value":
+        with pytest.raises(safeser.SerializationError):
+            p.two.open(sealed, context)
+        return
+    found = p.two.open(sealed, context)
+    expected = case["value"]
+    if isinstance(expected, dict) and "pickle" in expected:
+        expected = expected["pickle"]
+    assert told(found) == expected
+
+
+@cases("invalid library messages")
+def test_the_document_refuses_each_invalid_message(case):
+    error = {
+        "library header": document.HeaderError,
+        "family header": document.FamilyHeaderError,
+    }[case["layer"]]
+    with pytest.raises(error):
+        document.decode(bytes.fromhex(case["header"]), frames_of(case))
+
+
+@cases("invalid library messages")
+def test_a_channel_refuses_each_invalid_message_by_the_same_layer(pair, case):
+    p = pair()
+    sealed = p.there.session.seal(bytes.fromhex(case["header"]), frames_of(case))
+    with pytest.raises(PayloadError) as caught:
+        p.two.open(sealed, p.context)
+    assert caught.value.rule.startswith(LAYERS[case["layer"]])
+    assert [event["permitted"] for event in p.two.audit.events] == [False]
+    # The session goes on: the message was its peer's, and complete.
+    assert p.two.open(p.one.seal(5, p.context), p.context) == 5
+
+
+@cases("invalid public keys")
+def test_invalid_public_keys(case):
+    with pytest.raises(safeser.ConfigError):
+        PublicKey.parse(case["text"])
+    with pytest.raises(ValueError):
+        document.parse_key(case["text"])
+
+
+@pytest.mark.parametrize("role", ["initiator", "responder"])
+def test_a_public_key_is_what_the_document_says(role):
+    text = VECTORS["identities"][role]["public"]
+    assert PublicKey.parse(text).raw == document.parse_key(text)
+
+
+# --- any bytes -----------------------------------------------------------------------------------
+
+WORDS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats()
+    | st.text()
+    | st.binary(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def both(data: bytes) -> tuple[bool, bool]:
+    """Return whether safeser and the document's decoder take *data*."""
+    taken = []
+    for read in (canonical.unpack, document.read_canonical):
+        try:
+            value = read(data)
+        except (ValueError, document.HeaderError):
+            taken.append(False)
+        else:
+            taken.append(True)
+            assert canonical.pack(value) == data
+    return taken[0], taken[1]
+
+
+@given(WORDS)
+def test_what_is_packed_is_read(value):
+    assert both(canonical.pack(value)) == (True, True)
+
+
+@given(st.binary(max_size=24))
+@example(b"\xc7\x00\xff")
+@example(b"\xd6\xff\x00\x00\x00\x00")
+@example(b"\xc1")
+@example(b"\x81\xc0\xc0")
+def test_any_bytes_are_taken_by_both_or_by_none(data):
+    one, other = both(data)
+    assert one is other
+
+
+@given(WORDS, st.data())
+def test_changed_bytes_are_taken_by_both_or_by_none(value, data):
+    packed = bytearray(canonical.pack(value))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(packed) - 1))
+        packed[at] = data.draw(st.integers(0, 255))
+    one, other = both(bytes(packed))
+    assert one is other
+
+
+HEADERS = st.recursive(
+    st.sampled_from(
+        [
+            {"serializer": "msgpack"},
+            {"serializer": "error", "failed": True},
+            {"serializer": "pickle", "writeable": [True]},
+            {"serializer": "dask", "type": "a:b", "sub-header": {}},
+            {"serializer": "msgpack", "lengths": []},
+            {"serializer": "nothing"},
+            {},
+            5,
+        ]
+    ),
+    lambda inner: st.builds(
+        lambda kind, children, lengths: {
+            "serializer": kind,
+            "type": "list",
+            **({"sub-header": {}} if kind == "dask" else {}),
+            "sub-headers": children,
+            "frame-lengths": lengths,
+        },
+        st.sampled_from(["collection", "dask"]),
+        st.lists(inner, max_size=3),
+        st.lists(st.integers(-1, 3), max_size=3),
+    ),
+    max_leaves=5,
+)
+
+
+@given(HEADERS, st.integers(0, 5))
+def test_family_headers_are_taken_by_both_or_by_none(header, count):
+    from safeser.families.tree import parse
+    from safeser.values import Limits
+
+    frames, taken = [b"\x05"] * count, [False, False]
+    with contextlib.suppress(SafeserError):
+        parse(header, frames, limits=Limits())
+        taken[0] = True
+    with contextlib.suppress(document.FamilyHeaderError, document.HeaderError):
+        document.decode(msgpack.packb([header, "data", None]), frames)
+        taken[1] = True
+    assert taken[0] is taken[1]

@@ -1,0 +1,141 @@
+"""A refused message leaves nothing behind: without the garbage collector, its frames are gone.
+
+A principal that may only look sent twelve refused requests of 200 MB, and the scheduler kept them.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import msgpack
+import pytest
+
+from safeser.envelope.session import Session
+from safeser.errors import PayloadError, SafeserError
+from tests.dask.forged import forged
+
+LARGE = bytes(100_000)
+PICKLE = {"serializer": "pickle", "writeable": []}
+
+
+def nested(depth):
+    return b"\x82\xa2op\xa8identity\xa9n_workers" + b"\x91" * depth + b"\x01"
+
+
+REQUESTS = {
+    "unknown field": lambda t: forged({"op": "identity", "nope": LARGE[:4000]}),
+    "over its ceiling": lambda t: forged({"op": "identity", "nope": LARGE}),
+    "shape": lambda t: forged({"op": "set_metadata", "keys": LARGE, "value": 1}),
+    "malformed": lambda t: [b"\x81\xa2op" + LARGE],
+    "not granted": lambda t: forged({"op": "terminate", "reason": LARGE.decode()}),
+    "too deep": lambda t: [nested(200)],
+    "trailing bytes": lambda t: [msgpack.packb({"op": "identity"}) + LARGE],
+    "no table": lambda t: [msgpack.packb({"op": "identity"}), LARGE],
+    "marker": lambda t: forged(
+        {"op": "set_metadata", "keys": ["a"], "value": {"__Pickled__": LARGE}}
+    ),
+    "payload": lambda t: forged(
+        {"op": "set_metadata", "keys": ["a"], "value": t.Row(PICKLE, (b"cos\nsystem\n." + LARGE,))}
+    ),
+    "typed payload": lambda t: forged(
+        {"op": "set_metadata", "keys": ["a"], "value": t.Row({"serializer": "dask"}, (LARGE,))}
+    ),
+    "unreadable payload": lambda t: forged(
+        {"op": "set_metadata", "keys": ["a"], "value": t.Row({"serializer": "msgpack"}, (LARGE,))}
+    ),
+}
+
+
+@pytest.fixture
+def verified(monkeypatch):
+    """References to each message that is verified, which keep none."""
+    found = []
+    real = Session.verify
+
+    def verify(self, sealed):
+        made = real(self, sealed)
+        found.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(Session, "verify", verify)
+    gc.collect()
+    gc.disable()
+    yield found
+    gc.enable()
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_nothing_of_a_refused_request_is_left(talk, verified, name):
+    t = talk("bob")
+    frames = REQUESTS[name](t)
+    verified.clear()
+    assert t._carry(t.near, t.far, t.server, frames, None) is t.SKIP
+    assert t.refused_by_server
+    assert [each() for each in verified] == [None]
+    assert t.server.take_answers()
+
+
+@pytest.mark.parametrize("name", [name for name in REQUESTS if name != "over its ceiling"])
+def test_nothing_of_a_refused_batch_is_left(talk, verified, name):
+    t = talk("alice").client_stream()
+    [body, *rest] = REQUESTS[name](t)
+    body = body.replace(b"\xa8identity", b"\xb0heartbeat-client").replace(
+        b"\xacset_metadata", b"\xa9log-event"
+    )
+    verified.clear()
+    t._carry(t.near, t.far, t.server, [b"\x91" + body, *rest], None)
+    assert t.refused_by_server
+    assert [each() for each in verified] == [None]
+
+
+def _reply(t, message):
+    t.asker.send({"op": "get_metadata", "keys": ("a",)})
+    return forged(message)
+
+
+REPLIES = {
+    "marker": lambda t: _reply(t, {"x": {"__Pickled__": LARGE}}),
+    "payload": lambda t: _reply(t, t.Row(PICKLE, (b"cos\nsystem\n." + LARGE,))),
+    "malformed": lambda t: [b"\xc1" + LARGE],
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_an_error_that_its_user_keeps_does_not_keep_the_reply(talk, verified, name):
+    t = talk("alice")
+    frames = REPLIES[name](t)
+    verified.clear()
+    with pytest.raises(SafeserError) as caught:
+        t._carry(t.far, t.near, t.asker, frames, None)
+    kept = caught.value.without_frames()  # as the comm raises it, see test_comm_wire
+    del caught
+    assert [each() for each in verified] == [None]
+    assert kept.rule
+
+
+def test_an_error_forgets_what_it_was_raised_from():
+    def read(data):
+        try:
+            msgpack.unpackb(data)
+        except msgpack.ExtraData as error:
+            raise PayloadError("trailing bytes") from error
+
+    with pytest.raises(PayloadError) as caught:
+        read(b"\x01" + LARGE)
+    error = caught.value.without_frames()
+    assert error.__traceback__ is None
+    assert isinstance(error.__cause__, msgpack.ExtraData)  # why, which is told
+    assert error.__cause__.__traceback__ is None
+
+
+def test_an_error_raised_while_another_is_handled_forgets_it():
+    try:
+        try:
+            msgpack.unpackb(b"\x01" + LARGE)
+        except msgpack.ExtraData:
+            raise PayloadError("trailing bytes") from None
+    except PayloadError as found:
+        error = found.without_frames()
+    assert error.__context__ is None
+    assert error.__traceback__ is None

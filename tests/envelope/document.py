@@ -1,0 +1,332 @@
+"""A decoder of library messages, written from docs/envelope-v1.md alone; it imports no safeser.
+
+The one rule: where it and safeser differ, one of them, or the document, is wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["FamilyHeaderError", "HeaderError", "Value", "decode", "parse_key", "read_canonical"]
+
+MAX_FRAME = 1 << 30
+MAX_DEPTH, MAX_VALUES = 100, 1_000_000
+
+
+class HeaderError(Exception):
+    """The library header is refused."""
+
+
+class FamilyHeaderError(Exception):
+    """The family header is refused."""
+
+
+# --- "Canonical MessagePack" -----------------------------------------------------------------
+
+
+class _Canonical:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, size: int) -> bytes:
+        if self.at + size > len(self.data):
+            raise HeaderError("cut off")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def number(self, size: int, *, least: int) -> int:
+        found = int.from_bytes(self.take(size), "big")
+        if found < least:
+            raise HeaderError("not the shortest form")
+        return found
+
+    def value(self, depth: int = 0) -> Any:
+        if depth > 400:
+            raise HeaderError("nested deeper than any header")
+        first = self.take(1)[0]
+        if first < 0x80 or first >= 0xE0:
+            return first if first < 0x80 else first - 256
+        if first < 0x90:
+            return self.map(first & 15, depth)
+        if first < 0xA0:
+            return self.array(first & 15, depth)
+        if first < 0xC0:
+            return self.text(first & 31)
+        match first:
+            case 0xC0:
+                return None
+            case 0xC2 | 0xC3:
+                return first == 0xC3
+            case 0xC4 | 0xC5 | 0xC6:
+                return self.take(self.size(first - 0xC4, 0))
+            case 0xCB:
+                return struct.unpack(">d", self.take(8))[0]
+            case 0xCC | 0xCD | 0xCE | 0xCF:
+                size = 1 << first - 0xCC
+                return self.number(size, least=128 if size == 1 else 1 << 4 * size)
+            case 0xD0 | 0xD1 | 0xD2 | 0xD3:
+                size = 1 << first - 0xD0
+                found = int.from_bytes(self.take(size), "big", signed=True)
+                if found >= (-32 if size == 1 else -(1 << 4 * size - 1)):
+                    raise HeaderError("not the shortest form")
+                return found
+            case 0xD9 | 0xDA | 0xDB:
+                return self.text(self.size(first - 0xD9, 32))
+            case 0xDC | 0xDD:
+                return self.array(self.size(first - 0xDB, 16), depth)
+            case 0xDE | 0xDF:
+                return self.map(self.size(first - 0xDD, 16), depth)
+        raise HeaderError("no such type")
+
+    def size(self, power: int, fixed: int) -> int:
+        """Read a length of 1, 2 or 4 bytes that no shorter form could have said."""
+        size = 1 << power
+        shorter = 1 << 4 * size
+        if size == 1 or (fixed == 16 and size == 2):
+            shorter = fixed
+        return self.number(size, least=shorter)
+
+    def text(self, size: int) -> str:
+        try:
+            return self.take(size).decode("utf-8")
+        except UnicodeDecodeError:
+            raise HeaderError("not UTF-8") from None
+
+    def array(self, count: int, depth: int) -> list[Any]:
+        return [self.value(depth + 1) for _ in range(count)]
+
+    def map(self, count: int, depth: int) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for _ in range(count):
+            key = self.value(depth + 1)
+            if type(key) is not str or key in made:
+                raise HeaderError("keys are text, each once")
+            made[key] = self.value(depth + 1)
+        return made
+
+
+def read_canonical(data: bytes) -> Any:
+    reader = _Canonical(data)
+    value = reader.value()
+    if reader.at != len(data):
+        raise HeaderError("bytes follow the value")
+    return value
+
+
+# --- "The header" ----------------------------------------------------------------------------
+
+
+@dataclass
+class Value:
+    """One value of a family header, with the frames that are its own."""
+
+    serializer: str
+    header: dict[str, Any]
+    frames: list[bytes]
+    children: list[Value] = field(default_factory=list)
+
+
+def decode(header: bytes, frames: list[bytes]) -> tuple[Value, str, str | None]:
+    """Return the value that a library message describes, its kind and its operation."""
+    words = read_canonical(header)
+    if type(words) is not list or len(words) not in (3, 4) or type(words[0]) is not dict:
+        raise HeaderError("no array of three or four")
+    family, kind, operation = words[:3]
+    if type(kind) is not str or kind not in ("admin", "data", "task", "control"):
+        raise HeaderError("no kind")
+    if operation is not None and (type(operation) is not str or len(operation) > 128):
+        raise HeaderError("no operation")
+    if len(words) == 4:
+        frames = _joined(frames, words[3])
+    return _value(family, frames, 0, [MAX_VALUES]), kind, operation
+
+
+def _joined(parts: list[bytes], counts: Any) -> list[bytes]:
+    if type(counts) is not list or any(type(each) is not int or each < 1 for each in counts):
+        raise HeaderError("no part counts")
+    if sum(counts) != len(parts) or max(counts, default=1) == 1:
+        raise HeaderError("part counts that say nothing, or something else")
+    made, at = [], 0
+    for count in counts:
+        own = parts[at : at + count]
+        at += count
+        if count > 1 and any(len(part) != MAX_FRAME for part in own[:-1]):
+            raise HeaderError("a part of another length")
+        made.append(b"".join(own))
+    return made
+
+
+# --- "The family header" ---------------------------------------------------------------------
+
+_KEYS = {
+    "msgpack": ((), ()),
+    "error": ((), ("failed",)),
+    "pickle": (("writeable",), ()),
+    "cloudpickle": (("writeable",), ()),
+    "dask": (("type", "sub-header"), ("sub-headers", "frame-lengths")),
+    "collection": (("type", "sub-headers", "frame-lengths"), ()),
+}
+
+
+def _need(fits: bool, problem: str) -> None:
+    if not fits:
+        raise FamilyHeaderError(problem)
+
+
+def _value(header: Any, frames: list[bytes], depth: int, room: list[int]) -> Value:
+    room[0] -= 1
+    _need(depth <= MAX_DEPTH and room[0] >= 0, "over a limit")
+    _need(type(header) is dict, "no map")
+    serializer = header.get("serializer")
+    _need(type(serializer) is str and serializer in _KEYS, "no serializer")
+    required, optional = _KEYS[serializer]
+    keys = set(header) - {"serializer"}
+    _need(set(required) <= keys <= {*required, *optional}, "other keys")
+    own = _check(serializer, header, len(frames))
+    lengths = header.get("frame-lengths", [])
+    value = Value(serializer, header, frames[:own])
+    at = own
+    for child, length in zip(header.get("sub-headers", []), lengths, strict=True):
+        value.children.append(_value(child, frames[at : at + length], depth + 1, room))
+        at += length
+    return value
+
+
+def _check(serializer: str, header: dict[str, Any], given: int) -> int:
+    """Check the types of a header's values; return how many frames are its own."""
+    below = 0
+    if "sub-headers" in header or "frame-lengths" in header:
+        children, lengths = header.get("sub-headers"), header.get("frame-lengths")
+        _need(type(children) is list and type(lengths) is list, "no lists")
+        _need(len(children) == len(lengths), "lists of different lengths")
+        _need(all(type(each) is int and each >= 0 for each in lengths), "no counts")
+        below = sum(lengths)
+    if serializer == "dask":
+        name = header["type"]
+        _need(type(name) is str and 1 <= len(name) <= 128 and name.isprintable(), "no type")
+        _need(type(header["sub-header"]) is dict, "no sub-header")
+        _need(given >= below, "too few frames")
+        return given - below
+    own = 1
+    if serializer == "collection":
+        _need(header["type"] in ("list", "tuple", "set", "frozenset", "dict"), "no collection")
+        own = 0
+    elif serializer == "error":
+        _need(type(header.get("failed", False)) is bool, "no flag")
+    elif serializer != "msgpack":
+        flags = header["writeable"]
+        _need(type(flags) is list and all(type(flag) is bool for flag in flags), "no flags")
+        own += len(flags)
+    _need(own + below == given, "frames do not add up")
+    return own
+
+
+# --- values: "msgpack" and "collection" ------------------------------------------------------
+
+
+def read_value(value: Value) -> Any:
+    """Return what *value* stands for; of a typed one what its header says."""
+    match value.serializer:
+        case "msgpack":
+            found, at = _plain(value.frames[0], 0)
+            assert at == len(value.frames[0])
+            return found
+        case "collection":
+            return _collection(value.header["type"], list(map(read_value, value.children)))
+        case "error":
+            found, _ = _plain(value.frames[0], 0)
+            return {"failures": found, "failed": value.header.get("failed", False)}
+        case "dask":
+            known = {"type": value.header["type"], "sub-header": value.header["sub-header"]}
+            return {
+                **known,
+                "frames": value.frames,
+                "children": list(map(read_value, value.children)),
+            }
+    return {"pickle": value.frames[0], "buffers": value.frames[1:]}
+
+
+def _collection(kind: str, items: list[Any]) -> Any:
+    if kind == "dict":
+        return dict(zip(items[0], items[1:], strict=True))
+    return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](items)
+
+
+_PLAIN = {
+    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",
+    0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
+}  # fmt: skip
+_SIZED = {
+    0xC4: ("bin", 1), 0xC5: ("bin", 2), 0xC6: ("bin", 4), 0xC7: ("ext", 1), 0xC8: ("ext", 2),
+    0xC9: ("ext", 4), 0xD9: ("str", 1), 0xDA: ("str", 2), 0xDB: ("str", 4), 0xDC: ("array", 2),
+    0xDD: ("array", 4), 0xDE: ("map", 2), 0xDF: ("map", 4),
+}  # fmt: skip
+_MARKS = {b"\xc7\x00\x01": tuple, b"\xc7\x00\x02": set, b"\xc7\x00\x03": frozenset}
+
+
+def _plain(data: bytes, at: int) -> tuple[Any, int]:
+    first, at = data[at], at + 1
+    if first < 0x80 or first >= 0xE0:
+        return (first if first < 0x80 else first - 256), at
+    if first in (0xC0, 0xC2, 0xC3):
+        return {0xC0: None, 0xC2: False, 0xC3: True}[first], at
+    if first in _PLAIN:
+        size = struct.calcsize(_PLAIN[first])
+        return struct.unpack(_PLAIN[first], data[at : at + size])[0], at + size
+    if first < 0xC0:
+        kind = "map" if first < 0x90 else "array" if first < 0xA0 else "str"
+        count = first & (31 if kind == "str" else 15)
+    else:
+        kind, width = _SIZED[first]
+        count, at = int.from_bytes(data[at : at + width], "big"), at + width
+    if kind == "str":
+        return data[at : at + count].decode("utf-8"), at + count
+    if kind == "bin":
+        return data[at : at + count], at + count
+    if kind == "ext":
+        code, body = data[at], data[at + 1 : at + 1 + count]
+        assert code in (4, 5)
+        made: Any = body.decode("utf-8", "surrogatepass") if code == 5 else None
+        return int.from_bytes(body, "big", signed=True) if code == 4 else made, at + 1 + count
+    return _container(kind, count, data, at)
+
+
+def _container(kind: str, count: int, data: bytes, at: int) -> tuple[Any, int]:
+    mark = _MARKS.get(data[at : at + 3]) if kind == "array" and count else None
+    if mark is not None:
+        count, at = count - 1, at + 3
+    items = []
+    for _ in range(count * 2 if kind == "map" else count):
+        item, at = _plain(data, at)
+        items.append(item)
+    if kind == "map":
+        return dict(zip(items[0::2], items[1::2], strict=True)), at
+    return (mark or list)(items), at
+
+
+# --- "Names and keys" ------------------------------------------------------------------------
+
+_P = 2**255 - 19
+_LOW = {
+    0, 1, _P - 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+}  # fmt: skip
+
+
+def parse_key(text: str) -> bytes:
+    """Return the key that *text* spells, or raise ValueError."""
+    body = text.removeprefix("x25519:")
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    if body == text or len(body) != 43 or not set(body) <= set(alphabet):
+        raise ValueError("not the form of a key")
+    if alphabet.index(body[-1]) & 3:
+        raise ValueError("spare bits are set")
+    raw = base64.urlsafe_b64decode(body + "=")
+    number = int.from_bytes(raw, "little")
+    if number >= _P or number in _LOW:
+        raise ValueError("no canonical key")
+    return raw
