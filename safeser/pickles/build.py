@@ -83,6 +83,7 @@ class Builder(Site):
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
         if program.calls:
             self.memory = Memory()
+            self.budget.hold(len(program.nodes) - program.calls, program.refs)
             longest = max(program.longest, *sizes, 0)
             self.paid = shape.tree is not None and self.pays(shape.tree, longest)
             if not self.paid:
@@ -263,10 +264,17 @@ class Builder(Site):
             raise bad(
                 "arguments", f"{entry.name} does not accept the arguments it was given"
             ) from None
-        self.budget.charge_memory(*self.memory.added(made, arguments))
+        self.charge_made(made, arguments)
         if entry.hashable:
             self.hashable.add(type(made))
         return made
+
+    def charge_made(self, made: Any, given: Sequence[Any]) -> None:
+        """Charge for what a call has made that it was not *given*; a draft is made for a moment."""
+        if type(made) is Draft:
+            made = [part for part in made.parts if not any(part is each for each in given)]
+            given = ()
+        self.budget.charge_memory(*self.memory.added(made, given))
 
     def pays(self, tree: Tree, longest: int) -> bool:
         """Charge for all calls of a *tree* at once, and tell whether its own bytes bring that.
@@ -333,19 +341,22 @@ class Builder(Site):
             own = self.unfinished.pop(id(made), None)
             if own is None:
                 raise bad("build-target", f"{entry.name} takes no state")
-            self.memory.forget(made)
             self.guarded(entry, own.build, made, state)
-            self.budget.charge_memory(*self.memory.added(made, (state,)))
+            self.charge_built(made, state)
             return
         finished = self.guarded(entry, shim(entry.state), self, made, state)
         returned = self.profile.returned(entry)
         if returned and type(finished) not in returned:
             raise bad("class", f"{entry.name} made something of another type")
         self.values[call.index] = finished
-        self.memory.forget(finished)
-        self.budget.charge_memory(*self.memory.added(finished, (state,)))
+        self.charge_built(finished, state)
         if entry.hashable:
             self.hashable.add(type(finished))
+
+    def charge_built(self, finished: Any, state: Any) -> None:
+        """Charge for what an object holds with its state; it may have been counted without."""
+        self.memory.forget(finished)
+        self.budget.charge_memory(*self.memory.added(finished, (state,)))
 
     def guarded(self, entry: Entry, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
