@@ -22,9 +22,8 @@ _COPIES_FREE = 1 << 20
 # of Arrow and pandas need; in all, what reading as many elements takes.
 _REFS_PER_OBJECT, _MOST_OBJECTS_PER_REF = 2, 256
 _OBJECTS_PER_BYTE = 26
-# Containers that opcodes made count as objects once a call's result holds them; their own opcodes
-# brought that.
-_OBJECTS_PER_CONTAINER, _OBJECTS_PER_REF = 256, 16
+# Containers that opcodes made count as objects once a call's result holds them, at two bytes each.
+_OBJECTS_PER_CONTAINER = 336
 # One list of a million numbers costs some two million opcodes; MARKs and POPs cost nothing else.
 _OPCODES_PER_REF = 4
 # Building, checking and hashing are counted in visits of an element, of a quarter of a microsecond
@@ -95,9 +94,9 @@ class Budget:
         most = self.limits.max_refs * _MOST_OBJECTS_PER_REF
         self.objects = min(most, self.objects + size * _OBJECTS_PER_BYTE)
 
-    def hold(self, containers: int, refs: int) -> None:
-        """Note the *containers* of a pickle, and the elements in them, which results may hold."""
-        self.objects += containers * _OBJECTS_PER_CONTAINER + refs * _OBJECTS_PER_REF
+    def hold(self, containers: int) -> None:
+        """Note how many *containers* a pickle has, which results may hold."""
+        self.objects += containers * _OBJECTS_PER_CONTAINER
 
     def charge(self, elements: int) -> None:
         self.visits -= elements

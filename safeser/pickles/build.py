@@ -83,7 +83,7 @@ class Builder(Site):
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
         if program.calls:
             self.memory = Memory()
-            self.budget.hold(len(program.nodes) - program.calls, program.refs)
+            self.budget.hold(len(program.nodes) - program.calls)
             longest = max(program.longest, *sizes, 0)
             self.paid = shape.tree is not None and self.pays(shape.tree, longest)
             if not self.paid:

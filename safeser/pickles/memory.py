@@ -162,15 +162,15 @@ def _array(memory: Memory, value: np.ndarray[Any, Any]) -> tuple[int, int]:
     base = value.base
     while isinstance(base, np.ndarray):
         value, base = base, base.base
-    taken = _ARRAY if base is None else 2 * _ARRAY
-    if value.nbytes <= _SHORT:
-        return 0, taken + value.nbytes
     if base is None:
-        size = memory.owned(value, value.nbytes)
+        owner, held, taken = value, value.nbytes, _ARRAY
     elif type(base) is memoryview:
-        size = memory.owned(base.obj, base.nbytes)
+        owner, held, taken = base.obj, base.nbytes, 2 * _ARRAY + _VIEW
     else:
-        size = memory.owned(base, value.nbytes)
+        owner, held, taken = base, value.nbytes, 2 * _ARRAY
+    if held <= _SHORT:
+        return 0, taken + held
+    size = memory.owned(owner, held)
     # Elements that are objects were made elsewhere; pointers to them count as objects do.
     return (0, size + taken) if value.dtype.hasobject else (size, taken + _COUNTED)
 
@@ -240,6 +240,8 @@ def _arrow_type(_: Memory, value: Any) -> tuple[int, int]:
 
 #: Of an array, or a buffer that it is over, beside the elements.
 _ARRAY = 160
+#: A view of a buffer, and the view that it was cast from.
+_VIEW = 320
 #: Of one field of a record, structure or schema: its name, its type and its place in a table.
 _FIELD = 160
 #: What an object of Arrow's takes in C++.
