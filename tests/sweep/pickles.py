@@ -9,8 +9,9 @@ pickle is loaded in a process of its own, whether it ends as an object or is ref
   over what it held before, and so counts the reader's and the builder's own as well;
 * at most one second of processor time in all, and a tenth of one in any single call.
 
-An entry of which no sample exists counts as failed. Options: ``--only TEXT`` takes entries and
-samples whose name has it, ``--worst N`` prints so many lines, ``--json FILE`` writes all.
+An entry that no attack reaches counts as failed, unless ``UNCOVERED`` says why it cannot. Options:
+``--only TEXT`` takes entries and samples whose name has it, ``--worst N`` prints so many lines,
+``--json FILE`` writes all.
 """
 
 from __future__ import annotations
