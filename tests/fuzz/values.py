@@ -88,6 +88,8 @@ def _generated() -> list[Any]:
 
 
 def _is_small(value: Any) -> bool:
+    if "scipy.sparse" in type(value).__module__ and max(value.shape) > _LARGE:
+        return False
     try:
         return len(pickle.dumps(value)) < _LARGE
     except Exception:  # what pickle cannot write, or would never end with
