@@ -288,7 +288,7 @@ SPARSE = pd.arrays.SparseArray([0] * 999 + [1])
 
 @pytest.mark.parametrize(
     ("value", "rule"),
-    [(NUMBERS, "pickle.max-array"), (INDEX, "value.index"), (SPARSE, "pickle.max-array")],
+    [(NUMBERS, "pickle.max-array"), (INDEX, "value.index"), (SPARSE, "value.sparse")],
     ids=["array", "index", "sparse"],
 )
 def test_what_is_over_the_limit_of_arrays_says_which_limit(value, rule):
