@@ -12,7 +12,16 @@ from typing import Any
 
 from safeser.types.refusal import refused
 
-__all__ = ["MAX_NESTING", "MAX_WIDTH", "chunked", "empty_of", "measured", "parts_of"]
+__all__ = [
+    "MAX_NESTING",
+    "MAX_WIDTH",
+    "check_dictionary",
+    "chunked",
+    "dictionary_of",
+    "empty_of",
+    "measured",
+    "parts_of",
+]
 
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
@@ -57,6 +66,9 @@ def measured(kind: Any) -> tuple[int, int]:
             width += times
             if parts > _MAX_PARTS or width > MAX_WIDTH:
                 raise refused("arrow-type", "an Arrow type has too many parts or is too wide")
+            if _is.is_union(part) and not part.num_fields:
+                # It has no value, and Arrow takes the first part for the type of a null.
+                raise refused("arrow-type", "an Arrow union has no parts")
             if _is.is_run_end_encoded(part) and _holds(_is_view, part.value_type):
                 # Decoding no run of them leaves no chunk, and see chunked.
                 raise refused("arrow-type", "an Arrow type has runs of list views")
@@ -85,6 +97,26 @@ def chunked(chunks: list[Any], kind: Any) -> Any:
     if not chunks and _holds(_is_view, kind):
         chunks = [empty_of(kind)]
     return pa.chunked_array(chunks, kind)
+
+
+def check_dictionary(values: Any, *, used: bool) -> None:
+    """Refuse a dictionary whose values are of type *values* if an index leads into it.
+
+    Nulls have no bitmap, and Arrow ends the process as it looks there for those of a dictionary.
+
+    :param used: whether an index leads into it.
+    """
+    while isinstance(values, pa.BaseExtensionType):
+        values = values.storage_type
+    if used and _is.is_null(values):
+        raise refused("arrow", "an index leads into a dictionary of nothing but nulls")
+
+
+def dictionary_of(indexes: Any, values: Any, *, ordered: bool) -> Any:
+    """Return the array whose *indexes* stand for *values*, or refuse it."""
+    check_dictionary(values.type, used=indexes.null_count < len(indexes))
+    # It refuses indexes out of range, before anybody follows one.
+    return pa.DictionaryArray.from_arrays(indexes, values, ordered=ordered)
 
 
 def _is_view(kind: Any) -> bool:

@@ -29,6 +29,7 @@ __all__ = [
     "check_levels",
     "check_offset_parts",
     "check_period_freq",
+    "check_sparse_length",
     "check_sparse_values",
     "check_walk",
     "check_wrapped",
@@ -109,10 +110,15 @@ def check_wrapped(values: np.ndarray[Any, Any]) -> None:
 def check_sparse_values(values: np.ndarray[Any, Any], length: int, limits: Limits) -> None:
     """Refuse *values* that cannot be those of a sparse array of *length*, or stand for too much."""
     check_wrapped(values)
-    if length * max(values.dtype.itemsize, 1) > limits.max_array:
-        raise refused("sparse", "a sparse array is larger than max_array", fix=_RAISE)
+    check_sparse_length(length, values.dtype.itemsize, limits)
     if not values.dtype.isnative:
         raise refused("column", "sparse values are in another byte order than this machine's")
+
+
+def check_sparse_length(length: int, itemsize: int, limits: Limits) -> None:
+    """Refuse *length* elements of *itemsize* bytes, for most of which no byte was sent."""
+    if length * max(itemsize, 1) > limits.max_array:
+        raise refused("sparse", "a sparse array is larger than max_array", fix=_RAISE)
 
 
 def is_known(kind: Any) -> bool:
@@ -252,7 +258,9 @@ def check_levels(levels: Sequence[Any], *, limits: Limits) -> None:
         raise refused("index", "a level of an index is no index of one level")
     numbers = sum(len(level) for level in levels if isinstance(level, pd.RangeIndex))
     if numbers * _NUMBER > limits.max_array:
-        raise refused("index", "the values of an index's levels are larger than max_array")
+        raise refused(
+            "index", "the values of an index's levels are larger than max_array", fix=_RAISE
+        )
 
 
 _RAISE = "Raise the policy's limits.max_array if its sender may."

@@ -25,7 +25,7 @@ def check_numbers(dtype: np.dtype[Any]) -> None:
 def check_maxprint(count: object) -> None:
     """Refuse to print *count* elements of a sparse matrix."""
     if type(count) is not int or count < 0:
-        raise refused("scipy", "the maxprint of a sparse matrix is no number of elements")
+        raise refused("scipy", "maxprint of a sparse matrix is no number of elements")
 
 
 def check_reach(shape: tuple[int, ...], *indexes: np.ndarray[Any, Any]) -> None:

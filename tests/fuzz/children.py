@@ -25,6 +25,8 @@ __all__ = ["Runner"]
 
 _CASES = 2000  # of one child: what they leave behind goes with it
 _FINDINGS = ("exhausted", "broken")
+#: Times the patience that a case may take by the clock, which runs on while others compute.
+_STALLED = 20
 
 
 @dataclass
@@ -34,7 +36,7 @@ class Runner:
     :param run: runs a case, and says in a word or two what became of it.
     :param found: is told of each case that ended its process, did not end, or broke a rule.
     :param memory: bytes of address space that a child may have.
-    :param patience: seconds that a case may take.
+    :param patience: seconds of processor time that a case may take.
     """
 
     run: Callable[[int], str]
@@ -53,7 +55,7 @@ class Runner:
             os.close(reading)
             self._cases(writing)
         os.close(writing)
-        hung = self._heard(reading)
+        hung = self._heard(reading, child)
         if hung:
             os.kill(child, signal.SIGKILL)
         os.close(reading)
@@ -64,12 +66,11 @@ class Runner:
             self.found(self.number, ended)
             self.number += 1
 
-    def _heard(self, reading: int) -> bool:
+    def _heard(self, reading: int, child: int) -> bool:
         """Count what the child says until it ends; tell whether it fell silent before."""
         left = b""
         while True:
-            ready, _, _ = select.select([reading], [], [], self.patience)
-            if not ready:
+            if not self._has_said(reading, child):
                 return True
             got = os.read(reading, 1 << 16)
             if not got:
@@ -81,6 +82,15 @@ class Runner:
                 self.totals[what] += 1
                 if what.startswith(_FINDINGS):
                     self.found(int(text), what)
+
+    def _has_said(self, reading: int, child: int) -> bool:
+        """Wait until the child says something or ends, for as long as one case may take."""
+        spent = _processor_seconds(child)
+        for _ in range(_STALLED):
+            ready, _, _ = select.select([reading], [], [], self.patience)
+            if ready or _processor_seconds(child) - spent > self.patience:
+                return bool(ready)
+        return False
 
     def _cases(self, writing: int) -> NoReturn:
         resource.setrlimit(resource.RLIMIT_AS, (self.memory, self.memory))
@@ -99,3 +109,8 @@ class Runner:
             if time.monotonic() > self.end:
                 break
         os._exit(0)
+
+
+def _processor_seconds(process: int) -> float:
+    """Return the processor time of a process, of all its threads together."""
+    return time.clock_gettime(~process << 3 | 2)  # Linux' CPUCLOCK_SCHED

@@ -7,7 +7,7 @@ SafeserError, and no use of that value ends the process, hangs it, or breaks Pyt
 
 Each case is a number, from which it can be made again: a value, one to three of whose parts are
 others. Cases run in a child, which a crash ends; what the parent keeps in the folder lets the next
-run go on behind it.
+run go on behind it, until the children of all runs took the seconds of processor time.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def _generated() -> list[Any]:
 
 
 def _is_small(value: Any) -> bool:
+    if "scipy.sparse" in type(value).__module__ and max(value.shape) > _LARGE:
+        return False
     try:
         return len(pickle.dumps(value)) < _LARGE
     except Exception:  # what pickle cannot write, or would never end with
@@ -106,7 +108,7 @@ class Case:
         chance = random.Random(number)
         self.value = values[number % len(values)]
         self.changes: list[str] = []
-        self.buffers: list[bytearray] = []
+        self.buffers: list[bytes | bytearray] = []
         strangers = [*chance.sample(values, 4), *_strangers(chance)]
 
         def change(path: Any) -> Any:
@@ -128,6 +130,9 @@ class Case:
             at = chance.randrange(len(self.buffers))
             self.changes.append(f"buffer {at} cut")
             self.buffers[at] = self.buffers[at][: chance.randint(0, len(self.buffers[at]))]
+        elif self.buffers and chance.random() < 0.2:
+            self.changes.append("buffers read-only")
+            self.buffers = [bytes(held) for held in self.buffers]
 
     def __str__(self) -> str:
         return f"{type(self.value).__name__}: {'; '.join(self.changes)}"
@@ -181,6 +186,12 @@ def _stands_for_more(value: Any) -> bool:
     return any("scipy.sparse" in type(part).__module__ for part in (value, *held, *parts))
 
 
+def _processor_seconds() -> float:
+    """Return the processor time of all children that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _peak() -> int:
     """Return the most bytes of memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
@@ -221,24 +232,26 @@ def fuzz(folder: Path, seconds: int) -> None:
         with contextlib.suppress(SafeserError):
             pickles.loads(pickle.dumps(value), profile=PROFILE, limits=LIMITS)
     print(f"{len(values)} values, from case {kept.next} on", flush=True)
-    began = time.monotonic()
     runner = Runner(
         run=lambda number: run(number, values),
         found=lambda number, ended: kept.find(number, ended, values),
         number=kept.next,
-        end=began + seconds,
+        end=time.monotonic() + seconds,
         patience=PATIENCE,
     )
-    while time.monotonic() < runner.end:
+    while (left := seconds - kept.seconds - _processor_seconds()) > 0:
+        runner.end = time.monotonic() + left
         runner.one_child()
-        kept.save(runner, time.monotonic() - began)
+        kept.save(runner, _processor_seconds())
     print(dict(runner.totals), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--state", type=Path, default=Path(".fuzz/values"))
-    parser.add_argument("--seconds", type=int, default=3600)
+    parser.add_argument(
+        "--seconds", type=int, default=3600, help="processor time, with that of earlier runs"
+    )
     parser.add_argument("--case", type=int, help="run this one here, without a child")
     parser.add_argument("--again", action="store_true", help="run what was found before, here")
     options = parser.parse_args()

@@ -316,6 +316,10 @@ TOGETHER = {
         *(pa.lib.DictionaryScalar._reconstruct, DICTIONARY, True),
         *(pa.scalar(0, pa.int8()), ["a"]),
     ),
+    "scalar into nothing but nulls": (
+        *(pa.lib.DictionaryScalar._reconstruct, pa.dictionary(pa.int8(), pa.null()), True),
+        *(pa.scalar(0, pa.int8()), pa.nulls(1)),
+    ),
     "scalar that contradicts itself": (
         *(pa.lib.DictionaryScalar._reconstruct, DICTIONARY, False),
         *(pa.scalar(0, pa.int8()), pa.array(["a"])),

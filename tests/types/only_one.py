@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import collections
 import decimal
+import email.message
 import http
 import io
 import itertools
+import logging
 import random
 import signal
 import statistics
@@ -25,6 +27,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import scipy.spatial
+from dask.task_spec import DataNode
 from dateutil import relativedelta, tz
 
 __all__ = ["PICKLE", "TYPED", "TYPES_OF_PICKLE", "Only"]
@@ -39,6 +42,7 @@ class Only(NamedTuple):
 
 _TREE = "a typed value is a tree of its parts"
 _RARE = "a type that tasks rarely carry: it has a reviewed function, and no typed form"
+_CODE = "typed values name no code, not even what a profile lists"
 
 
 def _looped() -> list[Any]:
@@ -90,6 +94,12 @@ PICKLE: dict[str, Only] = {
         lambda: pd.DataFrame({"a": pd.date_range("2026", periods=2)})._mgr.blocks[0].values,
         "a block of two dimensions is a part of a frame, which typed values carry",
     ),
+    "a log record": Only(lambda: logging.LogRecord("a", 20, "b", 1, "c", None, None), _RARE),
+    "an e-mail": Only(email.message.EmailMessage, _RARE),
+    "a function": Only(lambda: len, _CODE),
+    "a method": Only(lambda: str.upper, _CODE),
+    "a type": Only(lambda: int, _CODE),
+    "a node of a graph": Only(lambda: DataNode("a", 1), _CODE),
     "a search tree": Only(lambda: scipy.spatial.KDTree(np.eye(3)), _RARE),
     "a compiled search tree": Only(lambda: scipy.spatial.cKDTree(np.eye(3)), _RARE),
     "a file in memory": Only(

@@ -594,7 +594,7 @@ def _sparse(draw):
 
 
 def _hashable(value):
-    """Tell whether *value* may be a key in both spellings; see ``ONLY_ONE`` of the tests."""
+    """Tell whether *value* may be a key in both spellings; see ``TYPED`` in only_one."""
     if isinstance(value, tuple | frozenset):
         return all(map(_hashable, value))
     if isinstance(value, pd.ArrowDtype) or type(value).__module__.startswith("pyarrow"):

@@ -70,6 +70,10 @@ def chained():
     return made
 
 
+def coded_nulls():
+    return pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.nulls(2))
+
+
 def narrow(matrix):
     matrix.maxprint = -1
     return matrix
@@ -127,6 +131,11 @@ PROBES = {
     "type of Arrow, 15 lists deep": (lambda: deep_type(15), ""),
     "type of Arrow, 16 lists deep": (lambda: deep_type(16), "arrow-type"),
     "list of 2**25 for each": (lambda: pa.list_(pa.int8(), 1 << 25), "arrow-type"),
+    "union of nothing": (lambda: pa.dense_union([]), "arrow-type"),
+    "sparse union of nothing": (lambda: pa.list_(pa.sparse_union([])), "arrow-type"),
+    "dictionary of nulls": (coded_nulls, "arrow"),
+    "scalar of a dictionary of nulls": (lambda: coded_nulls()[0], "arrow"),
+    "null in a dictionary of nulls": (lambda: coded_nulls()[2], ""),
     "matrix that prints less than nothing": (lambda: narrow(sp.eye(2).tocsr()), "scipy"),
     "graph wider than its places": (lambda: sp.eye(1, 1 << 33, format="coo"), ""),
 }

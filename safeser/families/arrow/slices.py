@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from safeser.errors import PayloadError
 from safeser.families.arrow.layout import Writer
 from safeser.families.arrow.types import storage_of
 from safeser.families.plain import Unencodable
-from safeser.pickles.shims.arrow import is_hollow
+from safeser.types.arrow import check_dictionary
 
 __all__ = ["write_array"]
 
@@ -54,8 +55,10 @@ def _write(writer: Writer, state: State, first: int, length: int, *, shared: boo
     else:
         writer.put(0)
     if dictionary is not None:
-        if is_hollow(dictionary[0]) and _points(state, first, length):
-            raise Unencodable(state[0], "Arrow crashes on indexes into a dictionary of nulls")
+        try:
+            check_dictionary(dictionary[0], used=_points(state, first, length))
+        except PayloadError as error:
+            raise Unencodable(state[0], error.message) from None
         if shared and writer.again(_place(dictionary)):
             return
         _write(writer, dictionary, dictionary[3], dictionary[1])

@@ -20,7 +20,7 @@ from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.pickles.shims import arrow as reviewed
-from safeser.types.arrow import chunked, empty_of, parts_of
+from safeser.types.arrow import chunked, dictionary_of, empty_of, parts_of
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -131,7 +131,7 @@ class _Arrays:
             if not values.type.equals(form.kind.value_type):
                 self.reader.refuse("it names a dictionary of another type")
             self._fitting.add((number, id(form)))
-        return reviewed.dictionary_of(self.build(indexes), values, ordered=form.kind.ordered)
+        return dictionary_of(self.build(indexes), values, ordered=form.kind.ordered)
 
     def _nothing(self, form: _Form) -> Any:
         empty = self._empty.get(id(form))

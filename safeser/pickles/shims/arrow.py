@@ -20,9 +20,9 @@ from safeser.pickles.shims.arrow_types import pa, sound_type, width_of
 from safeser.pickles.shims.arrow_widths import widths_of
 from safeser.pickles.shims.site import Site, plain
 from safeser.types import refused
-from safeser.types.arrow import chunked, empty_of, parts_of
+from safeser.types.arrow import chunked, dictionary_of, empty_of, parts_of
 
-__all__ = ["SHIMS", "dictionary_of", "is_hollow"]
+__all__ = ["SHIMS"]
 
 _is: Any = pa.types
 
@@ -76,21 +76,6 @@ def _whole(  # noqa: PLR0917 - what an array consists of
     if dictionary is not None:
         raise refused("arrow", "an Arrow array that is no dictionary has one")
     return _flat(site, kind, length, buffers, children)
-
-
-def dictionary_of(indexes: Any, values: Any, *, ordered: bool) -> Any:
-    """Return the array whose *indexes* stand for *values*, or refuse it."""
-    if is_hollow(values.type) and indexes.null_count < len(indexes):
-        raise refused("arrow", "an index leads into a dictionary of nothing but nulls")
-    # It refuses indexes out of range, before anybody follows one.
-    return pa.DictionaryArray.from_arrays(indexes, values, ordered=ordered)
-
-
-def is_hollow(kind: Any) -> bool:
-    """Whether *kind* has no bitmap, at which Arrow looks for the nulls of a dictionary of it."""
-    while isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    return bool(_is.is_null(kind))
 
 
 def _flat(site: Site, kind: Any, length: int, buffers: list[Any], children: list[Any]) -> Any:
@@ -294,7 +279,7 @@ def _dictionary_scalar(site: Site, _: str, kind: Any, valid: Any, index: Any, va
     if index.is_valid is not plain(valid, bool):
         raise refused("arrow", "a dictionary scalar contradicts itself")
     indexes = pa.array([index.as_py()], kind.index_type)
-    return pa.DictionaryArray.from_arrays(indexes, values, ordered=kind.ordered)[0]
+    return dictionary_of(indexes, values, ordered=kind.ordered)[0]
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

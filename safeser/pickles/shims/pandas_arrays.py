@@ -336,12 +336,7 @@ def _sparse_index(site: Site, name: str, length: Any, *parts: Any) -> Any:
     kind = getattr(_SPARSE, name.rpartition(":")[2])
     if not 0 <= plain(length, int) < _INT32:
         raise bad("shape", "a sparse array has an impossible size")
-    if length > site.limits.max_array:
-        raise refused(
-            "sparse",
-            "a sparse array is larger than max_array",
-            fix="Raise the policy's limits.max_array if its sender may.",
-        )
+    bounds.check_sparse_length(length, 1, site.limits)  # its elements are not known yet
     numbers = [owned(site, part, "i") for part in parts]
     if any(part.dtype != np.int32 for part in numbers):
         raise bad("arguments", "the positions of a sparse array are 32 bit integers")

@@ -7,6 +7,7 @@ show that memory is wrong.
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import itertools
 import operator
@@ -266,8 +267,14 @@ def _numpy(value: Any) -> Iterator[Callable[[], object]]:
     if not isinstance(value, np.str_):  # of its own, NumPy makes no text
         yield lambda: value.byteswap()
     if isinstance(value, np.void):
-        for field in (value.dtype.names or ())[:8]:
-            yield lambda field=field: repr([value[field], copy.copy(value[field])])
+        for fields in _fields(value.dtype):
+            yield lambda fields=fields: repr(
+                [_part(value, fields), copy.copy(_part(value, fields))]
+            )
+            yield lambda fields=fields: _part(value, fields) + _part(value, fields)
+            yield lambda fields=fields: _part(value, fields) == _part(value, fields)
+            yield lambda fields=fields: _set(value, fields)
+        yield lambda: [repr(value[at]) for at in range(-1, min(len(value), _BOUND))]
     if not isinstance(value, np.ndarray):
         yield lambda: np.asarray(value).tolist()
         return
@@ -301,13 +308,49 @@ def _numpy(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: memoryview(value).tobytes()
     if value.dtype == bool:
         yield lambda: value[value]
-    for field in (value.dtype.names or ())[:8]:
-        yield lambda field=field: value[field].tolist()
-        yield lambda field=field: repr(value[field]) + repr(value[field].copy())
-        yield lambda field=field: value[field].astype("U").sum()
-        yield lambda field=field: value[field].__setitem__(..., value[field].copy())
+    for fields in _fields(value.dtype):
+        yield from _field(lambda fields=fields: _part(value, fields))  # type: ignore[misc]
+    for name in (value.dtype.names or ())[:8]:
+        yield lambda name=name: repr(value[[name]]) + repr(value[[name]].copy() == value[[name]])
+        yield lambda name=name: repr(getattr(value.view(np.recarray), name))
+        yield lambda name=name: repr(np.sort(value, order=name))
     if value.flags.writeable and value.size:
         yield lambda: value.__setitem__(..., value.reshape(-1)[0])
+
+
+def _fields(dtype: Any) -> list[list[str]]:
+    """Return the names that lead to each field of *dtype*, nested ones too, at most 64."""
+    found: list[list[str]] = []
+    pending = [([], dtype)]
+    while pending and len(found) < 64:
+        above, part = pending.pop(0)
+        for name in (part.base.names or ())[:64]:
+            found.append([*above, name])
+            pending.append((found[-1], part.base.fields[name][0]))
+    return found[:64]
+
+
+def _part(value: Any, fields: Iterable[str]) -> Any:
+    return functools.reduce(operator.getitem, fields, value)
+
+
+def _set(value: Any, fields: list[str]) -> None:
+    *above, last = fields
+    _part(value, above)[last] = copy.copy(_part(value, fields))
+
+
+def _field(get: Callable[[], Any]) -> Iterator[Callable[[], object]]:
+    """Yield uses of the array that *get* returns, which shares memory with a record."""
+    yield lambda: get().tolist()
+    yield lambda: repr(get()) + repr(get().copy())
+    yield lambda: repr([get()[0], get()[-1], get()[..., -1:]])
+    yield lambda: get().astype("U").sum()
+    yield lambda: get() == get().copy()
+    yield lambda: get() + get()
+    yield lambda: get() * 2 - get()
+    yield lambda: get().sum()
+    yield lambda: get().byteswap().tobytes()
+    yield lambda: get().__setitem__(..., get().copy())
 
 
 def _dtype(dtype: Any) -> Iterator[Callable[[], object]]:
@@ -377,6 +420,8 @@ def _pandas(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: sys.modules["pandas"].concat([value, value])
     yield lambda: value.append(value)
     yield lambda: value.take([0, -1])
+    yield lambda: [repr(value[name].iloc[:3]) for name in value.columns[:64]]
+    yield lambda: repr(value.iloc[:, [0, -1]] + value.iloc[:, [-1, 0]].to_numpy())
     yield lambda: value.iloc[[0, -1]]
     yield lambda: value.loc[value.index[0]]
     yield lambda: value.get_indexer(value[:3])
@@ -404,10 +449,10 @@ def _pyarrow(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: pa.concat_arrays([value, value])
     yield lambda: pa.concat_tables([value, value]).to_pylist()
     yield lambda: pa.Table.from_arrays([value], names=["a"]).to_pandas()
-    yield lambda: value.field(0)
+    yield lambda: [repr(value.field(at)) for at in range(value.type.num_fields)]
+    yield lambda: [value.column(at).to_pylist() for at in range(value.num_columns)]
     yield lambda: value.fill_null(0)
     yield lambda: value.sort_by("a")
-    yield lambda: value.column(0).to_pylist()
     yield lambda: pa.ipc.new_stream(pa.BufferOutputStream(), value.schema).write(value)
     yield lambda: value.validate(full=True)
     yield lambda: value.to_pylist()[:_BOUND]
