@@ -188,7 +188,7 @@ def test_before_the_greeting_little_is_read(doors):
 
     _, far = doors.links("alice", "scheduler", "demo")
     talk = Conversation(far, server=Server.SCHEDULER, opens=False)
-    assert talk.room() == (FLOOR, FLOOR, 2)
+    assert talk.room() == (FLOOR, FLOOR, 2 + FLOOR // 32)
 
 
 def test_the_room_of_a_connection_follows_what_may_be_said_on_it(talk):
