@@ -69,6 +69,9 @@ _REGISTRATIONS = frozenset({"register-worker", "register_nanny"})
 #: Rules by which a sender may not say this at all, so that no other form of it passes either.
 _NOT_ITS_WORD = frozenset({"context.none", "operation.not-granted"})
 
+#: Rules that refuse what is no element of any stream.
+_STRANGE = frozenset({"operation.missing", "operation.unknown"})
+
 #: Refusals of one message that are logged and recorded one by one; the others are counted, since a
 #: message of two megabytes can hold three hundred thousand.
 _NOTED = 100
@@ -476,7 +479,7 @@ class Conversation:
             row = self._row_of_element(element)
         except SafeserError as error:
             # Nothing stands in for what its sender may not even begin to say.
-            self._strange += 1
+            self._strange += error.rule in _STRANGE
             self._note(error, element)
             return None, None
         try:

@@ -67,11 +67,15 @@ class Unencodable(Exception):
     """Some object cannot be sent this way; says which and why. Never leaves this package.
 
     :param final: it is too deep or too large, so taking it apart would not help either.
+    :param fix: what to do about it, where the check that refused it knows.
     :ivar within: the containers that it was met in, the innermost first.
     """
 
-    def __init__(self, value: object, reason: str = "", *, final: bool = False) -> None:
+    def __init__(
+        self, value: object, reason: str = "", *, final: bool = False, fix: str = ""
+    ) -> None:
         super().__init__(reason)
+        self.fix = fix
         self.value = value
         self.reason = reason
         self.final = final

@@ -133,7 +133,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     """Return what to do: register it, convert it, or which family to ask whom for."""
     value, families = error.value, sender.families
     grant = "a context that grants family" if decided else "family"
-    alone = _beyond_families(error, grant, decided) or _asked_too_little(error, sender)
+    alone = error.fix or _beyond_families(error, grant, decided) or _asked_too_little(error, sender)
     if alone:
         return alone
     base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
@@ -240,7 +240,7 @@ def _encoded(x: Any, typed: Typed, limits: Limits) -> Parts:
     try:
         return typed.encode(x, limits)
     except PayloadError as error:
-        raise Unencodable(x, error.message) from None
+        raise Unencodable(x, error.message, fix=error.fix) from None
 
 
 #: In what joblib's Dask backend has its functions return what they raise. A pickle of it calls a

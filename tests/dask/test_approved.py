@@ -325,7 +325,7 @@ def test_a_key_of_itself_costs_nobody_more_than_its_bytes(bob, kind):
         "data": Cheat(DataNode, key, 1),
     }[kind]
     assert sent(bob, pickle.dumps(graph({"x": made}))) is bob.SKIP
-    assert bob.refused_by_server == ["pickle.key-cost"]
+    assert bob.refused_by_server == ["pickle.max-refs"]
 
 
 def test_keys_of_several_parts_are_keys(bob):

@@ -49,7 +49,7 @@ GATHER = {"op": "gather", "keys": ["a", "b"], "reply": True}
     ("limits", "rule"),
     [
         ({"max_bytes": 100_000}, "limit.max_bytes"),
-        ({"max_bytes": 200_000, "max_array": 100_000}, "limit.max_array"),
+        ({"max_bytes": 200_000, "max_array": 100_000}, "limits.max_array"),
     ],
 )
 def test_a_value_over_a_limit_fails_alone(small, limits, rule):
