@@ -15,11 +15,11 @@ __all__ = ["reaching_base"]
 #: code, or hold addresses.
 _REACHING_WORDS = (
     "_compression _ctypes _frozen_importlib _frozen_importlib_external _io _pickle _socket "
-    "_sqlite3 _ssl asyncio bdb bz2 cmd code codecs compression concurrent ctypes dbm doctest fileinput "
-    "ftplib gzip http.client http.server imaplib importlib io logging lzma mailbox mmap "
+    "_sqlite3 _ssl asyncio bdb bz2 cmd code codecs compression concurrent ctypes dbm doctest "
+    "fileinput ftplib gzip http.client http.server imaplib importlib io logging lzma mailbox mmap "
     "multiprocessing nntplib pdb pickle poplib selectors shelve smtplib socket socketserver "
-    "sqlite3 ssl subprocess tarfile telnetlib tempfile trace unittest urllib.request urllib.response "
-    "wsgiref xmlrpc zipfile zipimport"
+    "sqlite3 ssl subprocess tarfile telnetlib tempfile trace unittest urllib.request "
+    "urllib.response wsgiref xmlrpc zipfile zipimport"
 )
 _REACHING = frozenset(_REACHING_WORDS.split())
 
