@@ -53,7 +53,7 @@ class Allowed:
         check_global(self.name)
         if self.role not in ALLOWED_ROLES:
             self._refuse(f"has a role that is none of {', '.join(ALLOWED_ROLES)}")
-        check_allowed(self.name, self.role)
+        check_allowed(self.name, self.role, setstate=self.setstate is True)
         for name in (*(self.fields or ()), *self.kwargs):
             if type(name) is not str or not name.isidentifier() or name.startswith("__"):
                 self._refuse("names a field that is no plain attribute")

@@ -2,13 +2,14 @@
 
 The one rule: a name leads to the object that calls itself so. A name that passes through another
 module or an instance, or ends at a re-export, means something else than it says, and is refused
-before anything is called.
+before anything is called. So is a class that opens files by what it derives from.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
+from safeser.allowed.bases import reaching_base
 from safeser.allowed.refused import refusal
 from safeser.errors import ConfigError, PolicyDenied
 
@@ -39,16 +40,19 @@ def check_global(name: object, *, rule: str = "config.allow") -> str:
     return text
 
 
-def check_allowed(name: str, role: str, *, approved: bool = False) -> None:
+def check_allowed(name: str, role: str, *, setstate: bool = False, approved: bool = False) -> None:
     """Refuse *name* if its library, or the name itself, is known to reach code.
 
+    :param setstate: whether its own ``__setstate__`` is called with what a sender wrote.
     :param approved: whether senders without code may have it called: ``submission: approved``.
     :raises ConfigError: with the reason of the row that refuses it.
     """
-    why = refusal(name, role, approved=approved)
+    why = refusal(name, role, setstate=setstate, approved=approved)
     if why:
+        trusted = setstate and not refusal(name, role, approved=approved)
         raise ConfigError(
             f"{shown(name)} cannot be allowed as {role}"
+            f"{' that trusts __setstate__' if trusted else ''}"
             f"{' under submission: approved' if approved else ''}: {why}",
             rule="config.allow-name",
             fix=_INSTEAD,
@@ -63,8 +67,8 @@ def own_object(name: str, role: str, module: ModuleType) -> object:
 
     :param module: what importing the module that *name* names returned.
     :raises AttributeError: if there is no such object.
-    :raises PolicyDenied: if the name passes through anything but classes, or stands for an object
-        of another name.
+    :raises PolicyDenied: if the name passes through anything but classes, stands for an object of
+        another name, or is of a class that derives from what opens files, connections and the like.
     """
     found: object = module
     path = name.partition(":")[2].split(".")
@@ -72,11 +76,24 @@ def own_object(name: str, role: str, module: ModuleType) -> object:
         if depth and not isinstance(found, type):
             raise _other(name, found, "passes through")
         found = getattr(found, part)
+        _check_bases(name, found)
     if role == "constant" and type(found) in PLAIN:
         return found
     if own_name(found) != name:
         raise _other(name, found, "leads to")
     return found
+
+
+def _check_bases(name: str, found: object) -> None:
+    base = reaching_base(found) if isinstance(found, type) else None
+    if base is not None:
+        raise PolicyDenied(
+            f"{shown(name)} is allowed, but derives from"
+            f" {shown(f'{base.__module__}:{base.__qualname__}')}, which opens, starts or points at"
+            " what it is told",
+            rule="pickle.allowed-name",
+            fix=f"Send the values that it is made of. {_INSTEAD}",
+        )
 
 
 def own_name(found: object) -> str | None:

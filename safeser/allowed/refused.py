@@ -1,4 +1,4 @@
-"""Names that cannot be allowed, with the reason: the standard library, and ``refused.toml``.
+"""Names that cannot be allowed, with the reason: the standard library, tools, and ``refused.toml``.
 
 The one rule: the answer depends on the text of a name alone. Nothing is imported for it, so a
 policy means the same on a machine where the library is not installed.
@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-__all__ = ["refusal"]
+__all__ = ["packages_of", "refusal"]
 
 _STDLIB = (
     "it is of the standard library, of which much runs, imports or opens what it is told;"
@@ -23,36 +23,55 @@ _STDLIB = (
 #: Roles whose global is called, or handed to code that may call it.
 _FUNCTIONS = frozenset({"callable", "reference"})
 
+#: Parts of packages that developers and shells run. Their functions write files, start processes
+#: and import by name, in every library.
+_TOOLING_WORDS = (
+    "__main__ _build _build_utils _cli _test _testing _tests _testutils cli cmdline commandline "
+    "conftest test testing tests testutils"
+)
+_TOOLING = frozenset(_TOOLING_WORDS.split())
+
 
 class _Row(NamedTuple):
     roles: str
     why: str
 
-    def covers(self, role: str, *, approved: bool) -> bool:
+    def covers(self, role: str, *, setstate: bool, approved: bool) -> bool:
         if self.roles == "every" or approved:
             return True
-        return self.roles == "functions" and role in _FUNCTIONS
+        return self.roles == "functions" and (setstate or role in _FUNCTIONS)
 
 
-def refusal(name: str, role: str, *, approved: bool = False) -> str:
+_TOOL = _Row("functions", "its module is of the tests, the build or the command line of a package")
+
+
+def refusal(name: str, role: str, *, setstate: bool = False, approved: bool = False) -> str:
     """Return why *name* cannot be allowed in *role*, or the empty string.
 
     :param name: ``module:qualname``.
     :param role: one of :data:`~safeser.allowed.ALLOWED_ROLES`.
+    :param setstate: whether its own ``__setstate__`` is called with what a sender wrote.
     :param approved: whether senders without code may have it called: ``submission: approved``.
     """
     module = name.partition(":")[0]
     if module.partition(".")[0] in sys.stdlib_module_names:
         return _STDLIB
-    rows = _rows()
-    for key in (name, *_modules(module)):
-        row = rows.get(key)
-        if row is not None and row.covers(role, approved=approved):
+    for row in _rows_of(name, module):
+        if row.covers(role, setstate=setstate, approved=approved):
             return row.why
     return ""
 
 
-def _modules(module: str) -> Iterator[str]:
+def _rows_of(name: str, module: str) -> Iterator[_Row]:
+    """Yield the rows that *name* falls under, those of the innermost package first."""
+    rows = _rows()
+    yield from (rows[key] for key in (name, *packages_of(module)) if key in rows)
+    # The first part is what somebody calls a whole package: a program's own "tests", "__main__".
+    if not _TOOLING.isdisjoint(module.split(".")[1:]):
+        yield _TOOL
+
+
+def packages_of(module: str) -> Iterator[str]:
     """Yield *module* and the packages that it is in, the innermost first."""
     while module:
         yield module

@@ -160,8 +160,8 @@ def _over(what: str, most: int, name: str) -> PayloadError:
     error = PayloadError(
         f"{what} is over its ceiling for this sender ({most})",
         rule="limit.operation",
-        fix="Ask for fewer keys at a time, send large data as values, or have the policy grant"
-        " this sender a submission.",
+        fix="Send less at a time (fewer keys, a smaller event), or large data as values. A policy"
+        " can raise this only for a sender without a submission, by granting one.",
     )
     error.operation = name
     return error

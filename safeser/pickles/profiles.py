@@ -116,7 +116,7 @@ class Entry:
                 rule="config.profile",
             )
         if not self.reviewed:
-            check_allowed(self.name, self.role)
+            check_allowed(self.name, self.role, setstate=self.setstate)
 
     @property
     def buildable(self) -> bool:

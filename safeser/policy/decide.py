@@ -170,14 +170,20 @@ class Table:
     ) -> Decision:
         """Answer whether *family* may pass in *context*; for every input, without raising.
 
-        A family or author that is no text is an unknown one: it may not even have a hash.
+        A family or author that is no text is an unknown one: it may not even have a hash. What is
+        no :class:`Context`, and a *sealing* that is no bool, match no context of the policy.
         """
+        if type(context) is not Context or type(sealing) is not bool:
+            return _DENY_MALFORMED
         if type(family) is not str:
             family = None
         if author is not None and type(author) is not str:
             author = UNKNOWN
         asked = (context, family, sealing, author)
-        decision = self._asked.get(asked)
+        try:
+            decision = self._asked.get(asked)
+        except TypeError:  # a field without a hash, set past the constructor
+            return _DENY_MALFORMED
         if decision is None:
             query = self.query(context, family, sealing=sealing, author=author)
             decision = self._decisions.get(query)
@@ -192,6 +198,8 @@ class Table:
 
     def permits_operation(self, context: Context) -> Decision:
         """Answer whether the operation alone may pass, whatever the message carries."""
+        if type(context) is not Context:
+            return _DENY_MALFORMED
         query = self.query(context, "msgpack")
         rule = self.match(query.hop)
         if rule is None:
@@ -393,3 +401,11 @@ def _deny(query: Query, rule: Rule, name: str, reason: str) -> Decision:
 def _deny_unmatched(query: Query) -> Decision:
     reason = f"no context lets {query.hop.sender} hand {query.hop.recipient} anything of this kind"
     return Decision(False, "context.none", reason, fix=advice.fix("context.none", query, None))
+
+
+_DENY_MALFORMED = Decision(
+    False,
+    "context.none",
+    "no context matches: what was asked about is no Context, or sealing is neither True nor False",
+    fix="Ask with Context(sender, recipient, ...) and sealing=True or sealing=False.",
+)

@@ -71,6 +71,36 @@ REACHING = [
     ("dask.dataframe.io.csv:read_csv", "reference"),
     ("distributed.worker:get_worker", "reference"),
     ("safeser.pickles.stock:loads", "reference"),
+    ("_cffi_backend:load_library", "callable"),
+    ("pygments.cmdline:main", "reference"),
+    ("pydantic._internal._validators:import_string", "callable"),
+    ("sklearn.utils._testing:assert_run_python_script_without_output", "reference"),
+    ("hypothesis.internal.reflection:source_exec_as_module", "reference"),
+    ("coverage.cmdline:main", "callable"),
+    ("mypy.api:run", "reference"),
+    ("lz4.frame:LZ4FrameFile", "class"),
+    ("dateutil.tz.tz:tzical", "class"),
+    ("dateutil.tz._tzfile:tzfile", "class"),
+    ("numpy.lib._stride_tricks_impl:DummyArray", "class"),
+    ("numpy._core._internal:_ctypes", "class"),
+    ("scipy._lib._ccallback:LowLevelCallable", "class"),
+    ("scipy._lib._bunch:_make_tuple_bunch", "reference"),
+    ("scipy.optimize._nonlin:_nonlin_wrapper", "reference"),
+    ("scipy.stats._continuous_distns:norm_gen", "class"),
+    ("scipy.sparse._matrix_io:load_npz", "reference"),
+    ("sklearn.utils.discovery:all_estimators", "callable"),
+    ("xarray.util.print_versions:get_sys_info", "reference"),
+    ("xarray.core.utils:attempt_import", "reference"),
+    ("xarray.core.dataset:Dataset.query", "reference"),
+    ("attr._make:_linecache_and_compile", "reference"),
+    ("networkx.utils.backends:_load_backend", "reference"),
+    ("narwhals._utils:_import_native_namespace", "reference"),
+    ("packaging._musllinux:_get_musl_version", "reference"),
+    ("typing_extensions:get_type_hints", "reference"),
+    ("threadpoolctl:_CDLLCache.get_cdll", "reference"),
+    ("unknown_library.cli.parse:convert_file", "reference"),
+    ("unknown_library.pkg.tests.test_it:run", "callable"),
+    ("unknown_library.__main__:main", "reference"),
 ]
 
 
@@ -123,6 +153,9 @@ def test_what_reaches_code_is_refused(entrance: str, name: str, role: str) -> No
         ("pandas.tseries.holiday:Holiday", "class"),
         ("numpy:poly1d", "class"),
         ("torch.nn.modules.linear:Linear", "class"),
+        ("xgboost.sklearn:XGBModel", "class"),
+        ("sklearn.linear_model._base:LinearRegression", "class"),
+        ("mylib.tests.models:Point", "class"),
     ],
 )
 def test_what_only_its_sender_may_not_have_called(name: str, role: str) -> None:
@@ -131,6 +164,26 @@ def test_what_only_its_sender_may_not_have_called(name: str, role: str) -> None:
     with pytest.raises(ConfigError, match="under submission: approved") as caught:
         parsed("approved", name, role)
     assert caught.value.rule == "config.allow-name"
+
+
+STATE = {"role": "class", "trust": ["__setstate__"]}
+
+
+@pytest.mark.parametrize(
+    "name", ["scipy.spatial.transform:Rotation", "xarray.core.dataset:Dataset"]
+)
+def test_no_setstate_of_a_library_whose_functions_are_refused_is_trusted(name: str) -> None:
+    assert Allowed.of(name, "class").setstate is False
+    for allow in (
+        lambda: Allowed.of(name, STATE),
+        lambda: Profile.named("data").allowing({name: STATE}),
+        lambda: Entry(name, "class", setstate=True),
+        lambda: parsed("none", name, "{role: class, trust: [__setstate__]}"),
+    ):
+        with pytest.raises(ConfigError, match="as class that trusts __setstate__") as caught:
+            allow()
+        assert caught.value.rule == "config.allow-name"
+    assert Allowed.of("mylib:Point", STATE).setstate is True
 
 
 # --- what a name leads to ------------------------------------------------------------------------

@@ -151,3 +151,56 @@ def test_objects_of_libraries_without_a_name_are_refused() -> None:
     for name in ("add", "kind", "made", "floor"):
         with pytest.raises(PolicyDenied):
             own_object(f"mylib:{name}", "reference", module)
+
+
+BASES = """
+import collections, ctypes, io, sqlite3, subprocess, tempfile, urllib.parse, zipfile
+
+class File(io.FileIO): pass
+class Grandchild(File):
+    class Inner: pass
+    def method(self): ...
+class Address(ctypes.Structure): pass
+class Database(sqlite3.Connection): pass
+class Process(subprocess.Popen): pass
+class Archive(zipfile.ZipFile): pass
+
+class Failure(sqlite3.DatabaseError): pass
+class Table(collections.UserDict): pass
+class Where(urllib.parse.ParseResult): pass
+"""
+
+
+@pytest.fixture
+def deriving() -> types.ModuleType:
+    module = types.ModuleType("mylib")
+    exec(BASES, vars(module))
+    return module
+
+
+@pytest.mark.parametrize("role", [role for role in ALLOWED_ROLES if role != "constant"])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("File", "_io:FileIO"),
+        ("Grandchild", "_io:FileIO"),
+        ("Grandchild.Inner", "_io:FileIO"),
+        ("Grandchild.method", "_io:FileIO"),
+        ("Address", "_ctypes:Structure"),
+        ("Database", "sqlite3:Connection"),
+        ("Process", "subprocess:Popen"),
+        ("Archive", "zipfile:ZipFile"),
+    ],
+)
+def test_a_class_that_inherits_reach_is_refused(
+    deriving: types.ModuleType, name: str, said: str, role: str
+) -> None:
+    with pytest.raises(PolicyDenied) as caught:
+        own_object(f"mylib:{name}", role, deriving)
+    assert caught.value.rule == "pickle.allowed-name"
+    assert f"mylib:{name} is allowed, but derives from {said}" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["Failure", "Table", "Where"])
+def test_what_inherits_values_is_found(deriving: types.ModuleType, name: str) -> None:
+    assert own_object(f"mylib:{name}", "class", deriving) is getattr(deriving, name)

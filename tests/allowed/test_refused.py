@@ -22,6 +22,15 @@ DOCUMENT = tomllib.loads(
 ROWS = {name: row for row in DOCUMENT["refused"] for name in row["names"]}
 
 
+def test_no_row_stands_below_one_that_refuses_everything() -> None:
+    everything = {name for name, row in ROWS.items() if row["roles"] == "every"}
+    for name in ROWS:
+        module, _, qualname = name.partition(":")
+        parts = module.split(".")
+        above = {".".join(parts[:end]) for end in range(1, len(parts) + bool(qualname))}
+        assert not above & everything, name
+
+
 def test_each_name_stands_once_and_its_row_is_whole() -> None:
     assert list(DOCUMENT) == ["refused"]
     assert len(ROWS) == sum(len(row["names"]) for row in DOCUMENT["refused"])
@@ -53,6 +62,18 @@ def test_a_row_refuses_what_it_names_and_all_below_it(name: str) -> None:
 def test_a_module_is_matched_whole(name: str) -> None:
     beside = f"{name}x:f"
     assert beside.partition(":")[0] in ROWS or not refusal(beside, "class")
+
+
+@pytest.mark.parametrize("part", ["tests", "_testing", "cli", "cmdline", "conftest", "__main__"])
+def test_functions_of_tests_and_command_lines(part: str) -> None:
+    for name in (f"mylib.{part}:f", f"mylib.{part}.inner:f", f"mylib.inner.{part}:C.m"):
+        refused = {role for role in ALLOWED_ROLES if refusal(name, role)}
+        assert refused == {"callable", "reference"}
+        assert all(refusal(name, role, approved=True) for role in ALLOWED_ROLES)
+        assert refusal(name, "class", setstate=True)
+    assert not refusal(f"mylib.{part}x:f", "reference")
+    if part != "__main__":
+        assert not refusal(f"{part}.models:f", "reference", approved=True)
 
 
 @given(st.sampled_from(sorted(sys.stdlib_module_names)), st.sampled_from(ALLOWED_ROLES))

@@ -119,6 +119,15 @@ def test_the_asker_hears_of_its_own_ceiling_before_it_sends(talk):
     assert "fewer" in caught.value.fix
 
 
+def test_a_submitter_is_told_what_helps_a_submitter(talk):
+    t = talk("alice")
+    with pytest.raises(Exception, match="log_event") as caught:
+        t.asker.send({"op": "log_event", "topic": "x", "msg": "m" * (1 << 21)})
+    assert caught.value.rule == "limit.operation"
+    assert "a smaller event" in caught.value.fix
+    assert "only for a sender without a submission" in caught.value.fix
+
+
 # --- streams -------------------------------------------------------------------------------------
 
 

@@ -581,3 +581,29 @@ def test_a_context_holds_plain_text_whatever_it_is_made_of(name: str, operation:
     for transport in (Hostile(), Unhashable("library"), [], 5):
         with pytest.raises(ConfigError):
             Context("a", "b", transport=transport)  # type: ignore[arg-type]
+
+
+class _NoTruth:
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("sealing", [[], {}, None, 2, "x", _NoTruth()], ids=lambda o: str(type(o)))
+def test_what_is_no_side_is_denied(sealing: Any) -> None:
+    decision = Policy.load("default").decide(
+        Context("user", "scheduler"), "msgpack", sealing=sealing
+    )
+    assert (decision.permitted, decision.rule) == (False, "context.none")
+
+
+@pytest.mark.parametrize("context", [None, "x", 1, [], (), object()], ids=lambda o: str(type(o)))
+def test_what_is_no_context_is_denied(context: Any) -> None:
+    policy = Policy.load("default")
+    for decision in (policy.decide(context, "msgpack"), policy.permits_operation(context)):
+        assert (decision.permitted, decision.rule) == (False, "context.none")
+
+
+def test_a_context_whose_field_has_no_hash_is_denied() -> None:
+    context = Context("user", "scheduler")
+    object.__setattr__(context, "operation", [])
+    assert Policy.load("default").decide(context, "msgpack").rule == "context.none"
