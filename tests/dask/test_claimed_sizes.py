@@ -64,7 +64,7 @@ def test_a_claim_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch)
             return real(size)
 
         monkeypatch.setattr(unfinished_module, "host_array", noted)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
         mine.sendall(claim(1 << 30, 1 << 30) + bytes(1 << 16))
         before = resident()
         reading = asyncio.create_task(comm.read())
@@ -86,7 +86,7 @@ def test_a_claim_that_the_system_refuses_ends_the_session(wire, run, monkeypatch
         comm, _, mine = wire()
         mine.sendall(claim(1 << 29))
         monkeypatch.setattr(unfinished_module, "host_array", refuse)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
         with pytest.raises(CommClosedError):
             await comm.read()
         assert comm.closed()
@@ -104,7 +104,7 @@ def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch
         frame = os.urandom(1) * size
         buffers = near.session.seal(b"", [b"", frame, b"x"])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
         with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
             verified, _ = await asyncio.gather(comm._receive(arriving), sending)
         comm.abort()
