@@ -238,7 +238,7 @@ def test_a_policy_that_others_may_change_is_refused(tmp_path: Path, mode: int) -
     path = tmp_path / "mine.yaml"
     path.write_bytes(locate("default").read_bytes())
     path.chmod(mode)
-    with pytest.raises(ConfigError, match="other users") as refused:
+    with pytest.raises(ConfigError, match="written by others") as refused:
         Policy.load(path)
     assert refused.value.rule == "config.file-mode"
     assert f"{mode:04o}" in refused.value.message
