@@ -1,28 +1,21 @@
 """Who else can read or write an open file of keys, a roster or a policy.
 
-The one rule: what is judged is the file that was opened, not what its path may name by then. A file
-that decides who is who belongs to root or to this process's user, and nobody else writes to it. A
-secret is readable by them alone, or by a group that this process is in: so are secrets mounted for
-a process that is not root.
+The one rule: the checks read the status of the open file, never of its path, which may name another
+file by then. A file that decides who is who belongs to root or to this process's user, and no other
+user can write to it. A secret is readable by these two users and by groups of this process only, as
+secrets are that a container runtime mounts for a process that is not root.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import struct
-from collections.abc import Iterator
 
-from safeser.keys.paths import Unfit, shown
+from safeser.keys.acl import UnknownForm, readers
+from safeser.keys.groups import listed, own_groups
+from safeser.keys.paths import Unfit, require_regular, shown
 
 __all__ = ["check_private", "check_public", "check_shipped"]
-
-_ACL = "system.posix_acl_access"
-# linux/posix_acl_xattr.h: version 2, then entries of tag, permissions and id, little-endian.
-_ACL_VERSION = struct.pack("<I", 2)
-_ACL_ENTRY = struct.Struct("<HHI")
-_USER, _GROUP_OF_FILE, _GROUP = 0x02, 0x04, 0x08
-_READ = 4
 
 _MOUNT = (
     "If it is a mounted secret, mount it with mode 0440 and a group of this process: in Kubernetes"
@@ -45,16 +38,23 @@ def check_private(handle: int, path: str) -> None:
     status = _regular(handle)
     _require_owner(status)
     if status.st_mode & 0o037:
-        # Whoever is in the group may use a key; nobody may change it.
+        # A group of this process may use the key; no group may change it.
         word = "used" if status.st_mode & 0o007 else "changed"
         raise Unfit("mode", f"can be {word} by others ({_mode(status)})", _fix(handle, path))
     if not status.st_mode & 0o040:
         return
-    own = {os.getegid(), *os.getgroups()}
-    for kind, number in _readers(status, _acl(handle)):
+    try:
+        _require_own_readers(handle, status, path)
+    except UnknownForm as error:
+        raise Unfit("mode", f"has {error}", _MOUNT) from None
+
+
+def _require_own_readers(handle: int, status: os.stat_result, path: str) -> None:
+    own = own_groups()
+    for kind, number in readers(handle, status):
         if number in (own if kind == "group" else (0, os.geteuid())):
             continue
-        whose = f" ({_listed(own)})" if kind == "group" else ""
+        whose = f" ({listed(own)})" if kind == "group" else ""
         raise Unfit(
             "mode",
             f"can be read by {kind} {number}, which is none of this process's{whose}",
@@ -63,7 +63,7 @@ def check_private(handle: int, path: str) -> None:
 
 
 def check_shipped(handle: int, path: str) -> None:
-    """Raise :class:`Unfit` if everybody could have written a file that this package installed.
+    """Raise :class:`Unfit` if all users could have written a file that this package installed.
 
     A checkout under umask 002 is its group's to write, and so is the code that would refuse it.
     """
@@ -76,8 +76,7 @@ def check_shipped(handle: int, path: str) -> None:
 
 def _regular(handle: int) -> os.stat_result:
     status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode):
-        raise Unfit("shape", "is not a regular file", "Name the file itself.")
+    require_regular(status)
     return status
 
 
@@ -99,37 +98,3 @@ def _fix(handle: int, path: str) -> str:
 
 def _mode(status: os.stat_result) -> str:
     return f"mode {stat.S_IMODE(status.st_mode):04o}"
-
-
-def _listed(groups: set[int]) -> str:
-    return ", ".join(map(str, sorted(groups)[:16]))
-
-
-def _acl(handle: int) -> bytes | None:
-    """Return the access control list of an open file, None without one."""
-    try:
-        return os.getxattr(handle, _ACL)
-    except (OSError, AttributeError):
-        return None  # none, or a system or file system that has none of these
-
-
-def _readers(status: os.stat_result, acl: bytes | None) -> Iterator[tuple[str, int]]:
-    """Yield the users and groups beside owner and others that may read a file.
-
-    With a list, the group's bits of the mode are the most that any entry gives, and the group
-    itself may have less: systemd hands out credentials as ``u:USER:r``, which reads as 0440.
-    """
-    if acl is None:
-        yield "group", status.st_gid
-        return
-    if not acl.startswith(_ACL_VERSION) or (len(acl) - len(_ACL_VERSION)) % _ACL_ENTRY.size:
-        raise Unfit("mode", "has an access control list of an unknown form", _MOUNT)
-    for tag, granted, number in _ACL_ENTRY.iter_unpack(acl[len(_ACL_VERSION) :]):
-        if not granted & _READ:
-            continue
-        if tag == _USER:
-            yield "user", number
-        elif tag == _GROUP_OF_FILE:
-            yield "group", status.st_gid
-        elif tag == _GROUP:
-            yield "group", number

@@ -1,7 +1,7 @@
-"""Files of keys, rosters and policies: read only if nobody else made them, and never written over.
+"""Files of keys, rosters and policies: read only if no other user made or chose them.
 
-The one rule: every such file is read through :func:`load`, which judges the path's symbolic links
-and then the file that was opened; nothing is written where it is read.
+The one rule: every such file is read through :func:`load`, which judges the folders and symbolic
+links of its path and then the open file. Reading writes nothing, so a read-only mount will do.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Literal
 
 from safeser.errors import ConfigError
 from safeser.keys.access import check_private, check_public, check_shipped
+from safeser.keys.groups import listed, own_groups
 from safeser.keys.paths import Unfit, open_file, open_shipped, shown
 
 __all__ = [
@@ -80,10 +81,10 @@ def _not_opened(path: str, error: OSError | ValueError) -> Unfit:
         return Unfit("missing", "does not exist", _correct(path))
     fix = ""
     if isinstance(error, PermissionError):
-        groups = ", ".join(map(str, sorted({os.getegid(), *os.getgroups()})[:16]))
         fix = (
-            f"This process is user {os.geteuid()} with groups {groups}: let it read the file and"
-            " search its folders. For a Kubernetes secret, set 'defaultMode: 0440' and 'fsGroup'."
+            f"This process is user {os.geteuid()} with groups {listed(own_groups())}: let it read"
+            " the file and search its folders. For a Kubernetes secret, set 'defaultMode: 0440' and"
+            " 'fsGroup'."
         )
     return Unfit("unreadable", f"cannot be read: {reason(error)}", fix)
 

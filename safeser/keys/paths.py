@@ -1,9 +1,10 @@
 """Opening a file by a path that no other user can lead elsewhere.
 
-The one rule: a symbolic link counts like the file. It belongs to root or to this process's user,
-and stands in a folder where nobody else can replace it; otherwise somebody else would choose which
-of this user's keys, rosters or policies is read. This is stricter than the kernel's
-``protected_symlinks``, which looks at folders such as ``/tmp`` alone.
+The one rule: every folder on the path, and every folder that a symbolic link on it leads through,
+belongs to root or to this process's user, and no other user can replace an entry of it; every link
+belongs to one of these two users. Otherwise another user could choose which of this user's keys,
+rosters or policies is read, for example one that was replaced. OpenSSH's ``StrictModes`` demands
+the same of folders.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import stat
 from contextlib import suppress
 from typing import Literal
 
-__all__ = ["Cause", "Unfit", "open_file", "open_shipped", "shown"]
+from safeser.keys.acl import has_acl
+from safeser.keys.groups import is_private_group
 
-Cause = Literal["missing", "unreadable", "shape", "owner", "mode", "link"]
+__all__ = ["Cause", "Unfit", "open_file", "open_shipped", "require_regular", "shown"]
+
+Cause = Literal["missing", "unreadable", "shape", "owner", "mode", "link", "folder"]
 
 #: Where there is no O_PATH, a folder that may be searched and not listed cannot be passed.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,7 +59,7 @@ def open_file(path: str) -> int:
     """Return a descriptor of what *path* names, open for reading.
 
     :raises OSError: as ``os.open`` does; ValueError for a path that the system cannot take.
-    :raises Unfit: if another user could have set a symbolic link on the way.
+    :raises Unfit: if another user could have led the path there, or it names no regular file.
     """
     for _ in range(_WALKS - 1):
         with suppress(FileNotFoundError):
@@ -64,9 +68,9 @@ def open_file(path: str) -> int:
 
 
 def open_shipped(path: str) -> int:
-    """Return a descriptor of a file that this package installed, by whatever links lead there.
+    """Return a descriptor of a file that this package installed; its path is not judged.
 
-    Who could change those could change the code that would refuse them.
+    A user who could change a link or folder on it could change the code that would refuse it.
     """
     return os.open(path, _FILE & ~os.O_NOFOLLOW)
 
@@ -81,18 +85,20 @@ def _walk(path: str) -> int:
         while True:
             name = names.pop()
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            _require_own_folder(folder, place, name)
             if stat.S_ISLNK(found.st_mode):
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 # Once this holds, what is read next is the link that was looked at.
-                _require_own_link(os.path.join(place, name), found, folder)
+                _require_own_link(os.path.join(place, name), found)
                 target = os.readlink(name, dir_fd=folder)
                 names += _names(target)
                 if not os.path.isabs(target):
                     continue
                 name = place = os.sep
             elif not names:
+                require_regular(found)  # opening a device can do something to it
                 return os.open(name, _FILE, dir_fd=folder)
             else:
                 place = os.path.normpath(os.path.join(place, name))
@@ -102,27 +108,79 @@ def _walk(path: str) -> int:
         os.close(folder)
 
 
+def require_regular(status: os.stat_result) -> None:
+    """Raise :class:`Unfit` unless *status* is that of a regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        shape = _SHAPES.get(stat.S_IFMT(status.st_mode), "not a regular file")
+        raise Unfit("shape", f"is {shape}", "Name a regular file.")
+
+
+_SHAPES = {
+    stat.S_IFDIR: "a folder, not a regular file",
+    stat.S_IFIFO: "a pipe, not a regular file",
+    stat.S_IFSOCK: "a socket, not a regular file",
+    stat.S_IFCHR: "a device, not a regular file",
+    stat.S_IFBLK: "a device, not a regular file",
+}
+
+
 def _names(path: str) -> list[str]:
     """Return the names in *path*, the last one first; never none."""
     return [name for name in reversed(path.split(os.sep)) if name] or [os.curdir]
 
 
-def _require_own_link(place: str, link: os.stat_result, folder: int) -> None:
-    trusted = (0, os.geteuid())
-    what = f"is reached through the symbolic link {shown(place)}, "
-    fix = "Name the file that the link leads to."
-    if link.st_uid not in trusted:
-        raise Unfit("link", f"{what}which belongs to another user ({link.st_uid})", fix)
-    found = os.fstat(folder)
-    where = shown(os.path.dirname(place))
-    if found.st_uid not in trusted:
-        raise Unfit("link", f"{what}in a folder of another user ({found.st_uid})", fix)
-    # Who may write to a folder replaces its links, except where the sticky bit keeps them to their
-    # owners. Nobody writes to a read-only mount: Kubernetes gives config maps mode 0777 there.
-    replaceable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-    if replaceable and not os.fstatvfs(folder).f_flag & os.ST_RDONLY:
+def _require_own_link(place: str, link: os.stat_result) -> None:
+    if link.st_uid not in (0, os.geteuid()):
         raise Unfit(
             "link",
-            f"{what}which others can replace (mode {stat.S_IMODE(found.st_mode):04o} of its folder)",
-            f"{fix} Or run: chmod go-w {where}",
+            f"is reached through the symbolic link {shown(place)}, which belongs to another user"
+            f" ({link.st_uid})",
+            "Name the file that the link leads to.",
         )
+
+
+def _require_own_folder(folder: int, place: str, name: str) -> None:
+    """Raise :class:`Unfit` if another user could replace the entry *name* of an open folder."""
+    # '.' and '..' cannot be replaced, and the user who owns '/' can replace the interpreter too.
+    if place == os.sep or name in (os.curdir, os.pardir):
+        return
+    status = os.fstat(folder)
+    what = f"lies below the folder {shown(os.path.abspath(place))}, which"
+    if status.st_uid not in (0, os.geteuid()):
+        raise Unfit(
+            "folder",
+            f"{what} belongs to another user ({status.st_uid}; this process is {os.geteuid()})",
+            "Keep the file where all folders of its path belong to root or this user.",
+        )
+    if not _others_replace(folder, status):
+        return
+    raise Unfit(
+        "folder",
+        f"{what} others can write to (mode {stat.S_IMODE(status.st_mode):04o})",
+        f"Run: chmod go-w {shown(os.path.abspath(place))}",
+    )
+
+
+def _others_replace(folder: int, status: os.stat_result) -> bool:
+    """Tell whether users other than root and this one can replace entries of a folder of theirs."""
+    mode = status.st_mode
+    # The sticky bit keeps entries to their owners. A read-only mount keeps them as they are:
+    # Kubernetes mounts config maps so, with mode 0777.
+    if not mode & 0o022 or mode & stat.S_ISVTX or os.fstatvfs(folder).f_flag & os.ST_RDONLY:
+        return False
+    return bool(mode & stat.S_IWOTH) or not _is_own_alone(folder, status)
+
+
+def _is_own_alone(folder: int, status: os.stat_result) -> bool:
+    if not is_private_group(status.st_gid):
+        return False
+    # With an access control list the group's bits may be those of other users; the list is read
+    # from a descriptor that O_PATH does not give.
+    try:
+        listing = os.open(os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        return not has_acl(listing)
+    finally:
+        os.close(listing)

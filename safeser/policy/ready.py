@@ -64,7 +64,7 @@ def read_file(path: Path) -> bytes:
         ) from None
 
 
-#: What a policy that is not there has in common with one that is no file.
+#: The rule of the error for each cause.
 _RULES: dict[Cause, str] = {
     "missing": "config.file",
     "unreadable": "config.file",
@@ -72,6 +72,7 @@ _RULES: dict[Cause, str] = {
     "owner": "config.file-owner",
     "mode": "config.file-mode",
     "link": "config.file-link",
+    "folder": "config.file-folder",
 }
 
 

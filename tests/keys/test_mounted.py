@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import struct
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from safeser.audit import AuditKey
 from safeser.errors import ConfigError
-from safeser.keys import Identity, Roster, access, paths
+from safeser.keys import Identity, Roster, groups, paths
+from safeser.keys import acl as lists
 from safeser.keys.files import Unfit, load
 from safeser.policy import Policy
 from safeser.policy.ready import locate
@@ -296,7 +299,7 @@ def test_a_system_without_access_control_lists_has_modes(listed, mount, monkeypa
 def test_a_list_of_the_real_system_is_read_as_it_stands(mount):
     path = mount.data / "worker.key"
     if not hasattr(os, "setxattr"):
-        assert access._acl(0) is None
+        assert not lists.has_acl(0)
         return
     path.chmod(0o600)
     try:
@@ -324,16 +327,112 @@ def test_a_link_of_another_user_is_refused(mount, name, link, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_link_in_a_folder_of_another_user_is_refused(mount, name, monkeypatch):
-    with_status(monkeypatch, mount.path, st_uid=STRANGER)
-    refused(mount.path / name, "folder of another user", str(STRANGER))
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_folder_of_another_user_is_refused_anywhere_on_the_path(mount, name, level, monkeypatch):
+    folder = (mount.data, mount.path, mount.path.parent)[level]
+    with_status(monkeypatch, folder, st_uid=STRANGER)
+    error = refused(mount.path / name, f"folder {folder}, ", "another user", str(STRANGER))
+    assert "Keep the file" in error.fix
+    if name == "policy.yaml":
+        assert error.rule == "config.file-folder"
+
+
+@pytest.fixture
+def without_private_group(monkeypatch):
+    monkeypatch.setattr(paths, "is_private_group", lambda number: False)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o2770, 0o703])
-def test_a_link_that_others_can_replace_is_refused(mount, mode):
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_folder_that_others_write_to_is_refused(mount, mode, level, without_private_group):
+    """``mv old.key worker.key`` in such a folder chooses among files that are all this user's."""
+    folder = (mount.data, mount.path, mount.path.parent)[level]
+    before = folder.stat().st_mode
+    folder.chmod(mode)
+    refused(mount.path / "worker.key", f"folder {folder}, ", f"{mode:04o}", f"chmod go-w {folder}")
+    folder.chmod(before)
+    assert Identity.load(mount.path / "worker.key").principal == "worker"
+
+
+def test_a_folder_that_others_write_to_is_refused_without_links_as_well(
+    tmp_path, without_private_group
+):
+    shared = tmp_path / "shared"
+    (shared / "keys").mkdir(parents=True)
+    Identity.generate("worker").save(shared / "keys" / "worker.key")
+    shared.chmod(0o777)
+    refused(shared / "keys" / "worker.key", f"folder {shared}, ")
+    shared.chmod(0o1777)
+    assert Identity.load(shared / "keys" / "worker.key").principal == "worker"
+
+
+class OwnGroups:
+    """A user database in which this process's user has a group of his own, or shares it."""
+
+    def __init__(self, monkeypatch, mount, *, name="dave", members=()):
+        number = mount.path.stat().st_gid
+        user = SimpleNamespace(pw_name="dave", pw_gid=number)
+        group = SimpleNamespace(gr_name=name, gr_mem=list(members))
+        monkeypatch.setattr(groups.pwd, "getpwuid", lambda _: user)
+        monkeypatch.setattr(groups.grp, "getgrgid", lambda _: group)
+
+
+@pytest.mark.parametrize("members", [(), ("dave",)])
+def test_the_group_that_a_user_has_alone_may_write_to_folders(mount, monkeypatch, members):
+    """What a user makes under ``umask 002`` has mode 0775 and a group of the user's name."""
+    OwnGroups(monkeypatch, mount, members=members)
+    mount.path.chmod(0o775)
+    assert Identity.load(mount.path / "worker.key").principal == "worker"
+    mount.path.chmod(0o777)
+    refused(mount.path / "worker.key", "others can write to")
+
+
+@pytest.mark.parametrize("group", [{"name": "team"}, {"members": ["dave", "erin"]}])
+def test_a_group_with_other_members_may_not(mount, monkeypatch, group):
+    OwnGroups(monkeypatch, mount, **group)
+    mount.path.chmod(0o775)
+    refused(mount.path / "worker.key", "others can write to", "0775")
+
+
+def test_a_user_or_group_that_no_database_lists_has_no_private_group(monkeypatch):
+    def unknown(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr(groups.pwd, "getpwuid", unknown)
+    assert not groups.is_private_group(os.getegid())
+
+
+def test_another_primary_group_is_not_private(mount, monkeypatch):
+    OwnGroups(monkeypatch, mount)
+    assert not groups.is_private_group(mount.path.stat().st_gid + 1)
+
+
+def test_an_access_control_list_may_hide_behind_the_bits_of_a_private_group(mount, monkeypatch):
+    OwnGroups(monkeypatch, mount)
+    mount.path.chmod(0o775)
+    monkeypatch.setattr(os, "getxattr", lambda handle, name: acl((2, 7, STRANGER)), raising=False)
+    refused(mount.path / "roster", "others can write to")
+
+
+def test_a_folder_that_cannot_be_listed_may_have_an_access_control_list(mount, monkeypatch):
+    OwnGroups(monkeypatch, mount)
+    mount.path.chmod(0o775)
+    stock = os.open
+
+    def unlisted(name, flags, *rest, **options):
+        if name == os.curdir:
+            raise PermissionError(13, "Permission denied")
+        return stock(name, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", unlisted)
+    refused(mount.path / "roster", "others can write to")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o2770, 0o703])
+def test_a_link_that_others_can_replace_is_refused(mount, mode, without_private_group):
     """``mv old.key worker.key`` in such a folder chooses among files that are all this user's."""
     mount.path.chmod(mode)
-    refused(mount.path / "worker.key", "replace", f"{mode:04o}", f"chmod go-w {mount.path}")
+    refused(mount.path / "worker.key", "write to", f"{mode:04o}", f"chmod go-w {mount.path}")
     mount.path.chmod(mode & ~0o022)
     assert Identity.load(mount.path / "worker.key").principal == "worker"
 
@@ -343,14 +442,14 @@ def test_a_link_by_which_a_folder_is_reached_is_judged_as_well(mount, tmp_path):
     shared.mkdir()
     (shared / "keys").symlink_to(mount.path)
     shared.chmod(0o777)
-    refused(shared / "keys" / "worker.key", f"{shared}/keys", "replace")
+    refused(shared / "keys" / "worker.key", f"folder {shared}, ", "write to")
     shared.chmod(0o1777)
     assert Identity.load(shared / "keys" / "worker.key").principal == "worker"
 
 
 def test_a_config_map_is_mounted_read_only_in_a_folder_of_mode_0777(mount, monkeypatch):
     mount.path.chmod(0o777)
-    refused(mount.path / "roster", "replace")
+    refused(mount.path / "roster", "write to")
     monkeypatch.setattr(os, "fstatvfs", read_only(os.fstatvfs))
     Roster.load(mount.path / "roster")
 
@@ -371,6 +470,67 @@ def test_a_link_cannot_be_put_in_the_place_of_what_was_looked_at(mount, tmp_path
     monkeypatch.setattr(os, "open", swapped)
     with pytest.raises(Unfit):
         load(tmp_path / "plain.key", "private", limit=1000)
+
+
+def test_a_folder_cannot_be_put_in_the_place_of_what_was_looked_at(mount, tmp_path, monkeypatch):
+    """Another user swaps a folder for a link to another folder of this user."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "worker.key").write_bytes((mount.path / "worker.key").read_bytes())
+    stock = os.open
+
+    def swapped(name, flags, *rest, **options):
+        if name == "keys":
+            monkeypatch.setattr(os, "open", stock)
+            mount.path.rename(tmp_path / "before")
+            (tmp_path / "keys").symlink_to("other")
+        return stock(name, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", swapped)
+    refused(mount.path / "worker.key", "cannot be read")
+
+
+def test_a_link_that_is_swapped_after_the_folder_was_judged_leads_by_its_new_owner(
+    mount, monkeypatch
+):
+    """The owner that is judged is the owner of the link that is read."""
+    seen: list[str] = []
+    stock = os.readlink
+    monkeypatch.setattr(os, "readlink", lambda name, **o: (seen.append(name), stock(name, **o))[1])
+    with_status(monkeypatch, mount.path / "..data", st_uid=STRANGER)
+    refused(mount.path / "worker.key", "another user")
+    assert seen == ["worker.key"]  # the stranger's link is never read
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"), [("folder", "a folder"), ("pipe", "a pipe"), ("socket", "a socket")]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_file_is_refused_without_opening_it(mount, name, shape, says, monkeypatch):
+    path = mount.data / name
+    path.unlink()
+    server = socket.socket(socket.AF_UNIX)
+    if shape == "folder":
+        path.mkdir()
+    elif shape == "pipe":
+        os.mkfifo(path)
+    else:
+        monkeypatch.chdir(mount.data)  # such an address has at most 107 characters
+        server.bind(name)
+    server.close()
+    opened: list[str] = []
+    stock = os.open
+    monkeypatch.setattr(os, "open", lambda n, *a, **k: (opened.append(n), stock(n, *a, **k))[1])
+    refused(mount.path / name, f"is {says}, not a regular file")
+    assert name not in opened
+
+
+def test_a_device_is_refused_without_opening_it(monkeypatch):
+    opened: list[str] = []
+    stock = os.open
+    monkeypatch.setattr(os, "open", lambda n, *a, **k: (opened.append(n), stock(n, *a, **k))[1])
+    with pytest.raises(Unfit, match="is a device"):
+        load("/dev/null", "private", limit=10)
+    assert "null" not in opened
 
 
 def test_links_in_a_circle_end(tmp_path):
