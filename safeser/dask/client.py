@@ -237,9 +237,19 @@ def _check_security(security: Any, guarded: str | None) -> None:
 
 def _own_security(security: Any, address: Any, deserializers: tuple[str, ...] | None) -> Security:
     """Return the security of a client on ``safeser://``, checked."""
-    chosen = security or getattr(address, "security", None) or Security()
+    offered = getattr(address, "security", None)
+    # A cluster that was started with Dask's settings alone has a Security of Dask's, which names
+    # no identity.
+    if not isinstance(offered, Security) and _location(address) is not None:
+        offered = None
+    chosen = security or offered or Security()
     if not isinstance(chosen, Security):
-        raise ConfigError("this cluster does not run on safeser://", rule="config.scheme")
+        raise ConfigError(
+            "this cluster does not run on safeser://",
+            rule="config.scheme",
+            fix="Start it with protocol='safeser://'. One that is not started yet has no address:"
+            " await it first.",
+        )
     chosen = chosen.narrowed(deserializers, scheduler_at=_location(address))
     channel_for("client", chosen.overrides("client"))
     return chosen

@@ -236,15 +236,9 @@ def _installed() -> Finding:
 
 
 def _key(settings: Settings, role: str) -> Finding:
-    if settings.identity is None:
-        return Finding(
-            "key",
-            "wrong",
-            f"this {role} has no identity: safeser.identity is not set [config.identity]",
-            "Run 'safeser keys init DIR' and set DASK_SAFESER__IDENTITY to a key file in it.",
-        )
     try:
-        identity = Identity.load(Path(settings.identity).expanduser())
+        settings.require_identity(role)
+        identity = Identity.load(Path(settings.identity or "").expanduser())
     except ConfigError as error:
         return _wrong("key", error)
     return Finding("key", "fine", f"of {identity.principal}, {identity.public.fingerprint}")

@@ -43,10 +43,14 @@ class Unfit(Exception):
     """
 
     def __init__(self, cause: Cause, what: str, fix: str = "") -> None:
-        super().__init__(what)
+        # All of it: a worker's error crosses to its nanny as a pickle, with what led to it.
+        super().__init__(cause, what, fix)
         self.cause = cause
         self.what = what
         self.fix = fix
+
+    def __str__(self) -> str:
+        return self.what
 
 
 def shown(path: str | os.PathLike[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import stat
 import struct
@@ -531,6 +532,15 @@ def test_a_device_is_refused_without_opening_it(monkeypatch):
     with pytest.raises(Unfit, match="is a device"):
         load("/dev/null", "private", limit=10)
     assert "null" not in opened
+
+
+def test_what_is_unfit_crosses_from_a_worker_to_its_nanny(tmp_path):
+    """With the error that it led to; one that does not unpickle hides the reason."""
+    with pytest.raises(Unfit) as caught:
+        load(tmp_path / "none", "private", limit=10)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert vars(copy) == vars(caught.value)
+    assert str(copy) == caught.value.what == "does not exist"
 
 
 def test_links_in_a_circle_end(tmp_path):
