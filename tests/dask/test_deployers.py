@@ -262,6 +262,16 @@ with SLURMCluster(cores=1, memory="1GB", **options) as cluster:
     assert len(logs) >= 2  # each worker recorded what it let through
 
 
+@pytest.mark.cluster
+def test_the_example_for_slurm_runs(place, slurm):
+    example = Path(__file__).parents[2] / "examples" / "deploy" / "slurm" / "cluster.py"
+    base = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
+    command = (sys.executable, str(example), f"--keys={place.keys}", f"--audit={place.audit}")
+    ended = place.call(*command, environment={**base, **slurm}, timeout=120)
+    assert ended.code == 0, ended.err
+    assert "sum: 42" in ended.out
+
+
 def security(tmp_path, **shared):
     return Security(identity=str(tmp_path / "client.key"), audit="audit", **shared)
 
