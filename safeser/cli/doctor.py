@@ -30,6 +30,10 @@ def _setting(meaning: str) -> typer.models.OptionInfo:
     return option
 
 
+def _roles(incomplete: str) -> list[str]:
+    return [role for role in _ROLES if role.startswith(incomplete)]
+
+
 def doctor(
     address: Annotated[
         str | None,
@@ -39,7 +43,10 @@ def doctor(
     ] = None,
     *,
     role: Annotated[
-        str, typer.Option(metavar="ROLE", help="client, worker, nanny or scheduler.")
+        str,
+        typer.Option(
+            metavar="ROLE", help="client, worker, nanny or scheduler.", autocompletion=_roles
+        ),
     ] = "client",
     identity: Annotated[str | None, _setting("Private key of the process.")] = None,
     policy: Annotated[str | None, _setting("A file, or a ready policy.")] = None,
