@@ -224,16 +224,17 @@ def test_what_listens_speaks_something_else(found):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer():
-            for _ in range(2):
-                peer, _ = server.accept()
-                with peer:
-                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n".ljust(4096))
-                    peer.recv(4096)
+            peer, _ = server.accept()
+            with peer:
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n".ljust(4096))
+                peer.recv(4096)
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         address = f"safeser://127.0.0.1:{server.getsockname()[1]}"
-        require_wrong(found(address), "scheduler", "did not accept each other", fix="safeser://")
+        result = found(address, "--timeout=30")
+        thread.join()
+        require_wrong(result, "scheduler", "did not accept each other", fix="safeser://")
 
 
 @pytest.fixture
