@@ -18,6 +18,7 @@ __all__ = [
     "ANY_AUTHOR",
     "CONFLICT_WORDS",
     "FAMILIES",
+    "FAMILY",
     "HARMLESS",
     "SUBMISSIONS",
     "TRANSPORTS",
@@ -54,7 +55,7 @@ SUBMISSIONS = ("none", "approved", "code")
 CONFLICT_WORDS = ("refuse", "warn")
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
-_FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+FAMILY = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
 
 class Kind(enum.Enum):
@@ -95,7 +96,7 @@ def check_principal(name: object) -> str:
 
 def check_family(name: object) -> str:
     """Return *name* if it can name a serialization family, else raise :class:`ConfigError`."""
-    if not isinstance(name, str) or not _FAMILY.match(name):
+    if not isinstance(name, str) or not FAMILY.match(name):
         raise ConfigError(
             "that cannot name a serialization family",
             rule="config.family",

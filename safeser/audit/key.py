@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import stat
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from safeser.errors import ConfigError
+from safeser.keys.files import Unfit, load
 
 __all__ = ["AuditKey", "KeySource"]
 
@@ -45,27 +45,13 @@ class AuditKey:
     def load(cls, path: str | os.PathLike[str]) -> AuditKey:
         """Return the key in the file *path*.
 
-        :raises ConfigError: unless it is a regular file of this user that nobody else can read,
-            holding exactly what :meth:`save` wrote.
+        :raises ConfigError: unless it is a regular file of this user or root that no other user can
+            read, holding exactly what :meth:`save` wrote.
         """
-        # Symbolic links are refused and FIFOs do not block: what is checked is what is read.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            handle = os.open(path, flags)
-        except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            raise _refused(path, f"cannot be opened ({reason})") from None
-        try:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise _refused(path, "is not a regular file")
-            if found.st_uid != os.geteuid():
-                raise _refused(path, "belongs to another user")
-            if found.st_mode & 0o077:
-                raise _refused(path, "can be read or changed by others", fix="Run chmod 600 on it.")
-            data = os.read(handle, _FILE_SIZE + 1)
-        finally:
-            os.close(handle)
+            data = load(path, "private", limit=_FILE_SIZE)
+        except Unfit as error:
+            raise _refused(path, error.what, fix=error.fix) from None
         line = _LINE.match(data)
         if line is None:
             raise _refused(path, "does not hold an audit key")

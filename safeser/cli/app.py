@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from safeser import __version__
-from safeser.cli import audit, demo, inspect, keys, policy, up
+from safeser.cli import audit, demo, doctor, inspect, keys, policy, up
 from safeser.cli.screen import line
 
 __all__ = ["app"]
@@ -22,7 +22,7 @@ app = typer.Typer(
     name="safeser",
     help="Policy, authenticated envelopes and an audit log in front of pickle.",
     epilog="Exit codes: 0 fine, 1 denied or a check failed, 2 could not run.",
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they show local variables, and those may be secret
     rich_markup_mode=None,
@@ -57,4 +57,5 @@ app.command("inspect", short_help="Show what a pickle or model file holds; load 
     inspect.inspect
 )
 app.command("up", short_help="Run a local cluster until Ctrl-C.")(up.up)
+app.command("doctor", short_help="Say what is wrong with settings, and mend how.")(doctor.doctor)
 app.command("demo", short_help="Attack a cluster under policy, and a stock one.")(demo.demo)

@@ -5,6 +5,7 @@ The one rule: every answer comes from the loaded policy itself; nothing is decid
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +23,19 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Check, show and explain policies.", no_args_is_help=True)
 
+
+def _ready(incomplete: str) -> list[str]:
+    """Return the ready policies that a shell may complete *incomplete* to."""
+    from safeser.policy import ready_policies
+
+    return [name for name in ready_policies() if name.startswith(incomplete)]
+
+
 PolicyName = Annotated[
-    str, typer.Argument(metavar="POLICY", help="A file, or the name of a ready policy.")
+    str,
+    typer.Argument(
+        metavar="POLICY", help="A file, or the name of a ready policy.", autocompletion=_ready
+    ),
 ]
 
 #: A file that is not there is no policy that failed its check.
@@ -31,7 +43,9 @@ _NOT_FOUND = frozenset({"config.file", "config.policy-name"})
 
 
 @app.command(short_help="Check that policies load.")
-def check(policies: Annotated[list[str], typer.Argument(metavar="POLICY...")]) -> None:
+def check(
+    policies: Annotated[list[str], typer.Argument(metavar="POLICY...", autocompletion=_ready)],
+) -> None:
     """Check that policies load; code 1 names the first fault of each that does not."""
     from safeser.policy import Policy
 
@@ -58,7 +72,11 @@ def _title(policy: Policy) -> str:
 def show(
     policy: Annotated[
         str | None,
-        typer.Argument(metavar="[POLICY]", help="A file or a ready policy. [default: list those]"),
+        typer.Argument(
+            metavar="[POLICY]",
+            help="A file or a ready policy. [default: list those]",
+            autocompletion=_ready,
+        ),
     ] = None,
     *,
     operations: Annotated[
@@ -169,6 +187,14 @@ def _operations(granted: frozenset[str]) -> str:
 
 def _names(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"
+
+
+@app.command(short_help="Print the JSON Schema of policy files, for editors.")
+def schema() -> None:
+    """Print the JSON Schema of policy files; editors complete and underline by it."""
+    from safeser.policy.schema import json_schema
+
+    line(json.dumps(json_schema(), indent=2))
 
 
 @app.command(short_help="Say what decides one question, and what would change it.")

@@ -40,7 +40,7 @@ from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = ["Client"]
+__all__ = ["Client", "check_address"]
 
 _SCHEME = "safeser://"
 #: ``cancel``, ``Variable.delete`` and ``Queue.close``.
@@ -97,7 +97,7 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
             )
         else:
             _refuse_cluster_options(policy, kwargs)
-            _check_address(address, schemes=(guarded,) if guarded else ())
+            check_address(address, schemes=(guarded,) if guarded else ())
         try:
             # Everything that can be wrong with keys and policy is said here, in one line, before
             # Dask starts to connect.
@@ -237,9 +237,19 @@ def _check_security(security: Any, guarded: str | None) -> None:
 
 def _own_security(security: Any, address: Any, deserializers: tuple[str, ...] | None) -> Security:
     """Return the security of a client on ``safeser://``, checked."""
-    chosen = security or getattr(address, "security", None) or Security()
+    offered = getattr(address, "security", None)
+    # A cluster that was started with Dask's settings alone has a Security of Dask's, which names
+    # no identity.
+    if not isinstance(offered, Security) and _location(address) is not None:
+        offered = None
+    chosen = security or offered or Security()
     if not isinstance(chosen, Security):
-        raise ConfigError("this cluster does not run on safeser://", rule="config.scheme")
+        raise ConfigError(
+            "this cluster does not run on safeser://",
+            rule="config.scheme",
+            fix="Start it with protocol='safeser://'. One that is not started yet has no address:"
+            " await it first.",
+        )
     chosen = chosen.narrowed(deserializers, scheduler_at=_location(address))
     channel_for("client", chosen.overrides("client"))
     return chosen
@@ -335,7 +345,7 @@ def _refuse_cluster_options(policy: str | None, arguments: dict[str, Any]) -> No
             )
 
 
-def _check_address(address: Any, *, schemes: Sequence[str] = ()) -> None:
+def check_address(address: Any, *, schemes: Sequence[str] = ()) -> None:
     """Refuse an address that this client would never reach; Dask tries for ever, or by TCP.
 
     :param schemes: those that may stand there beside ``safeser``.

@@ -29,7 +29,7 @@ from safeser.errors import ConfigError, SafeserError
 from safeser.operations import Server
 from safeser.policy import Policy
 
-__all__ = ["REGISTRATIONS", "Roles", "scheduler_of", "served_by"]
+__all__ = ["REGISTRATIONS", "Roles", "require_fit", "scheduler_of", "served_by"]
 
 #: The last parts of the path of whatever runs Dask's command line: installed, or by ``python -m``.
 _COMMANDS = frozenset(
@@ -96,13 +96,13 @@ class Roles:
         :param scheduler: ``host:port`` of the scheduler that a worker or nanny was started for.
         """
         channel = channel_for(server.value, _overrides(given, server.value))
-        _require_fit(server, channel.policy, channel.identity.principal)
+        require_fit(server, channel.policy, channel.identity.principal)
         if server is Server.NANNY:
             # A worker that cannot start is said here, in one line, before it is started: what its
             # own process says ends in tracebacks of this one.
             worker = unrecorded_channel("worker", _overrides(given, "worker"))
             if worker is not None:
-                _require_fit(Server.WORKER, worker.policy, worker.identity.principal)
+                require_fit(Server.WORKER, worker.policy, worker.identity.principal)
         if server not in self._listening:
             self._listening.append(server)
         if scheduler is not None:
@@ -233,7 +233,7 @@ def _is_command() -> bool:
     return parts[-1:] in _COMMANDS or parts[-2:] in _COMMANDS
 
 
-def _require_fit(server: Server, policy: Policy, principal: str) -> None:
+def require_fit(server: Server, policy: Policy, principal: str) -> None:
     """Raise unless *policy* lets *principal* be a *server* of some cluster."""
     peers = policy.counterparts(principal)
     if server is Server.SCHEDULER:

@@ -5,12 +5,13 @@ The one rule: it carries paths, and pickles the same paths, never keys.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distributed.security import Security as _DaskSecurity
 
-from safeser.dask.settings import ROLES, Settings
+from safeser.dask.settings import ROLES, Settings, settings_for
 from safeser.errors import ConfigError
 from safeser.families.registered.own import own_families
 from safeser.policy.faults import did_you_mean, shown
@@ -84,9 +85,7 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         self._roles = {role: dict(values) for role, values in (roles or {}).items()}
         for role, values in self._roles.items():
             if role not in ROLES:
-                raise ConfigError(
-                    f"there is no role {shown(str(role))}", fix=f"Roles are {', '.join(ROLES)}."
-                )
+                raise _no_such_role(str(role))
             Settings().updated(values)
         Settings().updated(self._shared)
         self._scheduler_at: str | None = None
@@ -121,6 +120,33 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
         """Return what connects to ``tls://``, for a guarded client; nothing else speaks it."""
         arguments: dict[str, Any] = super().get_connection_args("client")
         return arguments
+
+    def get_tls_config_for_role(self, role: str) -> dict[str, Any]:
+        """Return the TLS files that are set: dask-jobqueue writes each entry into a job script."""
+        found = super().get_tls_config_for_role(role)
+        return {name: value for name, value in found.items() if value is not None}
+
+    def exports(self, *roles: str) -> list[str]:
+        """Return shell lines that give a process on another machine this object's settings.
+
+        They are for dask-jobqueue's ``job_script_prologue``, which is what a job inherits surely;
+        paths in them are absolute, and must lead to the same files there.
+
+        :param roles: default: those that a job has, ``"worker"`` and ``"nanny"``.
+        :raises ConfigError: if no identity or log is set for one of them.
+        """
+        lines = []
+        for role in roles or ("worker", "nanny"):
+            if role not in ROLES:
+                raise _no_such_role(role)
+            settings = settings_for(role, self.overrides(role))
+            settings.require_complete(role)
+            prefix = f"DASK_SAFESER__{role.upper()}__"
+            lines += [
+                f"export {prefix}{name.upper()}={shlex.quote(value)}"
+                for name, value in settings.absolute().items()
+            ]
+        return lines
 
     def _arguments(self, role: str) -> dict[str, Any]:
         # Nannies ask for the worker's arguments; which of the two runs here is known only to the
@@ -160,6 +186,10 @@ class Security(_DaskSecurity):  # type: ignore[misc]  # distributed ships no typ
 
     def _repr_html_(self) -> str:
         return f"<code>{self!r}</code>"
+
+
+def _no_such_role(role: str) -> ConfigError:
+    return ConfigError(f"there is no role {shown(role)}", fix=f"Roles are {', '.join(ROLES)}.")
 
 
 def _rebuild(

@@ -35,7 +35,7 @@ from safeser.channel import Channel
 from safeser.errors import AuditError, ConfigError
 from safeser.keys import Identity, Roster
 from safeser.operations import Server
-from safeser.policy import Policy
+from safeser.policy import Policy, ready_policies
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import check_principal
 
@@ -94,6 +94,47 @@ class Settings:
                 fix=did_you_mean(name, [each.replace("_", "-") for each in known]),
             )
         return replace(self, **{key: value for key, value in named.items() if value is not None})
+
+    def require_complete(self, role: str) -> None:
+        """Raise :class:`ConfigError` unless a process in *role* can start with these settings."""
+        self.require_identity(role)
+        if self.audit is None:
+            raise ConfigError(
+                f"this {role} has no audit log: safeser.audit is not set",
+                rule="config.audit",
+                fix="Set DASK_SAFESER__AUDIT to a folder; decisions must be recorded.",
+            )
+
+    def require_identity(self, role: str) -> None:
+        """Raise :class:`ConfigError` if these settings name no key."""
+        if self.identity is None:
+            raise ConfigError(
+                f"this {role} has no identity: safeser.identity is not set",
+                rule="config.identity",
+                fix="Run 'safeser keys init DIR' and set DASK_SAFESER__IDENTITY to a key file in"
+                " it.",
+            )
+
+    def absolute(self) -> dict[str, str]:
+        """Return what is set, with paths that mean the same in every folder."""
+        found = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {
+            name: value if name in _NAMES or _is_ready(name, value) else _absolute(value)
+            for name, value in found.items()
+            if value is not None
+        }
+
+
+#: Settings that are no paths.
+_NAMES = frozenset({"expected_scheduler"})
+
+
+def _is_ready(setting: str, value: str) -> bool:
+    return setting == "policy" and value in ready_policies()
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
 
 
 def settings_for(role: str, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -205,18 +246,9 @@ def _read(path: Path, settings: Settings) -> tuple[Identity, Policy, Roster | No
 
 
 def _open(role: str, settings: Settings) -> Channel:
-    if settings.identity is None:
-        raise ConfigError(
-            f"this {role} has no identity: safeser.identity is not set",
-            rule="config.identity",
-            fix="Run 'safeser keys init DIR' and set DASK_SAFESER__IDENTITY to a key file in it.",
-        )
-    if settings.audit is None:
-        raise ConfigError(
-            f"this {role} has no audit log: safeser.audit is not set",
-            rule="config.audit",
-            fix="Set DASK_SAFESER__AUDIT to a folder; decisions must be recorded.",
-        )
+    settings.require_complete(role)
+    assert settings.identity is not None
+    assert settings.audit is not None
     identity_path = Path(settings.identity).expanduser()
     identity, policy, roster = _read(identity_path, settings)
     audit_key = settings.audit_key or identity_path.with_name("audit.key")

@@ -1,23 +1,41 @@
-"""Files of keys: read only if nobody else could have made or read them, and never written over.
+"""Files of keys, rosters and policies: read only if no other user made or chose them.
 
-The one rule: what is judged is the file that was opened, not what its path may name by then.
+The one rule: every such file is read through :func:`load`, which judges the folders and symbolic
+links of its path and then the open file. Reading writes nothing, so a read-only mount will do.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from safeser.errors import ConfigError
+from safeser.keys.access import check_private, check_public, check_shipped
+from safeser.keys.groups import listed, own_groups
+from safeser.keys.paths import Unfit, open_file, open_shipped, shown
 
-__all__ = ["read_file", "reason", "refused", "shown", "sync_directory", "write_new"]
+__all__ = [
+    "Kept",
+    "Unfit",
+    "load",
+    "read_file",
+    "reason",
+    "refused",
+    "shown",
+    "sync_directory",
+    "write_new",
+]
 
 
-def shown(path: str | os.PathLike[str]) -> str:
-    text = os.fspath(path)
-    return "".join(char if char.isprintable() else "?" for char in text[:300])
+Kept = Literal["private", "public", "shipped"]
+
+_WAYS: dict[Kept, tuple[Callable[[str], int], Callable[[int, str], None]]] = {
+    "private": (open_file, check_private),
+    "public": (open_file, check_public),
+    "shipped": (open_shipped, check_shipped),
+}
 
 
 def reason(error: OSError | ValueError) -> str:
@@ -30,65 +48,71 @@ def refused(
     return ConfigError(f"{shown(path)} {what}", rule=rule, fix=fix)
 
 
-def read_file(
-    path: str | os.PathLike[str], *, private: bool, limit: int, rule: str, make: str
-) -> bytes:
-    """Return at most *limit* bytes of a regular file that only its rightful owner could have made.
+def load(path: str | os.PathLike[str], kept: Kept, *, limit: int) -> bytes:
+    """Return the bytes of the file at *path*, at most one more than *limit*.
 
-    A private file must be ours and nobody else's to read, and is not reached through a link. A
-    public one may be root's; whoever could write it could make himself anybody.
+    :param kept: ``private`` holds a secret, which others must not be able to read; ``public`` says
+        who is who; ``shipped`` lies beside the code of this package, whose owner it shares.
+    :raises Unfit: if it cannot be read, or another user could have made, chosen or, of a private
+        one, read it.
     """
-    # 1. open without waiting for the writer of a FIFO; 2. judge what was opened, not what the path
-    # may name by now; 3. read one byte more than is allowed, whatever the size claims to be.
-    no_link = os.O_NOFOLLOW if private else 0
+    name = os.fspath(path)
+    opened, check = _WAYS[kept]
+    # 1. open; 2. judge what was opened, not what the path may name by now; 3. read one byte more
+    # than is allowed, whatever the size claims to be.
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | no_link)
+        handle = opened(name)
     except (OSError, ValueError) as error:
-        number = error.errno if isinstance(error, OSError) else None
-        what, fix = {
-            errno.ENOENT: ("does not exist", f"{_correct(path)}make one with '{make}'."),
-            errno.ELOOP: ("is a symbolic link", "Name the file itself."),
-        }.get(number or 0, (f"cannot be opened: {reason(error)}", ""))
-        raise refused(path, what, rule=rule, fix=fix) from None
+        raise _not_opened(name, error) from None
     try:
-        _check_status(path, os.fstat(handle), private=private, rule=rule)
+        check(handle, name)
         data = b""
         while len(data) <= limit and (more := os.read(handle, limit + 1 - len(data))):
             data += more
     except OSError as error:
-        raise refused(path, f"cannot be read: {reason(error)}", rule=rule) from None
+        raise Unfit("unreadable", f"cannot be read: {reason(error)}") from None
     finally:
         os.close(handle)
-    if len(data) > limit:
-        raise refused(path, "is too large to be what it should be", rule=rule)
     return data
 
 
-def _correct(path: str | os.PathLike[str]) -> str:
-    """Return the beginning of what to do about a file that is not there."""
-    if os.path.isabs(path):
-        return "Correct the path, or "
-    return f"Correct the path, which is looked for in {shown(os.getcwd())}, or "
-
-
-def _check_status(
-    path: str | os.PathLike[str], status: os.stat_result, *, private: bool, rule: str
-) -> None:
-    mode = stat.S_IMODE(status.st_mode)
-    if not stat.S_ISREG(status.st_mode):
-        raise refused(path, "is not a regular file", rule=rule, fix="Name the file itself.")
-    if status.st_uid != os.geteuid() and (private or status.st_uid != 0):
-        raise refused(
-            path,
-            "belongs to another user",
-            rule=rule,
-            fix="Give each user files of their own, or change the owner.",
+def _not_opened(path: str, error: OSError | ValueError) -> Unfit:
+    if isinstance(error, FileNotFoundError):
+        return Unfit("missing", "does not exist", _correct(path))
+    fix = ""
+    if isinstance(error, PermissionError):
+        fix = (
+            f"This process is user {os.geteuid()} with groups {listed(own_groups())}: let it read"
+            " the file and search its folders. For a Kubernetes secret, set 'defaultMode: 0440' and"
+            " 'fsGroup'."
         )
-    if mode & (0o077 if private else 0o022):
-        change = "600" if private else "go-w"
-        if_meant = "If this is the identity that you mean, run" if private else "Run"
-        what = f"can be {'used' if private else 'written'} by others (mode {mode:04o})"
-        raise refused(path, what, rule=rule, fix=f"{if_meant}: chmod {change} {shown(path)}")
+    return Unfit("unreadable", f"cannot be read: {reason(error)}", fix)
+
+
+def _correct(path: str) -> str:
+    """Return what to do about a file that is not there."""
+    if os.path.isabs(path):
+        return "Correct the path"
+    return f"Correct the path, which is looked for in {shown(os.getcwd())}"
+
+
+def read_file(
+    path: str | os.PathLike[str], kept: Kept, *, limit: int, rule: str, make: str
+) -> bytes:
+    """Return at most *limit* bytes of the file at *path*, as :func:`load` reads it.
+
+    :param rule: of the errors.
+    :param make: the command that makes such a file.
+    :raises ConfigError: that names the path and the fix.
+    """
+    try:
+        data = load(path, kept, limit=limit)
+    except Unfit as error:
+        or_make = f", or make one with '{make}'." if error.cause == "missing" else ""
+        raise refused(path, error.what, rule=rule, fix=error.fix + or_make) from None
+    if len(data) > limit:
+        raise refused(path, "is too large to be what it should be", rule=rule)
+    return data
 
 
 def write_new(path: Path, data: bytes, *, mode: int) -> None:

@@ -199,13 +199,16 @@ class Identity(KeepsSecrets):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Identity:
-        """Read the key file at *path*, which must be a regular file of ours that nobody else reads.
+        """Read the key file at *path*, which belongs to this user or root and is read by no other.
+
+        Groups of this process may read it, and symbolic links of this user or root may lead to it,
+        as with mounted secrets.
 
         Raises :class:`ConfigError` that names the path and the fix, never the content.
         """
         data = read_file(
             path,
-            private=True,
+            "private",
             limit=_IDENTITY_MAX,
             rule="config.identity",
             make="safeser keys new",

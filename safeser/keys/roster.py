@@ -170,7 +170,7 @@ class Roster:
         """Read the roster at *path*, which only its owner, we or root, may be able to write."""
         data = read_file(
             path,
-            private=False,
+            "public",
             limit=_ROSTER_MAX_BYTES,
             rule="config.roster",
             make="safeser keys init",

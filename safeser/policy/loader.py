@@ -30,7 +30,7 @@ from ruamel.yaml.events import (
 
 from safeser.policy.faults import Place, fault, shown
 
-__all__ = ["MAX_BYTES", "MAX_MARKS", "Document", "Path", "Value", "read"]
+__all__ = ["INTEGER", "MAX_BYTES", "MAX_MARKS", "Document", "Path", "Value", "read"]
 
 MAX_BYTES = 1 << 20  # a policy for thousands of principals has a tenth of this
 
@@ -53,7 +53,7 @@ _BOOLEANS = frozenset({"same_host"})
 #: text has more than three values for each two of these.
 _MARK = re.compile(r"""[\n,\[{] | [:?-](?=[\s,\[\]{}]|\Z) | (?<=["']):""", re.VERBOSE)
 
-_INTEGER = re.compile(r"(?:0|[1-9][0-9]*(?:_[0-9]+)*)\Z")
+INTEGER = re.compile(r"(?:0|[1-9][0-9]*(?:_[0-9]+)*)\Z")
 
 # What some YAML reader, of version 1.1 or 1.2, takes for something other than text. The union of
 # both, so that the file means the same to whatever else reads it.
@@ -211,7 +211,7 @@ class _Builder:
             )
         if event.style:
             return str(text)
-        if _INTEGER.match(text):
+        if INTEGER.match(text):
             return self._integer(text, event)
         if text in ("true", "false") and self.stack and self.stack[-1].key in _BOOLEANS:
             return bool(text == "true")

@@ -23,14 +23,15 @@ __all__ = [
     "DaskModel",
     "KeyConflictsModel",
     "LimitsModel",
+    "OperationsModel",
     "PickleModel",
     "PolicyModel",
     "PrincipalModel",
     "shape",
 ]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
-_SIZE = re.compile(r"([1-9][0-9]{0,9})(KiB|MiB|GiB)\Z")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}\Z")
+SIZE = re.compile(r"([1-9][0-9]{0,9})(KiB|MiB|GiB)\Z")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 _MAX_CONTEXTS = 256  # looking for unreachable ones is quadratic
@@ -59,12 +60,12 @@ def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _one_or_listed(value: Any) -> Any:
+def one_or_listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else _listed(value)
 
 
-def _named(value: str) -> str:
-    if not _NAME.match(value):
+def named(value: str) -> str:
+    if not NAME.match(value):
         raise PydanticCustomError(
             "name",
             "a name must be 1 to 64 letters, digits, '_', '-', '.' or '@',"
@@ -73,8 +74,8 @@ def _named(value: str) -> str:
     return value
 
 
-def _sized(value: Any) -> Any:
-    match = _SIZE.match(value) if isinstance(value, str) else None
+def sized(value: Any) -> Any:
+    match = SIZE.match(value) if isinstance(value, str) else None
     if match:
         return int(match[1]) * _UNITS[match[2]]
     if isinstance(value, str):
@@ -82,13 +83,13 @@ def _sized(value: Any) -> Any:
     return value
 
 
-def _filled(value: tuple[str, ...]) -> tuple[str, ...]:
+def filled(value: tuple[str, ...]) -> tuple[str, ...]:
     if not value:
         raise PydanticCustomError("empty", "an empty list has no meaning here")
-    return _distinct(value)
+    return distinct(value)
 
 
-def _distinct(value: tuple[str, ...]) -> tuple[str, ...]:
+def distinct(value: tuple[str, ...]) -> tuple[str, ...]:
     seen: set[str] = set()
     for name in value:
         if name in seen:
@@ -97,10 +98,10 @@ def _distinct(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
-_Name = Annotated[str, AfterValidator(_named)]
-_Names = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_filled)]
-_OneOrMore = Annotated[tuple[str, ...], BeforeValidator(_one_or_listed), AfterValidator(_filled)]
-_MaybeNone = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_distinct)]
+_Name = Annotated[str, AfterValidator(named)]
+_Names = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(filled)]
+_OneOrMore = Annotated[tuple[str, ...], BeforeValidator(one_or_listed), AfterValidator(filled)]
+_MaybeNone = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(distinct)]
 
 
 class _Strict(BaseModel):
@@ -111,7 +112,7 @@ class PrincipalModel(_Strict):
     """``alice: {keys: [x25519:...], groups: [engineers]}``; both may be left out."""
 
     keys: _MaybeNone = ()
-    groups: Annotated[tuple[_Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = ()
+    groups: Annotated[tuple[_Name, ...], BeforeValidator(_listed), AfterValidator(distinct)] = ()
 
 
 class PickleModel(_Strict):
@@ -185,17 +186,17 @@ class LimitsModel(_Strict):
     """``limits``: each has a ceiling that this process survives; see :class:`values.Limits`."""
 
     # One message is held in memory whole.
-    max_bytes: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 16, le=1 << 40)] | None = None
+    max_bytes: Annotated[int, BeforeValidator(sized), Field(ge=1 << 16, le=1 << 40)] | None = None
     # Deeper values would meet CPython's recursion limit when they are compared, printed or freed.
     max_depth: Annotated[int, Field(ge=8, le=200)] | None = None
     # An element costs some 100 bytes: this is 10 GB.
     max_refs: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
-    max_array: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 10, le=1 << 40)] | None = None
+    max_array: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
     # A frame costs a length and a GMAC before its bytes.
     max_frames: Annotated[int, Field(ge=16, le=10_000_000)] | None = None
-    max_string: Annotated[int, BeforeValidator(_sized), Field(ge=1 << 10, le=1 << 40)] | None = None
+    max_string: Annotated[int, BeforeValidator(sized), Field(ge=1 << 10, le=1 << 40)] | None = None
     # Printing an integer of 1 MiB takes a minute.
-    max_int: Annotated[int, BeforeValidator(_sized), Field(ge=16, le=1 << 20)] | None = None
+    max_int: Annotated[int, BeforeValidator(sized), Field(ge=16, le=1 << 20)] | None = None
     max_calls: Annotated[int, Field(ge=100, le=100_000_000)] | None = None
     # A few bytes may then stand for as many times max_refs.
     max_sharing: Annotated[int, Field(ge=1, le=1_000)] | None = None

@@ -7,10 +7,11 @@ path on which somebody could leave a file of that name.
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from safeser.errors import ConfigError
+from safeser.keys.files import Kept, Unfit, load
+from safeser.keys.paths import Cause
 from safeser.policy.faults import did_you_mean, shown
 from safeser.policy.loader import MAX_BYTES
 
@@ -47,45 +48,32 @@ def locate(path_or_name: str | os.PathLike[str]) -> Path:
 def read_file(path: Path) -> bytes:
     """Return the bytes of the policy at *path*, at most one more than a policy may have.
 
-    :raises ConfigError: if it cannot be read, is no regular file, or somebody else may change it.
+    :raises ConfigError: if it cannot be read, or another user may change it or choose which it is.
     """
+    # As with a roster: who can write the file can list his own key as anybody's.
+    kept: Kept = "shipped" if path.parent == _SHIPPED else "public"
     try:
-        # O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            data = file.read(MAX_BYTES + 1) if stat.S_ISREG(status.st_mode) else None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "that is not a path"
+        return load(path, kept, limit=MAX_BYTES)
+    except Unfit as error:
+        fix = error.fix
+        if error.cause in ("missing", "unreadable"):
+            fix = f"{fix.rstrip('.')}. " if fix else ""
+            fix += "Ready policies have names: 'safeser policy show' lists them."
         raise ConfigError(
-            f"the policy cannot be read: {reason}",
-            rule="config.file",
-            where=_named(path),
-            fix="Name a file that this process may read, or a ready policy; 'safeser policy show'"
-            " lists those.",
+            f"this policy {error.what}", rule=_RULES[error.cause], where=_named(path), fix=fix
         ) from None
-    if data is None:
-        raise ConfigError("a policy is a regular file", rule="config.file", where=_named(path))
-    # As with a roster: whoever owns the file can list their own key as anybody's. What ships lies
-    # beside this module, whoever installed it.
-    if path.parent != _SHIPPED and status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(
-            "this policy belongs to another user",
-            rule="config.file-owner",
-            where=_named(path),
-            fix="Use a copy of your own, or change the owner.",
-        )
-    # A checkout under umask 002 is its group's to write, and so is the code that would refuse it.
-    forbidden = stat.S_IWOTH if path.parent == _SHIPPED else stat.S_IWOTH | stat.S_IWGRP
-    if status.st_mode & forbidden:
-        raise ConfigError(
-            "other users of this machine may change this policy"
-            f" (mode {stat.S_IMODE(status.st_mode):04o})",
-            rule="config.file-mode",
-            where=_named(path),
-            fix="Run 'chmod go-w' on it.",
-        )
-    return data
+
+
+#: The rule of the error for each cause.
+_RULES: dict[Cause, str] = {
+    "missing": "config.file",
+    "unreadable": "config.file",
+    "shape": "config.file",
+    "owner": "config.file-owner",
+    "mode": "config.file-mode",
+    "link": "config.file-link",
+    "folder": "config.file-folder",
+}
 
 
 def _named(path: Path) -> str:

@@ -170,7 +170,7 @@ def test_fingerprint_shows_the_public_half_only(safeser, keys):
 
 
 def test_a_key_that_others_can_read_is_refused_with_the_remedy(safeser, keys):
-    (keys / "worker.key").chmod(0o640)
+    (keys / "worker.key").chmod(0o660)
     ended = safeser("keys", "fingerprint", keys / "worker.key")
     assert ended.code == 2
     assert "chmod 600" in ended.err

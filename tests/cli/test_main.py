@@ -59,7 +59,7 @@ def test_wrong_usage_could_not_run(process, arguments):
     ("arguments", "says"),
     [
         (("keys", "list", "nowhere"), "does not exist"),
-        (("keys", "fingerprint", "."), "is not a regular file"),
+        (("keys", "fingerprint", "."), "is a folder, not a regular file"),
         (("policy", "show", "nowhere"), "no ready policy 'nowhere'"),
         (("policy", "check", "/dev/null/x.yaml"), "cannot be read"),
         (("audit", "tail", "nowhere"), "there is no log at nowhere"),

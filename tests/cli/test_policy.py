@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from safeser.cli.policy import _operations
@@ -174,3 +176,11 @@ def test_show_prints_the_file_to_begin_ones_own_with(safeser, tmp_path):
     assert ended.out.startswith("# For a shared Dask cluster")
     copied = safeser("policy", "check", tmp_path / "mine.yaml").out.partition(": fine")[2]
     assert copied == safeser("policy", "check", "dask-cluster").out.partition(": fine")[2]
+
+
+def test_the_schema_is_json_and_says_what_it_is_of(safeser):
+    ended = safeser("policy", "schema")
+    assert (ended.code, ended.err) == (0, "")
+    made = json.loads(ended.out)
+    assert made["title"] == "safeser policy"
+    assert made["properties"]["safeser"]["const"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -222,14 +223,22 @@ def test_a_policy_of_another_user_is_refused(
     path = tmp_path / "mine.yaml"
     path.write_bytes(locate("default").read_bytes())
     assert Policy.load(path).name == "default"
-    status = list(os.stat(path))
-    status[4] = os.geteuid() + 1000
-    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(status))
+    stock = os.fstat
+
+    owner = os.geteuid() + 1000
+
+    def of_another_user(handle: int) -> os.stat_result:
+        status = list(stock(handle))
+        if stat.S_ISREG(status[0]):
+            status[4] = owner
+        return os.stat_result(status)
+
+    monkeypatch.setattr(os, "fstat", of_another_user)
     with pytest.raises(ConfigError, match="belongs to another user") as refused:
         Policy.load(path)
     assert refused.value.rule == "config.file-owner"
     assert Policy.load("default").name == "default"
-    status[4] = 0
+    owner = 0
     assert Policy.load(path).name == "default"
 
 
@@ -238,7 +247,7 @@ def test_a_policy_that_others_may_change_is_refused(tmp_path: Path, mode: int) -
     path = tmp_path / "mine.yaml"
     path.write_bytes(locate("default").read_bytes())
     path.chmod(mode)
-    with pytest.raises(ConfigError, match="other users") as refused:
+    with pytest.raises(ConfigError, match="written by others") as refused:
         Policy.load(path)
     assert refused.value.rule == "config.file-mode"
     assert f"{mode:04o}" in refused.value.message

@@ -1,0 +1,203 @@
+"""The JSON Schema of policy files, for editors that complete and underline.
+
+The one rule: it is made from the model that reads policies and from the words that the other
+modules define; no field, bound or word is stated here a second time. It says less than
+``safeser policy check``, which also resolves names, and never more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from safeser.allowed import ALLOWED_ROLES
+from safeser.operations import GROUPS, NAMES
+from safeser.operations.groups import PARTS
+from safeser.policy import model
+from safeser.policy.loader import INTEGER
+from safeser.policy.rules import PROFILES
+from safeser.values import CONFLICT_WORDS, FAMILIES, FAMILY, SUBMISSIONS, TRANSPORTS, Kind
+
+__all__ = ["json_schema"]
+
+_Words = tuple[str, ...]
+
+#: The words of each field that has a fixed set of them.
+_WORDS: Mapping[tuple[type, str], _Words] = {
+    (model.ContextModel, "kinds"): tuple(kind.value for kind in Kind),
+    (model.ContextModel, "transport"): TRANSPORTS,
+    (model.ContextModel, "submission"): SUBMISSIONS,
+    (model.PickleModel, "profile"): PROFILES,
+    (model.OperationsModel, "grant"): (*GROUPS, *PARTS, *sorted(NAMES)),
+    (model.KeyConflictsModel, "definition"): CONFLICT_WORDS,
+    (model.KeyConflictsModel, "principal"): CONFLICT_WORDS,
+}
+#: Fields of families: those built in, and any that the policy declares.
+_FAMILIES = ("serializers", "deserializers")
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a policy file."""
+    made = model.PolicyModel.model_json_schema(schema_generator=_Generator)
+    _add_words(made)
+    made["$defs"]["PickleModel"]["properties"]["allow"]["additionalProperties"] = _allowed()
+    tidied: dict[str, Any] = _tidied(made)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **tidied,
+        "title": "safeser policy",
+    }
+
+
+class _Generator(GenerateJsonSchema):
+    """Says in JSON Schema what the model's own validators demand."""
+
+    def function_before_schema(
+        self, schema: core_schema.BeforeValidatorFunctionSchema
+    ) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        return _BEFORE.get(schema["function"]["function"], _unchanged)(inner)
+
+    def function_after_schema(
+        self, schema: core_schema.AfterValidatorFunctionSchema
+    ) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        return _AFTER.get(schema["function"]["function"], _unchanged)(inner)
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        # A policy has no null: what is not wanted is left out.
+        return self.generate_inner(schema["schema"])
+
+
+def _unchanged(inner: JsonSchemaValue) -> JsonSchemaValue:
+    return inner
+
+
+def _one_or_list(inner: JsonSchemaValue) -> JsonSchemaValue:
+    return {"anyOf": [inner["items"], inner]}
+
+
+def _size(inner: JsonSchemaValue) -> JsonSchemaValue:
+    return {"anyOf": [inner, {"type": "string", "pattern": _pattern(model.SIZE.pattern)}]}
+
+
+def _distinct(inner: JsonSchemaValue) -> JsonSchemaValue:
+    arrays = [each for each in inner.get("anyOf", [inner]) if each.get("type") == "array"]
+    for each in arrays:
+        each["uniqueItems"] = True
+    return inner
+
+
+def _filled(inner: JsonSchemaValue) -> JsonSchemaValue:
+    for each in _distinct(inner).get("anyOf", [inner]):
+        if each.get("type") == "array":
+            each["minItems"] = 1
+    return inner
+
+
+def _name(inner: JsonSchemaValue) -> JsonSchemaValue:
+    return {**inner, "pattern": _pattern(model.NAME.pattern)}
+
+
+_BEFORE: Mapping[Any, Callable[[JsonSchemaValue], JsonSchemaValue]] = {
+    model.one_or_listed: _one_or_list,
+    model.sized: _size,
+}
+_AFTER: Mapping[Any, Callable[[JsonSchemaValue], JsonSchemaValue]] = {
+    model.filled: _filled,
+    model.distinct: _distinct,
+    model.named: _name,
+}
+
+
+def _pattern(text: str) -> str:
+    """Return a Python pattern that matches from the start as one of JSON Schema, which searches."""
+    return f"^(?:{text.removesuffix(chr(92) + 'Z')})$"
+
+
+def _add_words(made: dict[str, Any]) -> None:
+    for (owner, field), words in _WORDS.items():
+        for place in list(_texts(made["$defs"][owner.__name__]["properties"][field])):
+            place["enum"] = list(words)
+    listable = [family for family in FAMILIES if family != "error"]
+    declared = {"type": "string", "pattern": _pattern(FAMILY.pattern), "not": {"const": "error"}}
+    for field in _FAMILIES:
+        for place in list(_texts(made["$defs"]["ContextModel"]["properties"][field])):
+            place.clear()
+            # The first is what an editor offers.
+            place["anyOf"] = [{"enum": listable}, declared]
+
+
+def _texts(schema: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """Yield each place in *schema* where a text stands, alone or in a list."""
+    if schema.get("type") == "string":
+        yield schema
+    for each in (*schema.get("anyOf", ()), schema.get("items")):
+        if isinstance(each, dict):
+            yield from _texts(each)
+
+
+def _allowed() -> dict[str, Any]:
+    role = {"enum": list(ALLOWED_ROLES)}
+    one = {"anyOf": [role, {"type": "object", "properties": {"role": role}, "required": ["role"]}]}
+    return {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
+
+
+#: How pydantic names bounds that it cannot place, and how JSON Schema does; by the type bounded.
+_BOUNDS = {
+    "integer": {"ge": "minimum", "le": "maximum"},
+    "array": {"minLength": "minItems", "maxLength": "maxItems"},
+    "object": {"minLength": "minProperties", "maxLength": "maxProperties"},
+}
+_LOST = ("ge", "le")
+_LONG = 1_000
+
+
+def _tidied(part: Any) -> Any:
+    """Return *part* in words of JSON Schema alone, without the titles of single fields."""
+    if isinstance(part, list):
+        return [_tidied(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    part = _bounded(part)
+    tidied = {key: _tidied(value) for key, value in part.items() if not _is_noise(key, value)}
+    if "patternProperties" in tidied:
+        tidied["additionalProperties"] = False
+    if isinstance(tidied.get("description"), str):
+        tidied["description"] = _plain(tidied["description"])
+    if tidied.get("type") == "integer" and tidied.get("maximum", 0) >= _LONG:
+        # 1_000_000 is a number to some readers of YAML, this one's among them, and text to others.
+        return {"anyOf": [tidied, {"type": "string", "pattern": _pattern(INTEGER.pattern)}]}
+    return tidied
+
+
+def _bounded(part: dict[str, Any]) -> dict[str, Any]:
+    """Return *part* with its bounds under the names, and at the alternative, that they are for."""
+    renamed = _BOUNDS.get(part.get("type", ""), {})
+    if "anyOf" in part:
+        bounds = {key: part[key] for key in _LOST if key in part}
+        whole = [
+            {**each, **bounds} if each.get("type") == "integer" else each for each in part["anyOf"]
+        ]
+        part = {**part, "anyOf": whole}
+    return {
+        renamed.get(key, key): value
+        for key, value in part.items()
+        if not ("anyOf" in part and key in _LOST)
+    }
+
+
+def _is_noise(key: str, value: Any) -> bool:
+    return (key == "title" and isinstance(value, str)) or (
+        key == "default" and not isinstance(value, str | list)
+    )
+
+
+def _plain(text: str) -> str:
+    """Return the first paragraph of a docstring without its markup."""
+    first = " ".join(text.partition("\n\n")[0].split())
+    return re.sub(r"; see :class:[^.]*(?:\.[^.]+)*\.$", ".", first).replace("``", "`")

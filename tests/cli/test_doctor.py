@@ -1,0 +1,471 @@
+"""``safeser doctor`` says what is wrong with each setting, and how to mend it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import dask
+import psutil
+import pytest
+
+from safeser.dask import bound, diagnosis
+from safeser.dask.diagnosis import Diagnosis
+from safeser.dask.settings import close_channels_in
+from safeser.errors import PolicyDenied
+from safeser.keys import Identity, KeyState, Roster, RosterEntry
+from tests.conftest import DASK, Folder, until
+
+NOWHERE = "safeser://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+    """No settings but those of a test, whatever the environment of the tests says."""
+    for name in [name for name in os.environ if name.startswith("DASK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(diagnosis, "bound_here", list)
+    with dask.config.set(safeser={}, **{"scheduler-address": None}):
+        yield
+
+
+@pytest.fixture
+def doctor(safeser, keys, tmp_path):
+    """Run the command with a client's key, and others for each option that a test names."""
+
+    def run(*arguments, **options):
+        given = {"identity": keys / "client.key", "audit": tmp_path / "audit", **options}
+        words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
+        return safeser("doctor", *words, *arguments)
+
+    yield run
+    close_channels_in(tmp_path)
+
+
+@pytest.fixture
+def found(doctor):
+    """Run the command; return its exit code and what it found, by check."""
+
+    def run(*arguments, **options):
+        ended = doctor("--json", *arguments, **options)
+        assert ended.err == ""
+        return ended.code, {each["check"]: each for each in json.loads(ended.out)}
+
+    return run
+
+
+def require_wrong(result, check, *words, fix=""):
+    code, by_check = result
+    assert code == 1
+    wrong = [each["check"] for each in by_check.values() if each["state"] == "wrong"]
+    assert wrong == [check], by_check
+    for word in words:
+        assert word in by_check[check]["what"]
+    assert by_check[check]["fix"]
+    assert fix in by_check[check]["fix"]
+    return by_check
+
+
+def test_all_is_well_without_an_address(doctor):
+    ended = doctor()
+    assert ended.code == 0, ended.out
+    assert ended.out.endswith("Nothing is wrong.\n")
+    assert max(map(len, ended.out.splitlines())) <= 80
+    checks = re.findall(r"^(\w+(?: \w+)?) {2,}(\w+) {2}", ended.out, re.MULTILINE)
+    assert [name for name, state in checks if state == "fine"] == [
+        "installed", "key", "roster", "policy", "principal", "log",
+    ]  # fmt: skip
+    assert {name for name, state in checks if state != "fine"} >= {"address", "clock"}
+
+
+def test_what_is_wrong_comes_with_a_fix_below_the_table(doctor, keys):
+    (keys / "client.key").chmod(0o644)
+    ended = doctor("tcp://127.0.0.1:8786")
+    assert ended.code == 1
+    table, _, fixes = ended.out.partition("2 wrong:\n")
+    assert max(map(len, table.splitlines())) <= 80
+    assert f"  key: If this is the key that you mean, run: chmod 600 {keys}/client.key\n" in fixes
+    assert "  address: " in fixes
+
+
+def test_settings_of_dask_are_used(doctor, keys, tmp_path):
+    values = {"identity": str(keys / "client.key"), "audit": str(tmp_path / "audit")}
+    with dask.config.set(safeser=values, **{"scheduler-address": "tcp://127.0.0.1:8786"}):
+        ended = doctor("--json", identity=None, audit=None)
+    by_check = {each["check"]: each for each in json.loads(ended.out)}
+    assert by_check["key"]["state"] == "fine"
+    assert by_check["address"]["state"] == "wrong"
+
+
+# --- each setting --------------------------------------------------------------------------------
+
+
+def test_a_setting_that_does_not_exist(found):
+    with dask.config.set(safeser={"identty": "x"}):
+        by_check = require_wrong(found(), "settings", "safeser.identty", fix="identity")
+    assert list(by_check) == ["installed", "settings"]
+
+
+def test_no_key(found):
+    by_check = require_wrong(
+        found(identity=None), "key", "safeser.identity is not set", fix="keys init"
+    )
+    assert by_check["log"]["state"] == by_check["principal"]["state"] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("key", "does not exist"), ("roster", "does not exist"), ("policy", "does not exist")],
+)
+def test_a_file_that_is_not_there(found, tmp_path, name, says):
+    option = {"key": "identity"}.get(name, name)
+    result = found(**{option: tmp_path / "none.yaml"})
+    if name == "key":  # its roster is looked for beside it
+        assert result[1]["roster"]["state"] == "note"
+    require_wrong(result, name, "none.yaml", says)
+
+
+def test_a_roster_that_does_not_list_the_key(found, keys, tmp_path):
+    Roster().save(tmp_path / "roster")
+    require_wrong(
+        found(roster=tmp_path / "roster"), "principal", "is not listed", fix="keys fingerprint"
+    )
+
+
+def test_a_key_of_the_future(found, keys, tmp_path):
+    tomorrow = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=3)
+    entries = Roster.load(keys / "roster")
+    one = RosterEntry(Identity.generate("dave").public, "dave", KeyState.ACTIVE, tomorrow)
+    entries.with_entry(one).save(keys / "roster")
+    require_wrong(found(), "roster", str(tomorrow), fix="clock")
+
+
+def test_a_principal_that_the_policy_does_not_list(found):
+    require_wrong(found(policy="dask-cluster"), "principal", "no principal 'client'", fix="Add it")
+
+
+@pytest.mark.parametrize("role", ["scheduler", "worker", "nanny"])
+def test_a_role_that_the_policy_gives_another_principal(found, keys, role):
+    assert found(role=role, identity=keys / f"{role}.key")[0] == 0
+    require_wrong(found(role=role), "principal", "'client'", fix="key of a")
+
+
+def test_a_log_that_cannot_be_written(found, tmp_path):
+    require_wrong(found(audit=None), "log", "safeser.audit is not set", fix="DASK_SAFESER__AUDIT")
+    (tmp_path / "open").mkdir(mode=0o777)
+    (tmp_path / "open").chmod(0o777)
+    require_wrong(found(audit=tmp_path / "open"), "log", "log", fix="chmod 700")
+
+
+def test_a_log_key_that_is_not_there(found, tmp_path):
+    require_wrong(found(audit_key=tmp_path / "none.key"), "log", "none.key")
+
+
+def test_a_full_disk(found, monkeypatch):
+    stock = os.statvfs
+    full = SimpleNamespace(f_bavail=10, f_frsize=4096)
+    monkeypatch.setattr(
+        os, "statvfs", lambda path: full if str(path).endswith("audit") else stock(path)
+    )
+    require_wrong(found(), "log", "0 MiB are free", fix="space")
+
+
+@pytest.mark.parametrize(
+    ("address", "says", "fix"),
+    [
+        ("127.0.0.1:8786", "no scheme", "safeser://"),
+        ("tcp://127.0.0.1:8786", "'tcp'", "--protocol safeser"),
+        ("tls://127.0.0.1:8786", "'tls'", "--protocol safeser"),
+        ("safeser://127.0.0.1", "no host and port", "8786"),
+    ],
+)
+def test_an_address_that_no_client_would_reach(found, address, says, fix):
+    by_check = require_wrong(found(address), "address", says, fix=fix)
+    assert by_check["scheduler"]["state"] == "skipped"
+
+
+def test_a_role_that_does_not_exist(doctor):
+    ended = doctor("--role", "wrker")
+    assert ended.code == 2
+    assert "Did you mean 'worker'" in ended.err
+
+
+def test_without_dask_there_is_nothing_to_check(doctor, monkeypatch):
+    monkeypatch.setattr("safeser.operations.SUPPORTED_DISTRIBUTED", ("1.0",))
+    ended = doctor()
+    assert ended.code == 2
+    assert "config.distributed-version" in ended.err
+
+
+# --- the scheduler -------------------------------------------------------------------------------
+
+
+def test_nothing_listens(found):
+    require_wrong(found(NOWHERE, "--timeout=0.3"), "scheduler", "refused", fix="--host")
+
+
+def test_what_listens_says_nothing(found):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"safeser://127.0.0.1:{server.getsockname()[1]}"
+        before = time.monotonic()
+        require_wrong(found(address, "--timeout=0.5"), "scheduler", "does not answer within 0.5 s")
+        assert time.monotonic() - before < 30
+
+
+def test_what_listens_speaks_something_else(found):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            peer, _ = server.accept()
+            with peer:
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n".ljust(4096))
+                peer.recv(4096)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        address = f"safeser://127.0.0.1:{server.getsockname()[1]}"
+        result = found(address, "--timeout=30")
+        thread.join()
+        require_wrong(result, "scheduler", "did not accept each other", fix="safeser://")
+
+
+@pytest.fixture
+def asked(cluster, tmp_path, safeser):
+    """Ask the one cluster of the run, as one of its principals."""
+
+    def run(principal, *arguments, **options):
+        given = {
+            "identity": cluster.keys / f"{principal}.key",
+            "policy": cluster.policy,
+            "audit": cluster.audit,
+            **options,
+        }
+        words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        ended = safeser("doctor", cluster.address, "--json", "--timeout=30", *words, *arguments)
+        return ended.code, {each["check"]: each for each in json.loads(ended.out)}
+
+    yield run
+    close_channels_in(cluster.path)
+    close_channels_in(tmp_path)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("principal", "role"),
+    [("alice", "client"), ("bob", "client"), ("worker", "worker"), ("nanny", "nanny")],
+)
+def test_a_scheduler_that_answers(asked, cluster, principal, role):
+    code, found = asked(principal, f"--role={role}")
+    assert code == 0, found
+    assert f"scheduler answers at {cluster.address}" in found["scheduler"]["what"]
+    for check in ("policy there", "clock", "scheduler"):
+        assert found[check]["state"] == "fine", found
+    assert found["versions there"]["state"] == "fine", found
+    assert cluster.address in found["bound there"]["what"]
+
+
+@pytest.mark.cluster
+def test_a_stranger_is_not_accepted(asked, folder):
+    result = asked("alice", identity=folder.keys / "alice.key", audit=folder.audit)
+    require_wrong(result, "scheduler", "did not accept each other", "alice", fix="rosters")
+    close_channels_in(folder.path)
+
+
+@pytest.mark.cluster
+def test_another_principal_than_expected(asked):
+    require_wrong(asked("alice", expected_scheduler="worker"), "scheduler", fix="worker")
+    assert asked("alice", expected_scheduler="scheduler")[0] == 0
+
+
+@pytest.mark.cluster
+def test_a_policy_that_differs_is_noted(asked, cluster, tmp_path):
+    from safeser.policy.ready import locate
+
+    copy = tmp_path / "demo.yaml"
+    copy.write_text(locate("demo").read_text().replace("revision: 1", "revision: 2", 1))
+    code, found = asked("alice", policy=copy)
+    assert code == 0
+    assert found["policy there"]["state"] == "note"
+    assert "revision 1" in found["policy there"]["what"]
+
+
+@pytest.mark.cluster
+def test_a_stock_scheduler_is_no_safeser_scheduler(found, tmp_path):
+    stock = Folder(tmp_path / "stock")
+    where = stock.path / "stock.json"
+    command = (DASK, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    try:
+        stock.start(
+            "stock", *command, "--scheduler-file", str(where), environment=stock.environment("bob")
+        )
+        until("the scheduler's file", lambda: where.exists() and where.read_text().strip())
+        address = json.loads(where.read_text())["address"].replace("tcp://", "safeser://")
+        require_wrong(found(address), "scheduler", fix="safeser")
+    finally:
+        stock.stop()
+
+
+# --- what a scheduler says of itself, honest or not ----------------------------------------------
+
+
+def states(findings):
+    return [(each.state, each.what) for each in findings]
+
+
+def test_versions_that_differ():
+    mine = {name: diagnosis._own_version(name) for name in diagnosis._PACKAGES}
+    python = ".".join(map(str, sys.version_info))
+    answer = {"host": {"python": python}, "packages": mine}
+    assert states(diagnosis._compared(answer)) == [("fine", "the same as here")]
+    [found] = diagnosis._compared({**answer, "packages": {**mine, "numpy": "1.0"}})
+    assert (found.state, found.what) == ("note", "other than here: numpy 1.0")
+    [found] = diagnosis._compared({**answer, "packages": {**mine, "distributed": "2020.1"}})
+    assert found.state == "wrong"
+    assert "distributed 2020.1" in found.what
+    assert found.fix
+    [found] = diagnosis._compared({**answer, "host": {"python": "2.7.1.final.0"}})
+    assert (found.state, "Python 2.7.1" in found.what) == ("note", True)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, 3, {}, {"packages": 1}, {"packages": {"numpy": "x" * 10**6}}, {"host": []}]
+)
+def test_versions_that_are_no_versions(answer):
+    [found] = diagnosis._compared(answer)
+    assert found.state == "note"
+    assert len(found.what) < 300
+
+
+def test_a_grant_that_is_missing_is_noted():
+    error = PolicyDenied("viewer may not ask for versions")
+    assert states(diagnosis._compared(error)) == [("note", f"not told: {error.message}")]
+    assert states(diagnosis._announced(error, NOWHERE)) == [("note", f"not told: {error.message}")]
+    assert diagnosis._clock(error).state == "note"
+    assert states(diagnosis._compared(TimeoutError())) == [("note", "not told: TimeoutError")]
+
+
+@pytest.mark.parametrize(
+    ("identity", "state", "says"),
+    [
+        ({"started": 0.0, "workers": {}}, "fine", "started before"),
+        ({"started": 10.0}, "fine", "is the same"),
+        ({"started": 500.0}, "wrong", "500 s ahead"),
+        ({"started": 0.0, "workers": {"a": {"last_seen": -2.0}}}, "fine", "the same"),
+        (
+            {"workers": {"a": {"last_seen": -90.0}, "b": {"last_seen": -300.0}, "c": 1}},
+            "wrong",
+            "90 s behind",
+        ),
+        ({"started": "now", "workers": [1]}, "fine", "started before"),
+    ],
+)
+def test_clocks(monkeypatch, identity, state, says):
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+
+    def moved(value):
+        if isinstance(value, dict):
+            return {name: moved(each) for name, each in value.items()}
+        return value + 1_000_000 if type(value) is float else value
+
+    found = diagnosis._clock(moved(identity))
+    assert found.state == state
+    assert says in found.what
+    assert bool(found.fix) is (state == "wrong")
+
+
+@pytest.mark.parametrize(
+    ("identity", "reached", "says"),
+    [
+        ({"address": "safeser://127.0.0.1:1"}, "safeser://192.0.2.1:1", "the scheduler tells"),
+        (
+            {"address": "safeser://192.0.2.1:1", "workers": {"safeser://127.0.0.1:5": {}}},
+            "safeser://192.0.2.1:1",
+            "1 of 1 workers listen on loopback",
+        ),
+        ({"address": "safeser://127.0.0.1:1", "workers": {"safeser://[::1]:5": {}}}, NOWHERE, ""),
+        ({"address": "safeser://localhost:1"}, NOWHERE, ""),
+        ({"address": "safeser://192.0.2.1:1", "workers": {"safeser://192.0.2.7:5": 1}}, "x", ""),
+        ({"address": 7, "workers": 7, "n_workers": "x"}, NOWHERE, ""),
+    ],
+)
+def test_addresses_that_a_scheduler_names(identity, reached, says):
+    [found] = diagnosis._announced(identity, reached)
+    assert found.state == ("wrong" if says else "fine")
+    assert says in found.what
+    assert len(found.what) < 300
+
+
+def test_an_identity_that_is_none():
+    assert list(diagnosis._announced(3, NOWHERE)) == []
+
+
+class Running:
+    """A process as psutil shows it."""
+
+    def __init__(self, *words, user=None, places=(), pid=7):
+        self.pid = pid
+        uids = SimpleNamespace(effective=os.geteuid() if user is None else user)
+        self.info = {"cmdline": list(words), "uids": uids}
+        self._places = places
+
+    def children(self, recursive):
+        return []
+
+    def net_connections(self, kind):
+        if self._places is None:
+            raise psutil.NoSuchProcess(self.pid)
+        return [
+            SimpleNamespace(status=psutil.CONN_LISTEN, laddr=SimpleNamespace(ip=ip, port=port))
+            for ip, port in self._places
+        ]
+
+
+def test_where_processes_of_this_user_listen(monkeypatch):
+    running = [
+        Running("python", "/x/dask", "worker", "safeser://h:1", places=[("127.0.0.1", 5)]),
+        Running("/x/dask-scheduler", places=[("127.0.0.1", 8787), ("0.0.0.0", 8786), ("::1", 1)]),
+        Running("/x/dask", "ssh", places=[("127.0.0.1", 6)]),
+        Running("/x/dask", "worker", user=os.geteuid() + 1, places=[("127.0.0.1", 6)]),
+        Running("vi", "dask.py", places=[("127.0.0.1", 6)]),
+        Running("/x/dask", "scheduler", places=None),
+    ]
+    monkeypatch.setattr(psutil, "process_iter", lambda names: iter(running))
+    assert bound.bound_here() == [
+        (
+            "dask-scheduler (pid 7)",
+            ["all interfaces, port 8786", "[::1]:1", "127.0.0.1:8787"],
+        ),
+        ("dask worker (pid 7)", ["127.0.0.1:5"]),
+    ]
+
+
+def test_many_processes_are_counted(monkeypatch):
+    many = [(f"dask worker (pid {n})", ["127.0.0.1:1"]) for n in range(9)]
+    monkeypatch.setattr(diagnosis, "bound_here", lambda: many)
+    found = list(diagnosis._bound_here())
+    assert len(found) == 7
+    assert found[-1].what == "3 more processes"
+
+
+def test_the_process_itself_is_found_by_its_socket(tmp_path):
+    """What psutil really says: this test's own process listens, under another name."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        places = list(bound._listening(psutil.Process()))
+        assert f"127.0.0.1:{server.getsockname()[1]}" in places
+
+
+def test_an_answer_that_does_not_come_ends_the_wait(monkeypatch):
+    async def never(comm, **request):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(diagnosis, "send_recv", never)
+    asking = Diagnosis("client", {}, seconds=0.01)
+    assert isinstance(asyncio.run(asking._answer(None, op="identity")), TimeoutError)

@@ -1,0 +1,183 @@
+"""The JSON Schema of policies accepts what loads, and refuses what has another shape."""
+
+from __future__ import annotations
+
+import copy
+
+import jsonschema
+import pytest
+import yaml
+from ruamel.yaml import YAML
+
+from safeser.errors import ConfigError
+from safeser.policy import Policy, ready_policies
+from safeser.policy.model import ContextModel, LimitsModel, PolicyModel
+from safeser.policy.ready import locate
+from safeser.policy.schema import json_schema
+from safeser.values import FAMILIES
+
+
+@pytest.fixture(scope="module")
+def schema():
+    made = json_schema()
+    jsonschema.Draft202012Validator.check_schema(made)
+    return jsonschema.Draft202012Validator(made)
+
+
+#: Editors read YAML by version 1.2, of which 1_000 is text, or by 1.1.
+READERS = [yaml.safe_load, YAML(typ="safe", pure=True).load]
+
+
+@pytest.mark.parametrize("name", ready_policies())
+@pytest.mark.parametrize("read", READERS)
+def test_every_ready_policy_is_valid(schema, name, read):
+    schema.validate(read(locate(name).read_text()))
+
+
+def test_what_documentation_says_is_valid(schema):
+    """Each field and form that docs/policy.md names, in a policy that loads."""
+    text = """
+safeser: 1
+name: all
+revision: 1_000
+families: [mine]
+principals:
+  scheduler: {keys: [], groups: []}
+  alice: {groups: [engineers]}
+contexts:
+  - name: one
+    sender: [group:engineers]
+    recipient: scheduler
+    kinds: [admin, data, task, control]
+    transport: safeser
+    same_host: true
+    submission: code
+    key_conflicts: {definition: warn}
+    serializers: [dask, msgpack, pickle, cloudpickle, mine]
+    deserializers: [dask, msgpack, pickle]
+    dask: {types: ["my.lib:Thing"]}
+    pickle:
+      profile: data
+      allow:
+        "my.lib:Point": class
+        "my.lib:Both": [class, reference]
+        "my.lib:Full": {role: class, fields: [x], trust: [__hash__]}
+    operations: {grant: [basic, run, heartbeat_worker]}
+limits: {max_bytes: 2GiB, max_depth: 100, max_refs: 1_000_000, max_int: 4096}
+dashboard: {address: "192.0.2.1"}
+"""
+    Policy.parse(text)
+    for read in READERS:
+        schema.validate(read(text))
+
+
+BASE = {
+    "safeser": 1,
+    "name": "base",
+    "revision": 1,
+    "principals": {"a": {}, "b": {}},
+    "contexts": [{"name": "c", "sender": "a", "recipient": ["b"]}],
+}
+
+
+def changed(path, value):
+    made = copy.deepcopy(BASE)
+    part = made
+    for each in path[:-1]:
+        part = part[each] if isinstance(part, list) else part.setdefault(each, {})
+    part[path[-1]] = value
+    return made
+
+
+C = ("contexts", 0)
+WRONG = [
+    (("safeser",), 2),
+    (("name",), "no spaces"),
+    (("revision",), 0),
+    (("revision",), "one"),
+    (("family",), []),
+    (("families",), ["a", "a"]),
+    (("principals",), {}),
+    (("principals", "no spaces"), {}),
+    (("principals", "a"), {"key": []}),
+    (("principals", "a"), {"groups": "engineers"}),
+    (("contexts",), []),
+    ((*C, "name"), 7),
+    ((*C, "sender"), []),
+    ((*C, "sender"), ["a", "a"]),
+    ((*C, "sernder"), ["a"]),
+    ((*C, "kinds"), ["date"]),
+    ((*C, "kinds"), "data"),
+    ((*C, "transport"), "udp"),
+    ((*C, "same_host"), "yes"),
+    ((*C, "submission"), "sealed"),
+    ((*C, "serializers"), []),
+    ((*C, "serializers"), ["msgpack", "error"]),
+    ((*C, "serializers"), ["Pickle"]),
+    ((*C, "pickle"), {"profile": ["numpyy"]}),
+    ((*C, "pickle"), {"allow": {"m:x": "klass"}}),
+    ((*C, "pickle"), {"allow": {"m:x": {"fields": ["y"]}}}),
+    ((*C, "pickle"), {"allow": {"m:x": []}}),
+    ((*C, "dask"), {}),
+    ((*C, "operations"), {"grant": ["bassic"]}),
+    ((*C, "operations"), {"deny": ["run"]}),
+    ((*C, "key_conflicts"), {"definition": "allow"}),
+    (("limits", "max_depth"), 7),
+    (("limits", "max_depth"), 201),
+    (("limits", "max_bytes"), "2GB"),
+    (("limits", "max_bytes"), 5),
+    (("limits", "max_array"), (1 << 40) + 1),
+    (("limits", "max_what"), 5),
+    (("dashboard",), {}),
+    (("dashboard",), None),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG, ids=lambda each: str(each)[:40])
+def test_another_shape_is_invalid_and_does_not_load(schema, path, value):
+    schema.validate(BASE)
+    wrong = changed(path, value)
+    assert not schema.is_valid(wrong)
+    with pytest.raises(ConfigError):
+        Policy.parse(yaml.safe_dump(wrong))
+
+
+@pytest.mark.parametrize("missing", ["safeser", "name", "revision", "principals", "contexts"])
+def test_what_is_missing_is_invalid(schema, missing):
+    assert not schema.is_valid({key: value for key, value in BASE.items() if key != missing})
+
+
+def test_each_bound_of_a_limit_is_in_the_schema(schema):
+    """A bound that pydantic names otherwise would be lost without a word."""
+    for name in LimitsModel.model_fields:
+        assert not schema.is_valid(changed(("limits", name), 0)), name
+        assert not schema.is_valid(changed(("limits", name), 1 << 60)), name
+        assert not schema.is_valid(changed(("limits", name), "much")), name
+
+
+def walk(part):
+    if isinstance(part, dict):
+        yield part
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from walk(each)
+
+
+def test_only_words_of_json_schema_are_used():
+    """What a validator does not know it ignores."""
+    known = set(jsonschema.Draft202012Validator.VALIDATORS) | {
+        "$schema", "$defs", "title", "description", "default",
+    }  # fmt: skip
+    for part in walk(json_schema()):
+        if not part.keys() & {"type", "anyOf", "enum", "$ref"}:
+            continue
+        assert part.keys() <= known, part.keys() - known
+
+
+def test_every_field_is_in_the_schema_and_families_are_offered():
+    made = json_schema()
+    assert set(made["properties"]) == set(PolicyModel.model_fields)
+    context = made["$defs"]["ContextModel"]["properties"]
+    assert set(context) == set(ContextModel.model_fields)
+    offered = context["serializers"]["items"]["anyOf"][0]["enum"]
+    assert offered == [family for family in FAMILIES if family != "error"]
+    assert ":class:" not in str(made)
