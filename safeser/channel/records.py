@@ -7,15 +7,17 @@ turns a refusal into a permission.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 from safeser.channel.budgets import MessageBudgets
+from safeser.channel.standing import Ending, Voices
 from safeser.envelope import Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
+from safeser.keys import PublicKey
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Kind, Payload
+from safeser.values import UNKNOWN, Context, Kind, Limits, Payload
 
 __all__ = ["AuditSink", "Recording", "event", "note_refusal"]
 
@@ -42,6 +44,8 @@ class Recording:
 
     The base of :class:`safeser.channel.Link`.
 
+    :param own_key: the key by which this side proved who it is; None where it did not.
+    :param voices: what it decides by, which may change while it lives.
     :param transport: how its messages travel, and *same_host* whether its other end is on this
         machine: what this process measured, never what the peer says.
     """
@@ -50,7 +54,8 @@ class Recording:
         self,
         *,
         session: Session,
-        policy: Policy,
+        own_key: PublicKey | None = None,
+        voices: Voices,
         audit: AuditSink,
         transport: str = "library",
         same_host: bool | None = None,
@@ -58,13 +63,22 @@ class Recording:
         self.transport = transport
         self.same_host = same_host
         self.session = session
-        self.policy = policy
+        self.own_key = own_key
+        self.voices = voices
         self.audit = audit
-        self.budgets = MessageBudgets(policy.limits)
+        self.budgets = MessageBudgets(voices.policy.limits)
         self.local = session.local
         self.peer = session.peer
+        #: Why this link is over, once it is: nothing is decided for its peer any more.
+        self.over: Ending | None = None
+        self._when_over: Callable[[Ending], None] | None = None
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
         self._unwritten: list[dict[str, Any]] | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decides now: each message is decided by one that was in force with it."""
+        return self.voices.policy
 
     def inbound(self, kind: Kind, operation: str | None = None) -> Context:
         """Return the context of a message that the peer sent; the sender is who proved it."""
@@ -103,6 +117,45 @@ class Recording:
         if said != (None, None):
             self.refuse(context, "context.session", "this link travels another way")
         return replace(context, transport=self.transport, same_host=self.same_host)
+
+    def limit(self, limits: Limits) -> None:
+        """Bound messages that come from now on by *limits*."""
+        if limits != self.budgets.limits:
+            self.budgets.limits = limits
+            self.session.limit(limits)
+
+    # --- its end ---------------------------------------------------------------------------------
+
+    def when_over(self, close: Callable[[Ending], None]) -> None:
+        """Have *close* called once, by any thread, when this link is ended; it ends the session.
+
+        It must not keep this link alive. Without it the session is ended at once.
+        """
+        self._when_over = close
+
+    def finish(self, ending: Ending) -> None:
+        """Take nothing more from the peer, by any thread; record why, and have the session end."""
+        if self.over is not None or self.session.ended:
+            return
+        self.over = ending
+        logger.warning("Ending the session with %s: %s", self.peer, ending)
+        try:
+            self.audit.record(event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
+        except AuditError as failure:
+            # A full disk must not keep a thief connected.
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+        if self._when_over is None:
+            self.session.end(str(ending))
+        else:
+            self._when_over(ending)
+
+    def require_open(self, context: Context) -> None:
+        """Refuse *context* if this link is over.
+
+        :raises PolicyDenied: naming why.
+        """
+        if self.over is not None:
+            self.refuse(context, self.over.rule, f"the session is over: {self.over}")
 
     # --- permissions -----------------------------------------------------------------------------
 

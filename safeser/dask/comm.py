@@ -8,11 +8,12 @@ where a message begins.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
-from weakref import ref
+from typing import Any, NoReturn
+from weakref import WeakMethod, ref
 
 from distributed.client import Client, _current_client
 from distributed.comm.core import CommClosedError
@@ -21,7 +22,7 @@ from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
-from safeser.channel import Link
+from safeser.channel import Ending, Link
 from safeser.dask.ceilings import check_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
@@ -30,6 +31,7 @@ from safeser.dask.unfinished import COUNTED_FROM, Arriving, read_frame, unfinish
 from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
+from safeser.values import Kind
 
 __all__ = ["REFUSED", "SafeserComm"]
 
@@ -44,6 +46,13 @@ _FULL = b"full"
 #: whatever the reason. Without it a refused key looks like a network fault, which Dask's workers
 #: retry for ever. Whoever forges it achieves what cutting the connection does.
 REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
+
+#: The header of a sealed message that is the last one of its sender: why it ends the session. All
+#: messages of Dask's have an empty header.
+_NOTICE = b"notice"
+_NOTICE_MAX = 64
+#: Seconds that the last word has to leave this process.
+_LAST_WORD = 1.0
 
 #: A body up to this size is read in one piece; a larger one frame by frame, so that each large
 #: buffer owns its memory and arrays need no copy.
@@ -70,6 +79,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
     #: The client whose stream from its scheduler this is.
     stream_of: ref[Client] | None = None
+
+    #: Why the session was ended, by this side or by the peer; empty while it was not.
+    ended_because = ""
 
     def __init__(
         self,
@@ -98,6 +110,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             registration_refused=registration_refused,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
+        link.when_over(_elsewhere(stream, WeakMethod(self.finish)))
 
     def when_closed(self, callback: Callable[[], None]) -> None:
         """Call *callback* once the open stream of this connection closes, whoever closes it."""
@@ -110,6 +123,39 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             callback()
 
         self.stream.set_close_callback(closed)
+
+    # --- the end of the session ------------------------------------------------------------------
+
+    def finish(self, ending: Ending) -> None:
+        """Tell the peer that *ending* ends the session, as the last word, and close.
+
+        A peer that ignores the notice, or reads nothing, is cut off all the same.
+        """
+        self.ended_because = f"{self.link.local} ended the session with {self.link.peer}: {ending}"
+        stream, session = self.stream, self.link.session
+        self._unread.clear()
+        if stream is not None and not stream.closed() and not session.ended:
+            with contextlib.suppress(EnvelopeError, StreamClosedError):
+                rule, whose = ending.rule.encode("ascii"), ending.whose.encode("ascii")
+                for buffer in session.seal(_NOTICE, [rule, whose]):
+                    stream.write(buffer)
+        session.end(str(ending))
+        if stream is not None and not stream.closed():
+            stream.io_loop.call_later(_LAST_WORD, stream.close)
+
+    def _hear_notice(self, verified: Verified) -> NoReturn:
+        """Take the peer's word that it ends the session, and end it here."""
+        said = [bytes(frame[:_NOTICE_MAX]).decode("ascii", "replace") for frame in verified.frames]
+        ending = Ending.named(*said) if len(said) == 2 else None
+        link = self.link
+        why = str(ending) if ending is not None else "it gives no reason that is known here"
+        self.ended_because = f"{link.peer} ended the session with {link.local}: {why}"
+        error = EnvelopeError(self.ended_because, rule="session.ended")
+        logger.warning("%s", self.ended_because)
+        link.note_refusal(link.inbound(Kind.ADMIN), error)
+        link.session.end(self.ended_because)
+        self.abort()
+        raise CommClosedError(self.ended_because)
 
     def handshake_info(self) -> dict[str, Any]:
         # The envelope's MAC covers frames as they are; compression would only add a bomb to check.
@@ -124,7 +170,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         instead = self.conversation.take_reply()
         if instead is not None:
             return instead
-        if self._unread:
+        if self._unread and self.link.over is None:
             await asyncio.sleep(0)
             return self._take_elements()
         while True:
@@ -166,6 +212,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         with unfinished.arriving(self.abort) as arriving:
             try:
                 verified = await self._receive(arriving)
+                if verified.header:
+                    self._hear_notice(verified)
                 return await self._understand(verified, deserializers)
             except SafeserError as error:
                 if self.conversation.forgotten:
@@ -239,6 +287,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """Read one message; *first* is the responder's word on whether it accepted this side."""
         stream = self.stream
         if stream is None:
+            self._say_why_it_ended()
             raise CommClosedError("the connection is closed")
         try:
             sealed = await self._read_sealed(stream, arriving, first=first)
@@ -247,6 +296,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
+            self._say_why_it_ended()
             convert_stream_closed_error(self, error)
             raise  # unreachable: the line above always raises
         except AuthenticationError:
@@ -255,6 +305,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         except EnvelopeError as error:
             # The session is over: what follows on this connection cannot be trusted to begin
             # where a message begins. Dask handles a closed connection; it knows no other failure.
+            self._say_why_it_ended()
             logger.warning("Closing the connection from %s: %s", self.link.peer, error)
             self.link.note_unauthenticated(error)
             self.abort()
@@ -263,6 +314,15 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             # What was already read is unknown, so this connection cannot be read again.
             self.abort()
             raise
+
+    def _say_why_it_ended(self) -> None:
+        """Raise what a user of this connection can understand, where this side or the peer said it.
+
+        :raises CommClosedError: as Dask expects of a connection that is closed.
+        """
+        if self.ended_because:
+            self.abort()
+            raise CommClosedError(self.ended_because)
 
     async def _verify(self, sealed: Sealed) -> Verified:
         verify = self.link.session.verify
@@ -311,6 +371,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """
         del on_error  # the conversation knows what a refusal becomes: an error, a reply, a field
         if self.stream is None:
+            self._say_why_it_ended()
             raise CommClosedError("the connection is closed")
         frames = await self._encode(msg, serializers)
         if not frames:  # the conversation has said it already
@@ -332,7 +393,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
     async def _send(self, frames: Sequence[Any]) -> int:
         stream = self.stream
-        if stream is None or stream.closed():
+        if stream is None or stream.closed() or self.ended_because:
+            self._say_why_it_ended()
             raise CommClosedError("the connection is closed")
         # Sealing and enqueueing happen without an await between them: the sequence number is the
         # order on the wire.
@@ -379,6 +441,22 @@ def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
             size += view.nbytes
     if small:
         yield b"".join(small)
+
+
+def _elsewhere(stream: IOStream, finish: WeakMethod[Any]) -> Callable[[Ending], None]:
+    """Return what has *finish* called by the event loop of *stream*, from any thread."""
+    loop = stream.io_loop
+
+    def finished(ending: Ending) -> None:
+        method = finish()
+        if method is not None:
+            method(ending)
+
+    def scheduled(ending: Ending) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and its streams with it
+            loop.add_callback(finished, ending)
+
+    return scheduled
 
 
 async def _read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:

@@ -321,8 +321,8 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             oldest, _ = self._pending.popitem(last=False)
             oldest.close()
         self._pending[stream] = None
-        handshake = self._channel.handshake(initiator=False)
         try:
+            handshake = self._channel.handshake(initiator=False)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
             return self._channel.link(handshake, shared=False, **_way(stream))
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:

@@ -106,6 +106,11 @@ class Handshake(KeepsSecrets):
     def complete(self) -> bool:
         return self._session is not None
 
+    @property
+    def local_key(self) -> PublicKey:
+        """The key by which this side proves who it is."""
+        return self._identity.public
+
     def feed(self, data: bytes) -> bytes:
         """Take the :attr:`wanted` bytes and return the bytes to write in answer, maybe none.
 

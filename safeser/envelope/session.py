@@ -184,6 +184,10 @@ class Session(KeepsSecrets):
         """When the session ends by itself, on its own clock."""
         return self._ends_at
 
+    def limit(self, limits: Limits) -> None:
+        """Take messages of at most *limits* from now on."""
+        self._limits = limits
+
     def end(self, reason: str = "it was closed") -> None:
         """End the session for good and forget its keys; the first reason stays."""
         self._ended = self._ended or reason
