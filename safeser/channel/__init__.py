@@ -9,6 +9,7 @@ from safeser.channel.door import Channel
 from safeser.channel.link import Link
 from safeser.channel.records import AuditSink
 from safeser.channel.reload import LiveFiles
+from safeser.channel.renewal import Renewal, Step
 from safeser.channel.standing import Ending
 from safeser.channel.unauthenticated import OpenLink, Unreadable
 from safeser.channel.watcher import unwatch, watch
@@ -23,6 +24,8 @@ __all__ = [
     "LiveFiles",
     "OpenLink",
     "Received",
+    "Renewal",
+    "Step",
     "Unreadable",
     "Unverified",
     "unwatch",

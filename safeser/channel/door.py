@@ -16,7 +16,7 @@ from weakref import WeakSet
 from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
 from safeser.channel.link import Link
-from safeser.channel.records import AuditSink, event
+from safeser.channel.records import AuditSink, Recording, event
 from safeser.channel.standing import Ending, Standing
 from safeser.envelope import Handshake, HandshakeRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
@@ -28,6 +28,10 @@ from safeser.values import Context, Kind
 __all__ = ["Channel"]
 
 logger = logging.getLogger("safeser.channel")
+
+#: Looks at the files, of a second each, that a new key waits for sessions to be renewed by it: a
+#: peer whose roster does not list it yet must not hold it up.
+_PATIENCE = 10
 
 
 class Channel:
@@ -59,6 +63,8 @@ class Channel:
         self._live: WeakSet[Link] = WeakSet()
         self._lock = threading.Lock()
         self._adopting = threading.RLock()
+        self._coming: Identity | None = None  # the key that sessions are being renewed by
+        self._waited = 0  # looks since then
         own_families.look_for(policy.families)
         _require_listed(self._standing, on=today())
         self._reviewed = (self._standing, today())
@@ -98,7 +104,7 @@ class Channel:
         """Replace what is given, all at once; return whether that changed anything.
 
         Sessions that the new state does not allow are ended, by this thread; what a link decides
-        next, it decides by the new policy.
+        next, it decides by the new policy. A new identity follows when sessions are renewed by it.
 
         :raises ConfigError: if the new state may not follow this one; then nothing changes.
         """
@@ -109,15 +115,47 @@ class Channel:
             if roster is not None and roster != new.listed:
                 new = new.with_roster(roster)
             if identity is not None:
-                new = new.with_identity(identity)
-            if new is old:
-                return False
-            if new.policy is not old.policy:
-                own_families.look_for(new.policy.families)
-            self._standing = new
-            self._note_adopted(old, new)
-            self.review()
-        return True
+                coming = new.with_identity(identity).identity
+                self._coming = None if coming is new.identity else coming
+            if new is not old:
+                if new.policy is not old.policy:
+                    own_families.look_for(new.policy.families)
+                self._standing = new
+                self._note_adopted(old, new)
+                self.review()
+            self.tend()
+            return new is not old or self._coming is not None
+
+    def tend(self) -> None:
+        """Have sessions renewed that are old, or rest on another key or policy than this process's.
+
+        A new key opens sessions of its own once those that last have gone over to it: a peer that
+        knows a connection by its key is told there which key follows.
+        """
+        with self._adopting:
+            standing, coming = self._standing, self._coming
+            key = (coming or standing.identity).public
+            links = self.live_links()
+            for link in links:
+                link.tend(key, standing.policy)
+            self._waited += 1
+            if coming is None:
+                self._waited = 0
+            elif self._waited > _PATIENCE or not any(
+                link.lasts and link.own_key != key for link in links
+            ):
+                self._go_over(standing, coming)
+
+    def _go_over(self, standing: Standing, coming: Identity) -> None:
+        self._coming, self._waited = None, 0
+        try:
+            new = standing.with_identity(coming)
+        except ConfigError as error:  # it was retired meanwhile
+            self.note_refused("identity", "", error)
+            return
+        self._standing = new
+        self._note_adopted(standing, new)
+        self.review()
 
     def review(self) -> None:
         """End the sessions that roster, dates and policy do not allow any more."""
@@ -133,8 +171,14 @@ class Channel:
                 if ending is not None:
                     link.finish(ending)
 
+    def inspect(self, link: Recording) -> None:
+        """End the session of *link*, which has begun or was renewed, if it must not be any more."""
+        ending = self._end_of(link, self._standing, self._today())
+        if ending is not None:
+            link.finish(ending)
+
     @staticmethod
-    def _end_of(link: Link, standing: Standing, day: datetime.date) -> Ending | None:
+    def _end_of(link: Recording, standing: Standing, day: datetime.date) -> Ending | None:
         peer_key = link.session.peer_key
         return standing.end_of(own_key=link.own_key, peer_key=peer_key, peer=link.peer, on=day)
 
@@ -184,8 +228,39 @@ class Channel:
 
         :raises AuthenticationError: if the roster does not let this process's own key speak.
         """
-        identity, policy = self._standing.identity, self._standing.policy
-        own = self._standing.end_of_key(identity.public, identity.principal, self._today())
+        standing = self._standing
+        return self._handshake(
+            standing,
+            standing.identity,
+            self._principal_of,
+            initiator=initiator,
+            expected_peer=expected_peer,
+        )
+
+    def renewing(self, peer: str, *, initiator: bool) -> Handshake:
+        """Return a handshake that renews a session with *peer*, by the newest key of this process.
+
+        :raises AuthenticationError: if the roster does not let that key speak.
+        """
+
+        def principal_of(public: PublicKey) -> str | None:
+            return peer if self._principal_of(public) == peer else None
+
+        standing = self._standing
+        identity = self._coming or standing.identity
+        return self._handshake(standing, identity, principal_of, initiator=initiator)
+
+    def _handshake(
+        self,
+        standing: Standing,
+        identity: Identity,
+        principal_of: Callable[[PublicKey], str | None],
+        *,
+        initiator: bool,
+        expected_peer: str | None = None,
+    ) -> Handshake:
+        policy = standing.policy
+        own = standing.end_of_key(identity.public, identity.principal, self._today())
         if own is not None:
             raise AuthenticationError(
                 f"this process may not open sessions: {own}",
@@ -195,7 +270,7 @@ class Channel:
         return Handshake(
             initiator=initiator,
             identity=identity,
-            principal_of=self._principal_of,
+            principal_of=principal_of,
             policy=(policy.name, policy.revision, policy.sha256),
             expected_peer=expected_peer,
             limits=policy.limits,
@@ -245,6 +320,7 @@ class Channel:
         link = Link(
             session=handshake.session(),
             own_key=handshake.local_key,
+            told=handshake.told,
             voices=self,
             audit=self.audit,
             transport=transport,
@@ -254,10 +330,9 @@ class Channel:
         # or is what it is looked at by.
         with self._lock:
             self._live.add(link)
-        ending = self._end_of(link, self._standing, self._today())
-        if ending is not None:
-            link.finish(ending)
-            raise HandshakeRefused(f"since the handshake began, {ending}")
+        self.inspect(link)
+        if link.over is not None:
+            raise HandshakeRefused(f"since the handshake began, {link.over}")
         link.note_drift()
         if shared:
             with self._lock:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol
 
 from safeser.channel.budgets import MessageBudgets
 from safeser.channel.standing import Ending, Voices
-from safeser.envelope import Session
+from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.keys import PublicKey
 from safeser.policy import Policy
@@ -45,6 +45,7 @@ class Recording:
     The base of :class:`safeser.channel.Link`.
 
     :param own_key: the key by which this side proved who it is; None where it did not.
+    :param told: the hash of the policy under which this side began the session.
     :param voices: what it decides by, which may change while it lives.
     :param transport: how its messages travel, and *same_host* whether its other end is on this
         machine: what this process measured, never what the peer says.
@@ -55,6 +56,7 @@ class Recording:
         *,
         session: Session,
         own_key: PublicKey | None = None,
+        told: str = "",
         voices: Voices,
         audit: AuditSink,
         transport: str = "library",
@@ -64,11 +66,18 @@ class Recording:
         self.same_host = same_host
         self.session = session
         self.own_key = own_key
+        self.told = told
         self.voices = voices
         self.audit = audit
         self.budgets = MessageBudgets(voices.policy.limits)
         self.local = session.local
         self.peer = session.peer
+        #: Whether its connection stays open for as long as the two processes work together, and so
+        #: is renewed; others are closed when they are idle.
+        self.lasts = False
+        #: Whether the peer wants it renewed.
+        self.stale = False
+        self._when_stale: Callable[[], None] | None = None
         #: Why this link is over, once it is: nothing is decided for its peer any more.
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
@@ -132,6 +141,34 @@ class Recording:
         It must not keep this link alive. Without it the session is ended at once.
         """
         self._when_over = close
+
+    def when_stale(self, renew: Callable[[], None]) -> None:
+        """Have *renew* called, by any thread and again and again, while the session should be
+        renewed. It must not keep this link alive.
+        """
+        self._when_stale = renew
+
+    def tend(self, own_key: PublicKey, policy: Policy) -> None:
+        """Have the session renewed if it is old, or was not begun by *own_key* and, where it lasts,
+        *policy*, whose revision the peer should know.
+        """
+        told = self.told in (policy.sha256, "") or not self.lasts
+        fresh = told and not self.stale and not self.session.is_aged
+        if own_key == self.own_key and fresh:
+            return
+        if self._when_stale is not None and self.over is None:
+            self._when_stale()
+
+    def handshake(self, *, initiator: bool) -> Handshake:
+        """Return a handshake that renews the session with the same peer."""
+        return self.voices.renewing(self.peer, initiator=initiator)
+
+    def renewed(self, handshake: Handshake) -> None:
+        """Take the session of *handshake* in the place of the one before, for what comes in."""
+        self.session.receive_as(handshake.session())
+        self.own_key, self.told = handshake.local_key, handshake.told
+        self.voices.inspect(self)
+        self.note_drift()
 
     def finish(self, ending: Ending) -> None:
         """Take nothing more from the peer, by any thread; record why, and have the session end."""

@@ -155,6 +155,7 @@ class LiveFiles:
         for name, (make, _) in list(self._refused.items()) if taken else ():
             self._take(name, make)  # the new roster may list the key that it was refused for
         self.channel.review()
+        self.channel.tend()
 
     def _take(self, name: str, make: Callable[[], Any]) -> bool:
         """Hand the file called *name* to the channel; return whether that changed anything."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from safeser.envelope import Handshake
 from safeser.errors import ConfigError
 from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry
 from safeser.policy import Policy
@@ -55,6 +56,12 @@ class Voices(Protocol):
 
     def is_silenced(self, principal: str) -> bool:
         """Tell whether *principal* had keys and has none any more that may speak for it."""
+
+    def renewing(self, peer: str, *, initiator: bool) -> Handshake:
+        """Return a handshake that renews a session with *peer*."""
+
+    def inspect(self, link: Any) -> None:
+        """End the session of *link* if it must not be any more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,6 +50,12 @@ class _Fixed:
         del principal
         return False
 
+    def renewing(self, peer: str, *, initiator: bool) -> NoReturn:
+        raise TypeError(f"there is no session to renew with {peer}")
+
+    def inspect(self, link: Any) -> None:
+        pass
+
 
 class _Unvouched:
     """A log in which each record says that its sender proved nothing, and where it was."""

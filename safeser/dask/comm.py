@@ -8,12 +8,11 @@ where a message begins.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
-from weakref import WeakMethod, ref
+from weakref import ref
 
 from distributed.client import Client, _current_client
 from distributed.comm.core import CommClosedError
@@ -22,16 +21,16 @@ from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
-from safeser.channel import Ending, Link
+from safeser.channel import Link
 from safeser.dask.ceilings import check_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
+from safeser.dask.session_control import SessionControl
 from safeser.dask.unfinished import COUNTED_FROM, Arriving, read_frame, unfinished
 from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
-from safeser.values import Kind
 
 __all__ = ["REFUSED", "SafeserComm"]
 
@@ -46,13 +45,6 @@ _FULL = b"full"
 #: whatever the reason. Without it a refused key looks like a network fault, which Dask's workers
 #: retry for ever. Whoever forges it achieves what cutting the connection does.
 REFUSED = b"\x93SAFESER refused".ljust(PRELUDE_SIZE, b"\0")
-
-#: The header of a sealed message that is the last one of its sender: why it ends the session. All
-#: messages of Dask's have an empty header.
-_NOTICE = b"notice"
-_NOTICE_MAX = 64
-#: Seconds that the last word has to leave this process.
-_LAST_WORD = 1.0
 
 #: A body up to this size is read in one piece; a larger one frame by frame, so that each large
 #: buffer owns its memory and arrays need no copy.
@@ -80,8 +72,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     #: The client whose stream from its scheduler this is.
     stream_of: ref[Client] | None = None
 
-    #: Why the session was ended, by this side or by the peer; empty while it was not.
-    ended_because = ""
+    #: None where there is no session.
+    control: SessionControl | None = None
 
     def __init__(
         self,
@@ -110,7 +102,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             registration_refused=registration_refused,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
-        link.when_over(_elsewhere(stream, WeakMethod(self.finish)))
+        self.control = SessionControl(self, link, initiator=server is None)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
         """Call *callback* once the open stream of this connection closes, whoever closes it."""
@@ -123,39 +115,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             callback()
 
         self.stream.set_close_callback(closed)
-
-    # --- the end of the session ------------------------------------------------------------------
-
-    def finish(self, ending: Ending) -> None:
-        """Tell the peer that *ending* ends the session, as the last word, and close.
-
-        A peer that ignores the notice, or reads nothing, is cut off all the same.
-        """
-        self.ended_because = f"{self.link.local} ended the session with {self.link.peer}: {ending}"
-        stream, session = self.stream, self.link.session
-        self._unread.clear()
-        if stream is not None and not stream.closed() and not session.ended:
-            with contextlib.suppress(EnvelopeError, StreamClosedError):
-                rule, whose = ending.rule.encode("ascii"), ending.whose.encode("ascii")
-                for buffer in session.seal(_NOTICE, [rule, whose]):
-                    stream.write(buffer)
-        session.end(str(ending))
-        if stream is not None and not stream.closed():
-            stream.io_loop.call_later(_LAST_WORD, stream.close)
-
-    def _hear_notice(self, verified: Verified) -> NoReturn:
-        """Take the peer's word that it ends the session, and end it here."""
-        said = [bytes(frame[:_NOTICE_MAX]).decode("ascii", "replace") for frame in verified.frames]
-        ending = Ending.named(*said) if len(said) == 2 else None
-        link = self.link
-        why = str(ending) if ending is not None else "it gives no reason that is known here"
-        self.ended_because = f"{link.peer} ended the session with {link.local}: {why}"
-        error = EnvelopeError(self.ended_because, rule="session.ended")
-        logger.warning("%s", self.ended_because)
-        link.note_refusal(link.inbound(Kind.ADMIN), error)
-        link.session.end(self.ended_because)
-        self.abort()
-        raise CommClosedError(self.ended_because)
 
     def handshake_info(self) -> dict[str, Any]:
         # The envelope's MAC covers frames as they are; compression would only add a bomb to check.
@@ -213,7 +172,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             try:
                 verified = await self._receive(arriving)
                 if verified.header:
-                    self._hear_notice(verified)
+                    await self._take_control(verified)
+                    return SKIP
                 return await self._understand(verified, deserializers)
             except SafeserError as error:
                 if self.conversation.forgotten:
@@ -287,7 +247,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """Read one message; *first* is the responder's word on whether it accepted this side."""
         stream = self.stream
         if stream is None:
-            self._say_why_it_ended()
+            self.raise_if_ended()
             raise CommClosedError("the connection is closed")
         try:
             sealed = await self._read_sealed(stream, arriving, first=first)
@@ -296,33 +256,19 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
-            self._say_why_it_ended()
+            self.raise_if_ended()
             convert_stream_closed_error(self, error)
             raise  # unreachable: the line above always raises
         except AuthenticationError:
             self.abort()
             raise
         except EnvelopeError as error:
-            # The session is over: what follows on this connection cannot be trusted to begin
-            # where a message begins. Dask handles a closed connection; it knows no other failure.
-            self._say_why_it_ended()
-            logger.warning("Closing the connection from %s: %s", self.link.peer, error)
-            self.link.note_unauthenticated(error)
-            self.abort()
-            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
+            self.raise_if_ended()
+            self._give_up(error)
         except BaseException:
             # What was already read is unknown, so this connection cannot be read again.
             self.abort()
             raise
-
-    def _say_why_it_ended(self) -> None:
-        """Raise what a user of this connection can understand, where this side or the peer said it.
-
-        :raises CommClosedError: as Dask expects of a connection that is closed.
-        """
-        if self.ended_because:
-            self.abort()
-            raise CommClosedError(self.ended_because)
 
     async def _verify(self, sealed: Sealed) -> Verified:
         verify = self.link.session.verify
@@ -371,7 +317,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """
         del on_error  # the conversation knows what a refusal becomes: an error, a reply, a field
         if self.stream is None:
-            self._say_why_it_ended()
+            self.raise_if_ended()
             raise CommClosedError("the connection is closed")
         frames = await self._encode(msg, serializers)
         if not frames:  # the conversation has said it already
@@ -391,16 +337,59 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             return frames
         return self.conversation.send(msg, serializers)
 
+    @property
+    def ended_because(self) -> str:
+        """Why the session was ended, by this side or by the peer; empty while it was not."""
+        return "" if self.control is None else self.control.ended_because
+
+    def raise_if_ended(self) -> None:
+        """Raise :class:`CommClosedError` with the reason if either side ended the session."""
+        if self.control is not None:
+            self.control.raise_if_ended()
+
+    async def _take_control(self, verified: Verified) -> None:
+        assert self.control is not None
+        try:
+            await self.control.take(verified)
+        except EnvelopeError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: EnvelopeError) -> NoReturn:
+        """End a session of which what follows cannot be trusted to begin where a message begins.
+
+        Dask handles a closed connection; it knows no other failure.
+        """
+        logger.warning("Closing the connection from %s: %s", self.link.peer, error)
+        self.link.note_unauthenticated(error)
+        self.abort()
+        raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
+
+    def is_idle(self) -> bool:
+        """Tell whether this connection lies unused in one of Dask's pools."""
+        pool = getattr(self, "_pool", _no_pool)()
+        return pool is not None and any(self in idle for idle in pool.available.values())
+
+    async def send_control(
+        self, header: bytes, frames: Sequence[bytes], *, then: Callable[[], None]
+    ) -> None:
+        """Send one message about the session and call *then* before anything else is sealed."""
+        await self._send_sealed(header, frames, then=then)
+
     async def _send(self, frames: Sequence[Any]) -> int:
+        return await self._send_sealed(b"", frames)
+
+    async def _send_sealed(
+        self, header: bytes, frames: Sequence[Any], *, then: Callable[[], None] | None = None
+    ) -> int:
         stream = self.stream
-        if stream is None or stream.closed() or self.ended_because:
-            self._say_why_it_ended()
+        if stream is None or stream.closed():
+            self.raise_if_ended()
             raise CommClosedError("the connection is closed")
         # Sealing and enqueueing happen without an await between them: the sequence number is the
         # order on the wire.
         session = self.link.session
         try:
-            buffers = session.seal(b"", frames)
+            buffers = session.seal(header, frames)
         except EnvelopeError as error:
             if not session.ended:  # this one message is too large; nothing of it was sent
                 raise
@@ -417,7 +406,13 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         except BaseException:
             self.abort()
             raise
+        if then is not None:
+            then()
         return total
+
+
+def _no_pool() -> None:
+    """Stand for the pool of a connection that is in none."""
 
 
 def _check_accepted(head: bytes) -> None:
@@ -441,22 +436,6 @@ def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
             size += view.nbytes
     if small:
         yield b"".join(small)
-
-
-def _elsewhere(stream: IOStream, finish: WeakMethod[Any]) -> Callable[[Ending], None]:
-    """Return what has *finish* called by the event loop of *stream*, from any thread."""
-    loop = stream.io_loop
-
-    def finished(ending: Ending) -> None:
-        method = finish()
-        if method is not None:
-            method(ending)
-
-    def scheduled(ending: Ending) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and its streams with it
-            loop.add_callback(finished, ending)
-
-    return scheduled
 
 
 async def _read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:

@@ -303,6 +303,7 @@ class Conversation:
         tables = _STREAMS[row.becomes]
         self._reads, self._writes = tables[reading], tables[1 - reading]
         self._stream = row.becomes
+        self.link.lasts = True
         self._speaker.registers(row.becomes, body)
 
     def _opened(self, parsed: Message, willing: Sequence[str] | None) -> Any:
