@@ -221,6 +221,10 @@ class Channel:
         context = Context(own, own, Kind.ADMIN)
         self.audit.record(event("reload", context, None, rule, permitted, where=where or what))
 
+    def statement(self) -> dict[str, str | int]:
+        """Return which policy and roster decide here; see :meth:`Standing.statement`."""
+        return self._standing.statement()
+
     # --- connections -----------------------------------------------------------------------------
 
     def handshake(self, *, initiator: bool, expected_peer: str | None = None) -> Handshake:

@@ -75,6 +75,8 @@ class Recording:
         #: Whether its connection stays open for as long as the two processes work together, and so
         #: is renewed; others are closed when they are idle.
         self.lasts = False
+        #: Whether the peer registered as a client on it.
+        self.is_client = False
         #: Whether the peer wants it renewed.
         self.stale = False
         self._when_stale: Callable[[], None] | None = None

@@ -57,6 +57,9 @@ class Voices(Protocol):
     def is_silenced(self, principal: str) -> bool:
         """Tell whether *principal* had keys and has none any more that may speak for it."""
 
+    def statement(self) -> dict[str, str | int]:
+        """Return which policy and roster decide here, for operators who roll them out."""
+
     def renewing(self, peer: str, *, initiator: bool) -> Handshake:
         """Return a handshake that renews a session with *peer*."""
 
@@ -129,6 +132,16 @@ class Standing:
         if ending is None and peer not in self.policy.counterparts(own):
             return Ending("policy.no-context", peer)
         return ending
+
+    def statement(self) -> dict[str, str | int]:
+        """Return which policy and roster these are: names, numbers and hashes."""
+        policy = self.policy
+        return {
+            "policy": policy.name,
+            "revision": policy.revision,
+            "sha256": policy.sha256,
+            "roster": self.listed.sha256,
+        }
 
     # --- what may follow it ----------------------------------------------------------------------
 

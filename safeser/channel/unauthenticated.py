@@ -50,6 +50,9 @@ class _Fixed:
         del principal
         return False
 
+    def statement(self) -> dict[str, str | int]:
+        return {}
+
     def renewing(self, peer: str, *, initiator: bool) -> NoReturn:
         raise TypeError(f"there is no session to renew with {peer}")
 

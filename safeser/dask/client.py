@@ -41,7 +41,7 @@ from safeser.errors import AuthenticationError, ConfigError, PayloadError, Safes
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = ["Client"]
+__all__ = ["Client", "check_address"]
 
 _SCHEME = "safeser://"
 #: Seconds between two attempts to connect again after the session was ended for a reason.
@@ -102,7 +102,7 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
             )
         else:
             _refuse_cluster_options(policy, kwargs)
-            _check_address(address, schemes=(guarded,) if guarded else ())
+            check_address(address, schemes=(guarded,) if guarded else ())
         try:
             # Everything that can be wrong with keys and policy is said here, in one line, before
             # Dask starts to connect.
@@ -363,7 +363,7 @@ def _refuse_cluster_options(policy: str | None, arguments: dict[str, Any]) -> No
             )
 
 
-def _check_address(address: Any, *, schemes: Sequence[str] = ()) -> None:
+def check_address(address: Any, *, schemes: Sequence[str] = ()) -> None:
     """Refuse an address that this client would never reach; Dask tries for ever, or by TCP.
 
     :param schemes: those that may stand there beside ``safeser``.

@@ -21,7 +21,7 @@ from safeser.keys.files import read_file, reason, refused, shown, sync_directory
 from safeser.keys.identity import PublicKey
 from safeser.values import check_principal
 
-__all__ = ["KeyState", "Roster", "RosterEntry", "meaningful", "today"]
+__all__ = ["KeyState", "Roster", "RosterEntry", "meaningful", "parse_date", "today"]
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _ROSTER_MAX_BYTES = 4 << 20
@@ -118,7 +118,7 @@ class RosterEntry:
             PublicKey.parse(fields[0]),
             fields[1],
             state,
-            _parse_date(fields[3]),
+            parse_date(fields[3]),
             rest,
             not_before,
             not_after,
@@ -139,10 +139,11 @@ def _dated(rest: str, word: str) -> tuple[datetime.date | None, str]:
     if not rest.startswith(word):
         return None, rest
     first, _, rest = rest.partition(" ")
-    return _parse_date(first.removeprefix(word)), rest.strip()
+    return parse_date(first.removeprefix(word)), rest.strip()
 
 
-def _parse_date(text: str) -> datetime.date:
+def parse_date(text: str) -> datetime.date:
+    """Return the day that *text* spells, like 2026-01-31."""
     try:
         # fromisoformat alone would take week dates and the basic format too.
         return datetime.date.fromisoformat(text if _DATE.match(text) else "")
