@@ -117,6 +117,7 @@ class Channel:
             if identity is not None:
                 coming = new.with_identity(identity).identity
                 self._coming = None if coming is new.identity else coming
+            changed = new is not old or (identity is not None and self._coming is not None)
             if new is not old:
                 if new.policy is not old.policy:
                     own_families.look_for(new.policy.families)
@@ -124,7 +125,7 @@ class Channel:
                 self._note_adopted(old, new)
                 self.review()
             self.tend()
-            return new is not old or self._coming is not None
+            return changed
 
     def tend(self) -> None:
         """Have sessions renewed that are old, or rest on another key or policy than this process's.

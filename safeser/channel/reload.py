@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def _roster(path: Path) -> _Found:
     data = Roster.read(path)
 
     def make() -> Roster:
-        if not data.endswith(b"\n"):
+        if data and not data.endswith(b"\n"):
             raise ConfigError(
                 "the roster does not end with a line break, as one that is half written",
                 rule="roster.unfinished",
@@ -140,20 +141,22 @@ class LiveFiles:
             self._files["policy"] = _File(locate(policy), _policy, done=channel.policy.sha256)
         self._files["identity"] = _File(identity, _identity, done=_named(channel.identity))
         self._refused: dict[str, tuple[Callable[[], Any], str]] = {}
+        self._lock = threading.Lock()  # what was read first is taken first
 
     def look(self, *, at_once: bool = False) -> None:
         """Look at the files; take those that changed, and end sessions whose dates are over.
 
         :param at_once: do not wait a look for files that might still be written.
         """
-        taken = False
-        for name, file in self._files.items():
-            make = file.change(at_once=at_once)
-            if make is not None:
-                self._refused.pop(name, None)
-                taken |= self._take(name, make)
-        for name, (make, _) in list(self._refused.items()) if taken else ():
-            self._take(name, make)  # the new roster may list the key that it was refused for
+        with self._lock:
+            taken = False
+            for name, file in self._files.items():
+                make = file.change(at_once=at_once)
+                if make is not None:
+                    self._refused.pop(name, None)
+                    taken |= self._take(name, make)
+            for name, (make, _) in list(self._refused.items()) if taken else ():
+                self._take(name, make)  # the new roster may list the key that it was refused for
         self.channel.review()
         self.channel.tend()
 

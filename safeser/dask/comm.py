@@ -171,8 +171,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         with unfinished.arriving(self.abort) as arriving:
             try:
                 verified = await self._receive(arriving)
-                if verified.header:
-                    await self._take_control(verified)
+                if self.control is not None and verified.header:
+                    await self._take_control(self.control, verified)
                     return SKIP
                 return await self._understand(verified, deserializers)
             except SafeserError as error:
@@ -347,10 +347,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if self.control is not None:
             self.control.raise_if_ended()
 
-    async def _take_control(self, verified: Verified) -> None:
-        assert self.control is not None
+    async def _take_control(self, control: SessionControl, verified: Verified) -> None:
         try:
-            await self.control.take(verified)
+            await control.take(verified)
         except EnvelopeError as error:
             self._give_up(error)
 

@@ -15,16 +15,16 @@ class Successors:
     """The first key of each key that took another's place; at most one for each listed key."""
 
     def __init__(self) -> None:
-        self._first: dict[PublicKey, PublicKey] = {}
+        self._first: dict[str, str] = {}
 
     def note(self, before: PublicKey, after: PublicKey) -> None:
         """Note that the holder of *before* proved in that session that it holds *after*."""
         if before != after:
-            self._first.setdefault(after, self.first(before))
+            self._first.setdefault(after.text, self.first(before))
 
-    def first(self, key: PublicKey) -> PublicKey:
-        """Return the key by which the holder of *key* was known first."""
-        return self._first.get(key, key)
+    def first(self, key: PublicKey) -> str:
+        """Return, as text, the key by which the holder of *key* was known first."""
+        return self._first.get(key.text, key.text)
 
 
 successors = Successors()

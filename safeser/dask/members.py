@@ -64,7 +64,7 @@ def know_workers(scheduler: Any) -> None:
 
 def _key_of(link: Any) -> str:
     # A worker that was given another key is known by the one that it registered by.
-    return str(successors.first(link.session.peer_key).text)
+    return successors.first(link.session.peer_key)
 
 
 def _only_works(link: Any) -> bool:
