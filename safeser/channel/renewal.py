@@ -87,6 +87,7 @@ class Renewal:
             return self._accepted(self._handshake)
         try:
             answer = _fed(self._handshake, data)
+            self._handshake.session()  # refuses one that is not complete
         except AuthenticationError:
             self._drop()
             return Step(b"refuse")
@@ -133,10 +134,11 @@ class Renewal:
 def _fed(handshake: Handshake, data: bytes) -> bytes:
     """Feed *data*, which is all that one side sends at once, and return the answer."""
     answer = b""
-    while data:
-        size = handshake.wanted
-        if not size or len(data) < size:
-            raise AuthenticationError("a handshake message has another size")
+    while size := handshake.wanted:
+        if len(data) < size:
+            break
         answer += handshake.feed(data[:size])
         data = data[size:]
+    if data or not (answer or handshake.complete):
+        raise AuthenticationError("a handshake message has another size")
     return answer
