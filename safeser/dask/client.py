@@ -70,6 +70,9 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
     :raises AuthenticationError: at once, if the cluster and this process do not accept each other.
     """
 
+    #: Why the session with the scheduler was ended, while there is no other one.
+    _ended_because = ""
+
     def __init__(
         self,
         address: Any = None,
@@ -87,7 +90,6 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         deserializers = checked_families(deserializers, argument="deserializers")
         self._methods = ExitStack()
         self._was_connected = False
-        self._ended_because = ""
         owned = None
         guarded = guarded_scheme(address)
         _check_security(security, guarded)

@@ -36,7 +36,7 @@ _WORD = 64
 _LAST_WORD = 1.0
 
 #: Seconds between two attempts to renew a session. Each takes both ends a millisecond.
-_AGAIN = 30.0
+_AGAIN = 3.0
 
 
 class _Connection(Protocol):
