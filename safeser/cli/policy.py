@@ -257,7 +257,7 @@ def drift(
             (each.process, each.policy, str(each.revision), each.sha256[:12], each.roster[:12])
             for each in found
         ],
-        names=("process",),
+        names=("process", "SHA-256", "roster"),
     )
     others = [each for each in found if not each.agrees(found[0])]
     mark(not others, "all decide alike" if not others else f"{len(others)} rows differ")

@@ -360,6 +360,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """
         logger.warning("Closing the connection from %s: %s", self.link.peer, error)
         self.link.note_unauthenticated(error)
+        self.link.session.end(error.message)
         self.abort()
         raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
 
