@@ -67,6 +67,8 @@ class Channel:
         self._waited = 0  # looks since then
         own_families.look_for(policy.families)
         _require_listed(self._standing, on=today())
+        self._told: list[Callable[[frozenset[str]], None]] = []
+        self._when_policy: list[Callable[[Policy], None]] = []
         self._reviewed = (self._standing, today())
         self._silenced = self._standing.silenced(today())
 
@@ -121,6 +123,8 @@ class Channel:
             if new is not old:
                 if new.policy is not old.policy:
                     own_families.look_for(new.policy.families)
+                    for take in self._when_policy:
+                        take(new.policy)
                 self._standing = new
                 self._note_adopted(old, new)
                 self.review()
@@ -165,12 +169,25 @@ class Channel:
             if state == self._reviewed:
                 return
             standing, day = self._reviewed = state
-            self._silenced = standing.silenced(day)
+            before, self._silenced = self._silenced, standing.silenced(day)
             for link in self.live_links():
                 link.limit(standing.policy.limits)
                 ending = self._end_of(link, standing, day)
                 if ending is not None:
                     link.finish(ending)
+            for tell in self._told if self._silenced - before else ():
+                tell(self._silenced)
+
+    def when_silenced(self, tell: Callable[[frozenset[str]], None]) -> None:
+        """Have *tell* called, by any thread, with all silenced principals whenever more are."""
+        self._told.append(tell)
+
+    def on_policy(self, take: Callable[[Policy], None]) -> None:
+        """Have *take* called with the policy, now and, by any thread, with each that follows it."""
+        with self._adopting:
+            if take not in self._when_policy:
+                self._when_policy.append(take)
+            take(self.policy)
 
     def inspect(self, link: Recording) -> None:
         """End the session of *link*, which has begun or was renewed, if it must not be any more."""

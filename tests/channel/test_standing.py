@@ -314,6 +314,27 @@ def test_what_a_silenced_author_wrote_and_another_relays_is_refused(doors, polic
     assert refused.value.rule == "author.retired"
 
 
+def test_who_is_silenced_is_told_when_somebody_is_more(bea):
+    told = []
+    bea.when_silenced(told.append)
+    bea.adopt(roster=changed(bea.standing.listed, "cy", comment="laptop"))
+    assert told == []
+    for name in ("cy", "ann"):
+        bea.adopt(roster=changed(bea.standing.listed, name, state=KeyState.RETIRED))
+    assert told == [{"cy"}, {"cy", "ann"}]
+
+
+def test_who_follows_policies_hears_of_the_present_one_and_of_each_that_comes(bea, policy):
+    heard = []
+    take = heard.append
+    bea.on_policy(take)
+    bea.on_policy(take)
+    assert heard == [bea.policy] * 2
+    newer = raised(policy)
+    bea.adopt(policy=newer)
+    assert heard[2:] == [newer]
+
+
 # --- dates ---------------------------------------------------------------------------------------
 
 
