@@ -62,10 +62,15 @@ class Renewal:
         """The handshake that is not over yet."""
         return self._handshake
 
-    def start(self) -> Step:
-        """Return the first step of a renewal, in place of one that came to nothing."""
+    def start(self) -> Step | None:
+        """Return the first step of a renewal; None while one is under way, however long it takes.
+
+        A second one would take the answers to the first for its own.
+        """
         if not self._initiator:
             return Step(b"ask")
+        if self._handshake is not None:
+            return None
         handshake = self._handshake = self._begin()
         self._awaited = b"answer"
         return Step(b"hello", handshake.outgoing)
@@ -99,8 +104,7 @@ class Renewal:
 
     def _first(self, data: bytes) -> Step | None:
         if self._initiator:
-            # One that is under way serves the purpose.
-            return None if self._handshake is not None else self.start()
+            return self.start()
         if self._awaited == b"accept":
             raise EnvelopeError("a renewal begins inside another", rule="envelope.renewal")
         try:

@@ -161,7 +161,9 @@ class SessionControl:
 
     async def _begin(self) -> None:
         try:
-            await self._send(self._renewal.start())
+            step = self._renewal.start()
+            if step is not None:
+                await self._send(step)
         except (AuthenticationError, CommClosedError) as error:
             logger.info("The session with %s is not renewed: %s", self._link.peer, error)
 

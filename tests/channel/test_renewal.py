@@ -240,6 +240,17 @@ def test_a_renewal_does_not_begin_where_one_goes_over(pair):
         pair.far.renewal.take(b"hello", b"x")
 
 
+def test_one_that_takes_long_is_not_begun_again(pair):
+    """A busy peer answers late, and its answer belongs to the first."""
+    before = pair.ids
+    pair.near.step(pair.near.renewal.start())
+    assert pair.near.renewal.start() is None
+    pair.far.step(pair.far.renewal.start())
+    pair.settle()
+    assert pair.ids.isdisjoint(before)
+    both_speak(pair)
+
+
 def test_being_asked_twice_begins_once(pair):
     assert pair.near.renewal.take(b"ask", b"").name == b"hello"
     assert pair.near.renewal.take(b"ask", b"") is None
