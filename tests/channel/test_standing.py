@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 import threading
 from dataclasses import replace
 
@@ -487,3 +488,76 @@ def test_a_statement_says_revision_and_hashes_and_nothing_else(bea):
         "sha256": bea.policy.sha256,
         "roster": bea.standing.listed.sha256,
     }
+
+
+# --- a payload between two policies --------------------------------------------------------------
+
+
+CODE = "grant: [basic, run]"
+HEADER = {"serializer": "pickle", "writeable": []}
+
+
+def less_code(policy):
+    """Return the policy in which ann may hand bea pickles and no code, under a higher revision."""
+    less = policy.replace("    submission: code\n", "", 1).replace(", cloudpickle]", "]", 2)
+    return raised(less.replace(CODE, "grant: [basic]"))
+
+
+def looked_at(doors, policy, bea, value):
+    """Return a payload that bea has read the shape of, and has not decided yet."""
+    near, far = doors.shake(doors.channel("ann", policy), bea)
+    verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+    context = far.inbound(Kind.DATA)
+    payload = far.payload(verified, context, "message", HEADER, [pickle.dumps(value)])
+    return lambda: far.admit(verified, context, [payload])
+
+
+@pytest.mark.parametrize("value", [len, {"a": 1}])
+def test_what_counted_as_code_is_refused_once_code_is_withdrawn(doors, policy, bea, value):
+    """It was not read while code was granted, and may be less; it is refused all the same."""
+    admit = looked_at(doors, policy, bea, value)
+    bea.adopt(policy=less_code(policy))
+    with pytest.raises(PolicyDenied):
+        admit()
+
+
+def test_what_was_not_read_since_nothing_could_pass_is_judged_once_something_may(
+    doors, policy, bea
+):
+    """It counted as the least that it can be; what it holds decides."""
+    nothing = policy.replace("[dask, msgpack, pickle, cloudpickle]", "[dask, msgpack]", 2)
+    nothing = nothing.replace("    submission: code\n", "", 1).replace(CODE, "grant: [basic]")
+    nothing = nothing.replace("    pickle: {profile: [data, numpy]}\n", "", 1)
+    for value, passes in (({"a": 1}, True), (len, False)):
+        channel = doors.channel("bea", nothing)
+        near, far = doors.shake(doors.channel("ann", nothing), channel)
+        verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+        context = far.inbound(Kind.DATA)
+        payload = far.payload(verified, context, "message", HEADER, [pickle.dumps(value)])
+        assert payload.family == "pickle"
+        channel.adopt(policy=less_code(policy))
+        if passes:
+            assert far.load(far.admit(verified, context, [payload])) == [value]
+        else:
+            with pytest.raises(PolicyDenied):
+                far.admit(verified, context, [payload])
+
+
+def test_a_message_is_decided_by_one_policy(doors, policy, bea, monkeypatch):
+    """A policy that comes between two payloads of a message is not asked about the second."""
+    near, far = doors.shake(doors.channel("ann", policy), bea)
+    verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+    context = far.inbound(Kind.DATA)
+    payloads = [
+        far.payload(verified, context, f"part {n}", HEADER, [pickle.dumps(len)]) for n in range(2)
+    ]
+    narrow = far.narrow
+
+    def change(*args):
+        if bea.policy.revision == 3:
+            bea.adopt(policy=less_code(policy))
+        return narrow(*args)
+
+    monkeypatch.setattr(far, "narrow", change)
+    assert far.load(far.admit(verified, context, payloads)) == [len, len]
+    assert bea.policy.revision == 4
