@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn, Protocol
-from weakref import WeakMethod
+from weakref import WeakMethod, ref
 
 from distributed.comm.core import CommClosedError
 from tornado.iostream import IOStream, StreamClosedError
@@ -65,20 +65,28 @@ class SessionControl:
 
     def __init__(self, connection: _Connection, link: Link, *, initiator: bool) -> None:
         self.ended_because = ""
-        self._connection = connection
+        # The connection has this control, and is collected as soon as Dask drops it.
+        self._connection_of = ref(connection)
         self._link = link
         self._renewal = Renewal(
             initiator=initiator,
             begin=partial(link.handshake, initiator=initiator),
-            receive_anew=self._receive_anew,
+            receive_anew=_weakly(WeakMethod(self._receive_anew)),
         )
         self._initiator = initiator
+        self._asked = False  # the peer was told to close this connection once it is idle
         self._due = 0.0  # when the next attempt to renew may begin
         self._tasks: set[asyncio.Future[None]] = set()
         assert connection.stream is not None
         loop = connection.stream.io_loop
         link.when_over(partial(_scheduled, loop, WeakMethod(self.finish)))
         link.when_stale(partial(_scheduled, loop, WeakMethod(self.renew)))
+
+    @property
+    def _connection(self) -> _Connection:
+        connection = self._connection_of()
+        assert connection is not None  # it is what calls this
+        return connection
 
     async def take(self, verified: Verified) -> None:
         """Take a message with a header.
@@ -100,7 +108,9 @@ class SessionControl:
 
         A peer that ignores the notice, or reads nothing, is cut off all the same.
         """
-        link, stream, session = self._link, self._connection.stream, self._link.session
+        connection = self._connection_of()
+        stream = None if connection is None else connection.stream
+        link, session = self._link, self._link.session
         self.ended_because = f"{link.local} ended the session with {link.peer}: {ending}"
         if stream is not None and not stream.closed() and not session.ended:
             # In the middle of another message there is no place for a notice.
@@ -144,16 +154,19 @@ class SessionControl:
 
         To be called by the event loop, again and again, as long as the session should be renewed.
         """
-        stream = self._connection.stream
-        if stream is None or self._link.over is not None:
+        connection = self._connection_of()
+        stream = None if connection is None else connection.stream
+        if connection is None or stream is None or self._link.over is not None:
             return
         if self._initiator and not self._link.lasts:
             # A renewal needs both sides to read, and the one that asks reads answers alone.
-            if self._connection.is_idle():
-                self._connection.abort()
+            if connection.is_idle():
+                connection.abort()
             return
         now = stream.io_loop.time()
-        if now >= self._due:
+        if now >= self._due and not self._asked:
+            # A peer that does not read all the time keeps what it is asked for until it does.
+            self._asked = not self._link.lasts
             self._due = now + _AGAIN
             task = asyncio.ensure_future(self._begin())
             self._tasks.add(task)
@@ -195,6 +208,17 @@ class SessionControl:
         self._link.renewed(handshake)
         successors.note(before, session.peer_key)
         logger.info("The session with %s was renewed", self._link.peer)
+
+
+def _weakly(method: WeakMethod[Any]) -> Callable[[Handshake], None]:
+    """Return what calls *method* and does not keep its object alive."""
+
+    def called(handshake: Handshake) -> None:
+        bound = method()
+        if bound is not None:
+            bound(handshake)
+
+    return called
 
 
 def _scheduled(loop: Any, method: WeakMethod[Any], *arguments: Any) -> None:

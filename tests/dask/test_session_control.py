@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -196,12 +198,47 @@ def test_a_loop_that_is_gone_keeps_nobody_connected():
         def add_callback(self, _):
             raise RuntimeError("the loop is closed")
 
-    control = SessionControl(
-        SimpleNamespace(stream=SimpleNamespace(io_loop=Loop())), link, initiator=True
-    )
+    class Connection:
+        stream = SimpleNamespace(io_loop=Loop())
+
+    connection = Connection()
+    control = SessionControl(connection, link, initiator=True)
     over[0](RETIRED)
     del control
     over[0](RETIRED)
+
+
+def test_a_connection_that_is_dropped_is_collected_at_once(net, run):
+    """Nothing of its control keeps it until the garbage collector comes."""
+
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            comm.abort()
+            await asyncio.sleep(0)
+            gone = weakref.ref(comm)
+            gc.disable()
+            try:
+                del comm
+                await asyncio.sleep(0.1)
+                assert gone() is None
+            finally:
+                gc.enable()
+
+    run(main())
+
+
+def test_a_process_whose_own_key_is_retired_says_so_and_leaves_no_socket(net, run):
+    async def main():
+        async with net.serving() as listener:
+            client = channel_for("client")
+            client.adopt(roster=retire(client.standing.listed, client.identity))
+            with pytest.raises(SafeserError, match="the key of client is retired") as refused:
+                await opened(net, listener)
+            assert refused.value.rule == "key.retired"
+            await eventually(lambda: not listener._pending, "the end of the connection")
+
+    run(main())
 
 
 # --- another handshake ---------------------------------------------------------------------------
