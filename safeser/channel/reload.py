@@ -49,9 +49,9 @@ class _File:
     def change(self, *, at_once: bool) -> Callable[[], Any] | None:
         """Return how to get the new value if the file has changed and two looks found the same.
 
-        A file that somebody is writing is another one at the next look.
+        A file that is being written is another one at the next look.
 
-        :param at_once: do not wait for the second look: somebody said that the file is complete.
+        :param at_once: do not wait for the second look: the operator said that the file is complete.
         """
         status = self._status_now()
         resting = self._seen == self._done

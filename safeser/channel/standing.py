@@ -1,7 +1,7 @@
 """Who this process is and what it decides by: identity, policy and roster, replaced as one value.
 
-The one rule: a standing is never changed. A file that changes makes another one, and whoever reads
-a field of a standing reads the others of the same standing.
+The one rule: a standing is never changed. A file that changes makes another one, and code that
+reads two fields reads them of one standing.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Standing:
         """Return this standing with the roster file *listed*.
 
         Any roster is taken that lists a key, and lists none again that is retired here: a roster
-        has no revision, so that nobody who strikes out a stolen key has to raise a number first.
+        has no revision, so that an operator can strike out a stolen key without raising a number.
 
         :raises ConfigError: if it brings back a retired key, or lists none.
         """

@@ -41,7 +41,7 @@ class _Nobody:
 
 
 class _Fixed:
-    """A policy that does not change; nobody whom it lists has a key."""
+    """A policy that does not change, of principals without keys."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

@@ -104,7 +104,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _take_hangups() -> None:
-    """Have SIGHUP look at the files at once, where that is nobody's signal yet."""
+    """Have SIGHUP look at the files at once, where no handler is installed."""
     if threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:

@@ -336,7 +336,7 @@ def _require_principal(roster: Roster, principal: str, policy: str | None) -> No
 
 
 def _require_scheduler(before: Roster, after: Roster, policy: str | None) -> None:
-    """Refuse to retire the last key of a scheduler: nobody could connect to it any more."""
+    """Refuse to retire the last key of a scheduler: no process could connect to it any more."""
     for name in _schedulers(policy):
         if before.keys_of(name) and not after.keys_of(name):
             raise ConfigError(
