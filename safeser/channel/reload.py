@@ -51,7 +51,7 @@ class _File:
 
         A file that is being written is another one at the next look.
 
-        :param at_once: do not wait for the second look: the operator said that the file is complete.
+        :param at_once: do not wait for the second look; the operator says that it is complete.
         """
         status = self._status_now()
         resting = self._seen == self._done
