@@ -8,16 +8,26 @@ from safeser.channel.admitted import Admitted, Arrived, Received, Unverified
 from safeser.channel.door import Channel
 from safeser.channel.link import Link
 from safeser.channel.records import AuditSink
+from safeser.channel.reload import LiveFiles
+from safeser.channel.renewal import Renewal, Step
+from safeser.channel.standing import Ending
 from safeser.channel.unauthenticated import OpenLink, Unreadable
+from safeser.channel.watcher import unwatch, watch
 
 __all__ = [
     "Admitted",
     "Arrived",
     "AuditSink",
     "Channel",
+    "Ending",
     "Link",
+    "LiveFiles",
     "OpenLink",
     "Received",
+    "Renewal",
+    "Step",
     "Unreadable",
     "Unverified",
+    "unwatch",
+    "watch",
 ]

@@ -25,13 +25,13 @@ class MessageBudgets:
     """The budgets of each message of one connection."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits  # of messages that come from now on
         self._of: WeakKeyDictionary[Arrived, Budgets] = WeakKeyDictionary()
 
     def of(self, verified: Arrived) -> Budgets:
         """Return the budgets of *verified*; one message of Dask's has many elements."""
         found = self._of.get(verified)
         if found is None:
-            limits = self._limits
+            limits = self.limits
             found = self._of[verified] = (Budget(limits), Budget(limits), Budget(limits))
         return found

@@ -6,31 +6,45 @@ policy has anything to do.
 
 from __future__ import annotations
 
+import datetime
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
 from safeser.channel.link import Link
-from safeser.channel.records import AuditSink, event
-from safeser.envelope import Handshake
-from safeser.errors import AuthenticationError, ConfigError, PolicyDenied
+from safeser.channel.records import AuditSink, Recording, event
+from safeser.channel.standing import Ending, Standing
+from safeser.envelope import Handshake, HandshakeRefused
+from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.families.registered.own import own_families
-from safeser.keys import Identity, Roster
+from safeser.keys import Identity, KeyState, PublicKey, Roster, today
 from safeser.policy import Policy
-from safeser.values import Context
+from safeser.values import Context, Kind
 
 __all__ = ["Channel"]
+
+logger = logging.getLogger("safeser.channel")
+
+#: Looks at the files, of a second each, that a new key waits for sessions to be renewed by it: a
+#: peer whose roster does not list it yet must not hold it up.
+_PATIENCE = 10
 
 
 class Channel:
     """One process's side of every connection: its identity, its policy and its log.
 
+    Identity, policy and roster are one value, which :meth:`adopt` replaces: what a link decides
+    next, it decides by the new one, and sessions that the new one does not allow end.
+
     :param identity: this process's private key.
     :param policy: the policy that both decides and lists principals.
     :param audit: the log; required, since a decision that is not recorded lets nothing through.
     :param roster: public keys beyond those that the policy lists itself.
+    :param today: the day that dates of the roster are compared with.
     """
 
     def __init__(
@@ -40,63 +54,258 @@ class Channel:
         policy: Policy,
         audit: AuditLog | AuditSink,
         roster: Roster | None = None,
+        today: Callable[[], datetime.date] = today,
     ) -> None:
-        self.identity = identity
-        self.policy = policy
         self.audit = audit
-        self.roster = policy.roster if roster is None else policy.roster.merged(roster)
+        self._standing = Standing(identity, policy, roster or Roster())
+        self._today = today
         self._links: dict[str, Link] = {}
+        self._live: WeakSet[Link] = WeakSet()
         self._lock = threading.Lock()
+        self._adopting = threading.RLock()
+        self._coming: Identity | None = None  # the key that sessions are being renewed by
+        self._waited = 0  # looks since then
         own_families.look_for(policy.families)
-        listed = self.roster.principal_of(identity.public)
-        if listed != identity.principal:
-            state = self._state_of(identity)
-            if state is not None:
-                # To list it anew could be to let a thief in again.
-                raise ConfigError(
-                    f"the key of {identity.principal!r} is {state} in the roster",
-                    rule="config.identity",
-                    fix="Use that principal's active key; 'safeser keys list' shows which it is."
-                    " One that is retired stays so: make another with 'safeser keys new'.",
-                )
-            raise ConfigError(
-                f"the key of {identity.principal!r} is not listed for that principal",
-                rule="config.identity",
-                fix=f"Add the line that 'safeser keys fingerprint' prints for it, "
-                f"{identity.public.text}, to the roster, or use the identity that is listed.",
-            )
-        if identity.principal not in policy.principals:
-            raise ConfigError(
-                f"policy {policy.name!r} lists no principal {identity.principal!r}",
-                rule="config.principal",
-                fix=f"Add it under 'principals:', or use one of {', '.join(policy.principals)}.",
-            )
+        _require_listed(self._standing, on=today())
+        self._told: list[Callable[[frozenset[str]], None]] = []
+        self._when_policy: list[Callable[[Policy], None]] = []
+        self._reviewed = (self._standing, today())
+        self._silenced = self._standing.silenced(today())
 
-    def _state_of(self, identity: Identity) -> str | None:
-        """Return what the roster says of this very key, if it lists it for that principal."""
-        same = (identity.public, identity.principal)
-        found = (e for e in self.roster.entries if (e.public, e.principal) == same)
-        entry = next(found, None)
-        return None if entry is None else entry.state.value
+    @property
+    def standing(self) -> Standing:
+        """Identity, policy and roster, which belong together."""
+        return self._standing
+
+    @property
+    def identity(self) -> Identity:
+        return self._standing.identity
+
+    @property
+    def policy(self) -> Policy:
+        return self._standing.policy
+
+    @property
+    def roster(self) -> Roster:
+        """The keys of policy and roster file together."""
+        return self._standing.roster
+
+    def is_silenced(self, principal: str) -> bool:
+        """Tell whether *principal* had keys and has none any more that may speak for it."""
+        return principal in self._silenced
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def adopt(
+        self,
+        *,
+        identity: Identity | None = None,
+        policy: Policy | None = None,
+        roster: Roster | None = None,
+    ) -> bool:
+        """Replace what is given, all at once; return whether that changed anything.
+
+        Sessions that the new state does not allow are ended, by this thread; what a link decides
+        next, it decides by the new policy. A new identity follows when sessions are renewed by it.
+
+        :raises ConfigError: if the new state may not follow this one; then nothing changes.
+        """
+        with self._adopting:
+            old = new = self._standing
+            if policy is not None:
+                new = new.with_policy(policy)
+            if roster is not None and roster != new.listed:
+                new = new.with_roster(roster)
+            if identity is not None:
+                coming = new.with_identity(identity).identity
+                self._coming = None if coming is new.identity else coming
+            changed = new is not old or (identity is not None and self._coming is not None)
+            if new is not old:
+                if new.policy is not old.policy:
+                    own_families.look_for(new.policy.families)
+                    for take in self._when_policy:
+                        take(new.policy)
+                self._standing = new
+                self._note_adopted(old, new)
+                self.review()
+            self.tend()
+            return changed
+
+    def tend(self) -> None:
+        """Have sessions renewed that are old, or rest on another key or policy than this process's.
+
+        A new key opens sessions of its own once those that last have gone over to it: a peer that
+        knows a connection by its key is told there which key follows.
+        """
+        with self._adopting:
+            standing, coming = self._standing, self._coming
+            key = (coming or standing.identity).public
+            links = self.live_links()
+            for link in links:
+                link.tend(key, standing.policy)
+            self._waited += 1
+            if coming is None:
+                self._waited = 0
+            elif self._waited > _PATIENCE or not any(
+                link.lasts and link.own_key != key for link in links
+            ):
+                self._go_over(standing, coming)
+
+    def _go_over(self, standing: Standing, coming: Identity) -> None:
+        self._coming, self._waited = None, 0
+        try:
+            new = standing.with_identity(coming)
+        except ConfigError as error:  # it was retired meanwhile
+            self.note_refused("identity", "", error)
+            return
+        self._standing = new
+        self._note_adopted(standing, new)
+        self.review()
+
+    def review(self) -> None:
+        """End the sessions that roster, dates and policy do not allow any more."""
+        with self._adopting:
+            state = (self._standing, self._today())
+            if state == self._reviewed:
+                return
+            standing, day = self._reviewed = state
+            before, self._silenced = self._silenced, standing.silenced(day)
+            for link in self.live_links():
+                link.limit(standing.policy.limits)
+                ending = self._end_of(link, standing, day)
+                if ending is not None:
+                    link.finish(ending)
+            for tell in self._told if self._silenced - before else ():
+                tell(self._silenced)
+
+    def when_silenced(self, tell: Callable[[frozenset[str]], None]) -> None:
+        """Have *tell* called, by any thread, with all silenced principals whenever more are."""
+        self._told.append(tell)
+
+    def on_policy(self, take: Callable[[Policy], None]) -> None:
+        """Have *take* called with the policy, now and, by any thread, with each that follows it."""
+        with self._adopting:
+            if take not in self._when_policy:
+                self._when_policy.append(take)
+            take(self.policy)
+
+    def inspect(self, link: Recording) -> None:
+        """End the session of *link*, which has begun or was renewed, if it must not be any more."""
+        ending = self._end_of(link, self._standing, self._today())
+        if ending is not None:
+            link.finish(ending)
+
+    @staticmethod
+    def _end_of(link: Recording, standing: Standing, day: datetime.date) -> Ending | None:
+        peer_key = link.session.peer_key
+        return standing.end_of(own_key=link.own_key, peer_key=peer_key, peer=link.peer, on=day)
+
+    def live_links(self) -> list[Link]:
+        """Return the links whose sessions have not ended."""
+        with self._lock:
+            links = list(self._live)
+        return [link for link in links if not link.session.ended]
+
+    def _note_adopted(self, old: Standing, new: Standing) -> None:
+        own, policy = new.identity, new.policy
+        changed = {
+            "identity": old.identity is not own and f"key {own.public.fingerprint}",
+            "policy": old.policy is not policy
+            and f"{policy.name} revision {policy.revision} (SHA-256 {policy.sha256[:12]})",
+            "roster": old.listed is not new.listed and f"SHA-256 {new.listed.sha256[:12]}",
+        }
+        try:
+            if old.policy is not policy and isinstance(self.audit, AuditLog):
+                self.audit.use_policy((policy.name, policy.revision, policy.sha256))
+            for what, now in changed.items():
+                if now:
+                    logger.info("%s: the new %s is in force: %s", own.principal, what, now)
+                    self._note_file(what, "", f"{what}.adopted", permitted=True)
+        except AuditError as failure:
+            # What a withdrawn key or grant rests on ends all the same.
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+
+    def note_refused(self, what: str, where: str, error: SafeserError) -> None:
+        """Log and record that the file of the identity, policy or roster is not taken."""
+        own = self.identity.principal
+        logger.error("%s: the %s file is not taken, nothing changes: %s", own, what, error)
+        try:
+            self._note_file(what, where, error.rule, permitted=False)
+        except AuditError as failure:
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+
+    def _note_file(self, what: str, where: str, rule: str, *, permitted: bool) -> None:
+        own = self.identity.principal
+        context = Context(own, own, Kind.ADMIN)
+        self.audit.record(event("reload", context, None, rule, permitted, where=where or what))
+
+    def statement(self) -> dict[str, str | int]:
+        """Return which policy and roster decide here; see :meth:`Standing.statement`."""
+        return self._standing.statement()
+
+    # --- connections -----------------------------------------------------------------------------
 
     def handshake(self, *, initiator: bool, expected_peer: str | None = None) -> Handshake:
-        """Return a fresh handshake that admits only principals whom the policy lets us meet."""
-        return Handshake(
+        """Return a fresh handshake that admits only principals whom the policy lets us meet.
+
+        :raises AuthenticationError: if the roster does not let this process's own key speak.
+        """
+        standing = self._standing
+        return self._handshake(
+            standing,
+            standing.identity,
+            self._principal_of,
             initiator=initiator,
-            identity=self.identity,
-            principal_of=self._principal_of,
-            policy=(self.policy.name, self.policy.revision, self.policy.sha256),
             expected_peer=expected_peer,
-            limits=self.policy.limits,
         )
 
-    def _principal_of(self, public: Any) -> str | None:
-        principal = self.roster.principal_of(public)
-        if principal is None or principal not in self.policy.principals:
+    def renewing(self, peer: str, *, initiator: bool) -> Handshake:
+        """Return a handshake that renews a session with *peer*, by the newest key of this process.
+
+        :raises AuthenticationError: if the roster does not let that key speak.
+        """
+
+        def principal_of(public: PublicKey) -> str | None:
+            return peer if self._principal_of(public) == peer else None
+
+        standing = self._standing
+        identity = self._coming or standing.identity
+        return self._handshake(standing, identity, principal_of, initiator=initiator)
+
+    def _handshake(
+        self,
+        standing: Standing,
+        identity: Identity,
+        principal_of: Callable[[PublicKey], str | None],
+        *,
+        initiator: bool,
+        expected_peer: str | None = None,
+    ) -> Handshake:
+        policy = standing.policy
+        own = standing.end_of_key(identity.public, identity.principal, self._today())
+        if own is not None:
+            raise AuthenticationError(
+                f"this process may not open sessions: {own}",
+                rule=own.rule,
+                fix="Give it a key that the roster lists as active.",
+            )
+        return Handshake(
+            initiator=initiator,
+            identity=identity,
+            principal_of=principal_of,
+            policy=(policy.name, policy.revision, policy.sha256),
+            expected_peer=expected_peer,
+            limits=policy.limits,
+        )
+
+    def _principal_of(self, public: PublicKey) -> str | None:
+        standing = self._standing
+        principal = standing.roster.principal_of(public, on=self._today())
+        if principal is None or principal not in standing.policy.principals:
             return None
         # Nobody with whom there is no context, in either direction, gets a session: an insider
         # who took over an address would otherwise be talked to, if only to be refused.
-        if principal not in self.policy.counterparts(self.identity.principal):
+        if principal not in standing.policy.counterparts(standing.identity.principal):
             return None
         return principal
 
@@ -121,6 +330,8 @@ class Channel:
     ) -> Link:
         """Return the link of a completed handshake.
 
+        :raises AuthenticationError: if it is not complete, or what has changed since it began
+            refuses its peer.
         :param shared: whether this channel's own calls find it by its peer. A connection that
             somebody else reads and writes must not be used by them: its messages are numbered.
         :param transport: how its messages travel, for contexts that ask for it.
@@ -130,11 +341,20 @@ class Channel:
             raise AuthenticationError("the handshake is not complete")
         link = Link(
             session=handshake.session(),
-            policy=self.policy,
+            own_key=handshake.local_key,
+            told=handshake.told,
+            voices=self,
             audit=self.audit,
             transport=transport,
             same_host=same_host,
         )
+        # First among the live ones, then looked at: a roster that changes meanwhile finds it there,
+        # or is what it is looked at by.
+        with self._lock:
+            self._live.add(link)
+        self.inspect(link)
+        if link.over is not None:
+            raise HandshakeRefused(f"since the handshake began, {link.over}")
         link.note_drift()
         if shared:
             with self._lock:
@@ -172,3 +392,39 @@ class Channel:
     def open(self, frames: Sequence[Any], context: Context) -> Any:
         """Verify, decide and load one message: :meth:`admit`, then :meth:`load`."""
         return self.load(self.admit(frames, context))
+
+
+def _require_listed(standing: Standing, *, on: datetime.date) -> None:
+    """Raise unless roster and policy list this process's own key and principal."""
+    identity, policy = standing.identity, standing.policy
+    entry = standing.roster.entry_of(identity.public)
+    if entry is None or entry.principal != identity.principal:
+        raise ConfigError(
+            f"the key of {identity.principal!r} is not listed for that principal",
+            rule="config.identity",
+            fix=f"Add the line that 'safeser keys fingerprint' prints for it, "
+            f"{identity.public.text}, to the roster, or use the identity that is listed.",
+        )
+    if entry.state is not KeyState.ACTIVE:
+        # To list it anew could be to let a thief in again.
+        raise ConfigError(
+            f"the key of {identity.principal!r} is {entry.state.value} in the roster",
+            rule="config.identity",
+            fix="Use that principal's active key; 'safeser keys list' shows which it is."
+            " One that is retired stays so: make another with 'safeser keys new'.",
+        )
+    if not entry.speaks(on):
+        early = not entry.ended(on)
+        raise ConfigError(
+            f"the key of {identity.principal!r} is valid"
+            f" {f'from {entry.not_before} on' if early else f'until {entry.not_after}'}, and today"
+            f" is {on}",
+            rule="config.identity",
+            fix="Use a key whose dates in the roster include today, or correct the clock.",
+        )
+    if identity.principal not in policy.principals:
+        raise ConfigError(
+            f"policy {policy.name!r} lists no principal {identity.principal!r}",
+            rule="config.principal",
+            fix=f"Add it under 'principals:', or use one of {', '.join(policy.principals)}.",
+        )

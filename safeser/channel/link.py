@@ -8,6 +8,7 @@ of a message is decided before any of them is read (DESIGN, invariants 2, 5 and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from safeser import families as serialization
@@ -23,6 +24,7 @@ from safeser.envelope import (
     check_payload,
 )
 from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
+from safeser.policy import Policy
 from safeser.policy.rules import CALLING
 from safeser.values import Context, Decision, Grant, Kind, Payload
 
@@ -155,27 +157,32 @@ class Link(Recording):
         :raises AuditError: if the decision cannot be recorded; then nothing may be loaded.
         """
         # 1. The message: it came from this link's peer, and so did all that is said to be in it.
+        self.require_open(context)
         self._check_origin(verified, context, payloads)
-        # 2. The operation: authority is not a matter of families.
-        decision = self.policy.decide(context, "msgpack")
+        # 2. The operation: authority is not a matter of families. All of the message is decided by
+        # one policy, though another may take its place meanwhile.
+        policy = self.policy
+        decision = policy.decide(context, "msgpack")
         if not decision.permitted:
             self._refuse_operation(context, decision)
         if not payloads:
             self._record_plain(context)
             return Admitted(context, (), _PLAIN, UNUSED[2], MADE_BY_ADMIT)
         # 3. Every payload by its family; nothing of any of them is decoded before all passed.
-        payloads = _sound(payloads, lambda each: self._decide(context, each, willing), apart)
+        decide = partial(self._decide, policy, context, willing=willing)
+        payloads = _sound(payloads, decide, apart)
         # 4. Pickles that are the bytes of a payload, before those are handed to anybody.
-        inside = self._unwrap(context, payloads)
+        inside = self._unwrap(policy, context, payloads)
         for payload in inside.values():
-            self._decide(context, payload, willing)
+            decide(payload)
         # 5. What they hold, without building or importing anything.
         _, budget, loading = self.budgets.of(verified)
-        payloads = _sound(payloads, lambda each: self._check(context, each, budget), apart)
+        check = partial(self._check, policy, context, budget=budget)
+        payloads = _sound(payloads, check, apart)
         for payload in inside.values():
-            self._check(context, payload, budget)
+            check(payload)
         every = (*payloads, *inside.values())
-        grant = self.policy.grant(context)
+        grant = policy.grant(context)
         # 6. The record, before the load.
         self._permitted([event("admit", context, each, "permit", True) for each in every])
         return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
@@ -203,11 +210,21 @@ class Link(Recording):
             if payload.verified is not verified:
                 raise TypeError("a payload of another message")
 
-    def _decide(self, context: Context, payload: Received, willing: Sequence[str] | None) -> None:
+    def _decide(
+        self, policy: Policy, context: Context, payload: Received, willing: Sequence[str] | None
+    ) -> None:
         if not payload.bare:
             self.narrow(context, payload, willing)
         author = None if payload.author == self.peer else payload.author
-        decision = self.policy.decide(context, payload.family, author=author)
+        if author is not None and self.voices.is_silenced(author):
+            self.refuse(
+                context,
+                "author.retired",
+                f"its author is {author}, whose keys are all retired or over",
+                payload=payload,
+                fix="Submit it again as a principal with an active key.",
+            )
+        decision = policy.decide(context, payload.family, author=author)
         if not decision.permitted:
             reason, fix = decision.reason, decision.fix
             if payload.denial is not None and decision.rule == "context.family":
@@ -215,14 +232,16 @@ class Link(Recording):
                 reason, fix = named.message, named.fix
             self.refuse(context, decision.rule, reason, payload=payload, fix=fix)
 
-    def _unwrap(self, context: Context, payloads: Sequence[Received]) -> dict[int, Received]:
+    def _unwrap(
+        self, policy: Policy, context: Context, payloads: Sequence[Received]
+    ) -> dict[int, Received]:
         """Return the pickles that payloads hold as nothing but bytes, by the identity of those.
 
         Bytes that are inside anything else come to light when that is loaded; whoever loads it must
         refuse them then.
         """
         found: dict[int, Received] = {}
-        limits = self.policy.limits
+        limits = policy.limits
         for payload in payloads:
             if not payload.wraps:
                 continue
@@ -242,12 +261,14 @@ class Link(Recording):
                 raise
         return found
 
-    def _check(self, context: Context, payload: Received, budget: serialization.Budget) -> None:
+    def _check(
+        self, policy: Policy, context: Context, payload: Received, budget: serialization.Budget
+    ) -> None:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
-        limits = self.policy.limits
+        limits = policy.limits
         header, frames = payload.header, payload.frames
         try:
-            grant = self._grant_of(self.policy.grant(context), payload)
+            grant = self._grant_of(policy.grant(context), payload)
             if header["serializer"] not in _PICKLES:  # the shape of those was read already
                 serialization.check(
                     header,
@@ -256,7 +277,7 @@ class Link(Recording):
                     budget=budget,
                     grant=grant,
                     relayed=payload.relayed,
-                    declared=self.policy.families,
+                    declared=policy.families,
                     nodes=payload.nodes,
                 )
             if payload.family == "pickle":
@@ -284,7 +305,7 @@ class Link(Recording):
         self, context: Context, payload: Received, willing: Sequence[str] | None
     ) -> None:
         """Refuse *payload* if it may not pass at all, wherever it stands."""
-        self._decide(context, payload, willing)
+        self._decide(self.policy, context, payload, willing)
 
     def permit_named(self, context: Context, *, where: str) -> None:
         """Refuse an operation that the sender may not ask for, whatever comes with it.
@@ -351,6 +372,7 @@ class Link(Recording):
 
     def permit_operation(self, context: Context) -> None:
         """Raise :class:`PolicyDenied` unless this side may ask for *context*'s operation."""
+        self.require_open(context)
         decision = self.policy.decide(context, "msgpack", sealing=True)
         if not decision.permitted:
             self._refuse_operation(context, decision)
@@ -386,6 +408,7 @@ class Link(Recording):
 
     def permit_sending(self, context: Context, payload: Payload) -> None:
         """Raise :class:`PolicyDenied` unless *payload* may leave in *context*."""
+        self.require_open(context)
         author = None if payload.author == self.local else payload.author
         decision = self.policy.decide(context, payload.family, sealing=True, author=author)
         if not decision.permitted:

@@ -7,15 +7,17 @@ turns a refusal into a permission.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 from safeser.channel.budgets import MessageBudgets
-from safeser.envelope import Session
+from safeser.channel.standing import Ending, Voices
+from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
+from safeser.keys import PublicKey
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Kind, Payload
+from safeser.values import UNKNOWN, Context, Kind, Limits, Payload
 
 __all__ = ["AuditSink", "Recording", "event", "note_refusal"]
 
@@ -42,6 +44,9 @@ class Recording:
 
     The base of :class:`safeser.channel.Link`.
 
+    :param own_key: the key by which this side proved who it is; None where it did not.
+    :param told: the hash of the policy under which this side began the session.
+    :param voices: what it decides by, which may change while it lives.
     :param transport: how its messages travel, and *same_host* whether its other end is on this
         machine: what this process measured, never what the peer says.
     """
@@ -50,7 +55,9 @@ class Recording:
         self,
         *,
         session: Session,
-        policy: Policy,
+        own_key: PublicKey | None = None,
+        told: str = "",
+        voices: Voices,
         audit: AuditSink,
         transport: str = "library",
         same_host: bool | None = None,
@@ -58,13 +65,31 @@ class Recording:
         self.transport = transport
         self.same_host = same_host
         self.session = session
-        self.policy = policy
+        self.own_key = own_key
+        self.told = told
+        self.voices = voices
         self.audit = audit
-        self.budgets = MessageBudgets(policy.limits)
+        self.budgets = MessageBudgets(voices.policy.limits)
         self.local = session.local
         self.peer = session.peer
+        #: Whether its connection stays open for as long as the two processes work together, and so
+        #: is renewed; others are closed when they are idle.
+        self.lasts = False
+        #: Whether the peer registered as a client on it.
+        self.is_client = False
+        #: Whether the peer wants it renewed.
+        self.stale = False
+        self._when_stale: Callable[[], None] | None = None
+        #: Why this link is over, once it is: nothing is decided for its peer any more.
+        self.over: Ending | None = None
+        self._when_over: Callable[[Ending], None] | None = None
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
         self._unwritten: list[dict[str, Any]] | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decides now: each message is decided by one that was in force with it."""
+        return self.voices.policy
 
     def inbound(self, kind: Kind, operation: str | None = None) -> Context:
         """Return the context of a message that the peer sent; the sender is who proved it."""
@@ -103,6 +128,73 @@ class Recording:
         if said != (None, None):
             self.refuse(context, "context.session", "this link travels another way")
         return replace(context, transport=self.transport, same_host=self.same_host)
+
+    def limit(self, limits: Limits) -> None:
+        """Bound messages that come from now on by *limits*."""
+        if limits != self.budgets.limits:
+            self.budgets.limits = limits
+            self.session.limit(limits)
+
+    # --- its end ---------------------------------------------------------------------------------
+
+    def when_over(self, close: Callable[[Ending], None]) -> None:
+        """Have *close* called once, by any thread, when this link is ended; it ends the session.
+
+        It must not keep this link alive. Without it the session is ended at once.
+        """
+        self._when_over = close
+
+    def when_stale(self, renew: Callable[[], None]) -> None:
+        """Have *renew* called, by any thread and again and again, while the session should be
+        renewed. It must not keep this link alive.
+        """
+        self._when_stale = renew
+
+    def tend(self, own_key: PublicKey, policy: Policy) -> None:
+        """Have the session renewed if it is old, or was not begun by *own_key* and, where it lasts,
+        *policy*, whose revision the peer should know.
+        """
+        told = self.told in (policy.sha256, "") or not self.lasts
+        fresh = told and not self.stale and not self.session.is_aged
+        if own_key == self.own_key and fresh:
+            return
+        if self._when_stale is not None and self.over is None:
+            self._when_stale()
+
+    def handshake(self, *, initiator: bool) -> Handshake:
+        """Return a handshake that renews the session with the same peer."""
+        return self.voices.renewing(self.peer, initiator=initiator)
+
+    def renewed(self, handshake: Handshake) -> None:
+        """Take the session of *handshake* in the place of the one before, for what comes in."""
+        self.session.receive_as(handshake.session())
+        self.own_key, self.told = handshake.local_key, handshake.told
+        self.voices.inspect(self)
+        self.note_drift()
+
+    def finish(self, ending: Ending) -> None:
+        """Take nothing more from the peer, by any thread; record why, and have the session end."""
+        if self.over is not None or self.session.ended:
+            return
+        self.over = ending
+        logger.warning("Ending the session with %s: %s", self.peer, ending)
+        try:
+            self.audit.record(event("end", self.inbound(Kind.ADMIN), None, ending.rule, False))
+        except AuditError as failure:
+            # A full disk must not keep a thief connected.
+            logger.error("The audit log refuses a record: %s", failure)  # noqa: TRY400 - one line
+        if self._when_over is None:
+            self.session.end(str(ending))
+        else:
+            self._when_over(ending)
+
+    def require_open(self, context: Context) -> None:
+        """Refuse *context* if this link is over.
+
+        :raises PolicyDenied: naming why.
+        """
+        if self.over is not None:
+            self.refuse(context, self.over.rule, f"the session is over: {self.over}")
 
     # --- permissions -----------------------------------------------------------------------------
 

@@ -40,6 +40,26 @@ class _Nobody:
         self.peer = UNKNOWN
 
 
+class _Fixed:
+    """A policy that does not change, of principals without keys."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def is_silenced(self, principal: str) -> bool:
+        del principal
+        return False
+
+    def statement(self) -> dict[str, str | int]:
+        return {}
+
+    def renewing(self, peer: str, *, initiator: bool) -> NoReturn:
+        raise TypeError(f"there is no session to renew with {peer}")
+
+    def inspect(self, link: Any) -> None:
+        pass
+
+
 class _Unvouched:
     """A log in which each record says that its sender proved nothing, and where it was."""
 
@@ -81,7 +101,7 @@ class OpenLink(Link):
         session: Any = _Nobody(local)
         super().__init__(
             session=session,
-            policy=policy,
+            voices=_Fixed(policy),
             audit=_Unvouched(audit, transport=transport, address=address),
             transport=transport,
             same_host=same_host,

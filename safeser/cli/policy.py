@@ -258,3 +258,34 @@ def _require_known(what: str, name: str, known: Collection[str]) -> None:
             rule=f"config.{what}",
             fix=did_you_mean(name, known),
         )
+
+
+@app.command(short_help="List which process of a cluster runs which revision.")
+def drift(
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="The scheduler's: safeser://host:port.")
+    ],
+) -> None:
+    """List which policy and roster each process of a cluster decides by; code 1 if they differ.
+
+    Asks with the identity that DASK_SAFESER__IDENTITY names, which needs the operations identity
+    and broadcast.
+    """
+    from safeser.dask import require_distributed
+
+    require_distributed()
+    from safeser.dask.drift_question import question
+
+    found = question(address)
+    table(
+        ("process", "policy", "revision", "SHA-256", "roster"),
+        [
+            (each.process, each.policy, str(each.revision), each.sha256[:12], each.roster[:12])
+            for each in found
+        ],
+        names=("process", "SHA-256", "roster"),
+    )
+    others = [each for each in found if not each.agrees(found[0])]
+    mark(not others, "all decide alike" if not others else f"{len(others)} rows differ")
+    if others:
+        raise typer.Exit(DENIED)

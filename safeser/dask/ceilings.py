@@ -36,6 +36,7 @@ __all__ = [
     "ceilings_of",
     "check_element",
     "check_room",
+    "control_room",
     "greeting_room",
     "incoming_room",
     "named_first",
@@ -70,6 +71,11 @@ class Room(NamedTuple):
 def greeting_room() -> Room:
     """Return the room for Dask's own handshake: a few versions."""
     return Room(FLOOR, FLOOR, 2 + FLOOR // _FRAME)
+
+
+def control_room() -> Room:
+    """Return the room for a message about the session: a step of a handshake, or why it ends."""
+    return Room(FLOOR, FLOOR, 2)
 
 
 def incoming_room(link: Link, server: Server, channel: Channel) -> Room:

@@ -6,6 +6,7 @@ away from it, and no argument widens it.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Sequence
@@ -36,13 +37,16 @@ from safeser.dask.local import LocalCluster, require_processes
 from safeser.dask.progress import count_own_futures
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
-from safeser.errors import ConfigError, PayloadError, SafeserError
+from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Client", "check_address"]
 
 _SCHEME = "safeser://"
+#: Seconds between two attempts to connect again after the session was ended for a reason.
+_PAUSE = 1.0
+_TRY_AGAIN = "Ask the operator for an active key, and submit the work again."
 #: ``cancel``, ``Variable.delete`` and ``Queue.close``.
 _UNANSWERED = frozenset({"cancel-keys", "variable_delete", "queue_release"})
 
@@ -65,6 +69,9 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
     :raises ConfigError: before anything is started, if an argument would go around safeser.
     :raises AuthenticationError: at once, if the cluster and this process do not accept each other.
     """
+
+    #: Why the session with the scheduler was ended, while there is no other one.
+    _ended_because = ""
 
     def __init__(
         self,
@@ -128,6 +135,7 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         return channel_for("client", self.security.overrides("client"))
 
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        self._require_session()
         self._check_submission()
         if not all(map(can_be_sent, keys)):
             raise PayloadError(
@@ -161,6 +169,9 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         except SafeserError as error:
             if not self._was_connected:
                 raise
+            if self._ended_because:
+                # Who was told why need not ask ten times a second whether that has changed.
+                await asyncio.sleep(_PAUSE)
             # Dask tries again after an OSError until its time is out, and then closes the client.
             # Any other would end what hears of futures, which would wait for ever: whoever cut the
             # connection and answered once in the scheduler's place could do that.
@@ -168,6 +179,25 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         stream = getattr(self.scheduler_comm, "comm", None)
         if isinstance(stream, SafeserComm):
             stream.stream_of = ref(self)
+            self._ended_because = ""
+
+    async def _reconnect(self) -> None:
+        """Connect again as Dask does; futures say why the session ended, where that is known."""
+        self._ended_because = getattr(self.scheduler_comm.comm, "ended_because", "")
+        if self._ended_because:
+            for state in self.futures.values():
+                state.cancel(reason="session-ended", msg=f"{self._ended_because}. {_TRY_AGAIN}")
+            self.futures.clear()
+        await super()._reconnect()
+
+    def _require_session(self) -> None:
+        """Refuse to submit where the session was ended and no other one has begun."""
+        if self._ended_because:
+            raise AuthenticationError(
+                f"there is no session with the scheduler: {self._ended_because}",
+                rule="session.ended",
+                fix=_TRY_AGAIN,
+            )
 
     def _link(self) -> Link | None:
         """Return the connection by which graphs leave, or left: Dask keeps what is submitted while

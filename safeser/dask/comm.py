@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 from distributed.client import Client, _current_client
@@ -22,10 +22,11 @@ from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Link
-from safeser.dask.ceilings import check_room
+from safeser.dask.ceilings import check_room, control_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
+from safeser.dask.session_control import LONGEST_HEADER, SessionControl
 from safeser.dask.unfinished import COUNTED_FROM, Arriving, read_frame, unfinished
 from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
@@ -74,6 +75,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     #: The client whose stream from its scheduler this is.
     stream_of: ref[Client] | None = None
 
+    #: None where there is no session.
+    control: SessionControl | None = None
+
     def __init__(
         self,
         stream: IOStream,
@@ -101,6 +105,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             registration_refused=registration_refused,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
+        self.control = SessionControl(self, link, initiator=server is None)
 
     def when_closed(self, callback: Callable[[], None]) -> None:
         """Call *callback* once the open stream of this connection closes, whoever closes it."""
@@ -127,7 +132,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         instead = self.conversation.take_reply()
         if instead is not None:
             return instead
-        if self._unread:
+        if self._unread and self.link.over is None:
             await asyncio.sleep(0)
             return self._take_elements()
         while True:
@@ -169,6 +174,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         with unfinished.arriving(self.link.peer, self.abort) as arriving:
             try:
                 verified = await self._receive(arriving)
+                if self.control is not None and verified.header:
+                    await self._take_control(self.control, verified)
+                    return SKIP
                 return await self._understand(verified, deserializers)
             except SafeserError as error:
                 if self.conversation.forgotten:
@@ -243,6 +251,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """Read one message; *first* is the responder's word on whether it accepted this side."""
         stream = self.stream
         if stream is None:
+            self.raise_if_ended()
             raise CommClosedError("the connection is closed")
         try:
             sealed = await self._read_sealed(stream, arriving, first=first)
@@ -251,18 +260,15 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
+            self.raise_if_ended()
             convert_stream_closed_error(self, error)
             raise  # unreachable: the line above always raises
         except AuthenticationError:
             self.abort()
             raise
         except EnvelopeError as error:
-            # The session is over: what follows on this connection cannot be trusted to begin
-            # where a message begins. Dask handles a closed connection; it knows no other failure.
-            logger.warning("Closing the connection from %s: %s", self.link.peer, error)
-            self.link.note_unauthenticated(error)
-            self.abort()
-            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
+            self.raise_if_ended()
+            self._give_up(error)
         except BaseException:
             # What was already read is unknown, so this connection cannot be read again.
             self.abort()
@@ -282,22 +288,23 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if first:
             _check_accepted(head)
         prelude = session.prelude(head)
-        room = self.conversation.room()
+        # Dask's messages have no header; those about the session have little else.
+        room = control_room() if prelude.header_length else self.conversation.room()
         size = prelude.body_length
         check_room("a message", size, room.whole)
-        check_room("the header of a message", prelude.header_length, 0)  # Dask's have none
+        check_room("the header of a message", prelude.header_length, LONGEST_HEADER)
         check_room("the number of a message's frames", prelude.frame_count, room.frames)
-        start = _TABLE_ENTRY * prelude.frame_count
+        start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
         if start + size > COUNTED_FROM:
             await arriving.take(start + min(size, _ONE_READ))
         if size <= _ONE_READ:
             data = bytearray(start + size)
             await stream.read_into(data)
-            table, body = memoryview(data)[:start], memoryview(data)[start:]
+            header, table, body = _cut(memoryview(data), prelude.header_length, start)
             lengths = session.lengths(prelude, table)
             check_room("what a message says", max(lengths[:2], default=0), room.structure)
-            return Sealed(prelude, memoryview(b""), tuple(_cut_at(body, lengths)))
-        table = memoryview(await stream.read_bytes(start))
+            return Sealed(prelude, header, tuple(_cut_at(body, lengths)))
+        table = memoryview(await stream.read_bytes(start))  # as large a message has no header
         lengths = session.lengths(prelude, table)
         check_room("what a message says", max(lengths[:2], default=0), room.structure)
         frames: list[memoryview] = []
@@ -317,6 +324,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         """
         del on_error  # the conversation knows what a refusal becomes: an error, a reply, a field
         if self.stream is None:
+            self.raise_if_ended()
             raise CommClosedError("the connection is closed")
         frames = await self._encode(msg, serializers)
         if not frames:  # the conversation has said it already
@@ -336,15 +344,59 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             return frames
         return self.conversation.send(msg, serializers)
 
+    @property
+    def ended_because(self) -> str:
+        """Why the session was ended, by this side or by the peer; empty while it was not."""
+        return "" if self.control is None else self.control.ended_because
+
+    def raise_if_ended(self) -> None:
+        """Raise :class:`CommClosedError` with the reason if either side ended the session."""
+        if self.control is not None:
+            self.control.raise_if_ended()
+
+    async def _take_control(self, control: SessionControl, verified: Verified) -> None:
+        try:
+            await control.take(verified)
+        except EnvelopeError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: EnvelopeError) -> NoReturn:
+        """End a session of which what follows cannot be trusted to begin where a message begins.
+
+        Dask handles a closed connection; it knows no other failure.
+        """
+        logger.warning("Closing the connection from %s: %s", self.link.peer, error)
+        self.link.note_unauthenticated(error)
+        self.link.session.end(error.message)
+        self.abort()
+        raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
+
+    def is_idle(self) -> bool:
+        """Tell whether this connection lies unused in one of Dask's pools."""
+        pool = getattr(self, "_pool", _no_pool)()
+        return pool is not None and any(self in idle for idle in pool.available.values())
+
+    async def send_control(
+        self, header: bytes, frames: Sequence[bytes], *, then: Callable[[], None]
+    ) -> None:
+        """Send one message about the session and call *then* before anything else is sealed."""
+        await self._send_sealed(header, frames, then=then)
+
     async def _send(self, frames: Sequence[Any]) -> int:
+        return await self._send_sealed(b"", frames)
+
+    async def _send_sealed(
+        self, header: bytes, frames: Sequence[Any], *, then: Callable[[], None] | None = None
+    ) -> int:
         stream = self.stream
         if stream is None or stream.closed():
+            self.raise_if_ended()
             raise CommClosedError("the connection is closed")
         # Sealing and enqueueing happen without an await between them: the sequence number is the
         # order on the wire.
         session = self.link.session
         try:
-            buffers = session.seal(b"", frames)
+            buffers = session.seal(header, frames)
         except EnvelopeError as error:
             if not session.ended:  # this one message is too large; nothing of it was sent
                 raise
@@ -361,7 +413,13 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         except BaseException:
             self.abort()
             raise
+        if then is not None:
+            then()
         return total
+
+
+def _no_pool() -> None:
+    """Stand for the pool of a connection that is in none."""
 
 
 def _check_accepted(head: bytes) -> None:
@@ -394,6 +452,10 @@ async def _read_frame(stream: IOStream, length: int, arriving: Arriving) -> memo
         raise EnvelopeError(
             "there is no memory for a frame as long as a message says", rule="envelope.limits"
         ) from None
+
+
+def _cut(data: memoryview, header: int, start: int) -> tuple[memoryview, memoryview, memoryview]:
+    return data[:header], data[header:start], data[start:]
 
 
 def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:

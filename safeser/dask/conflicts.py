@@ -38,6 +38,7 @@ from safeser.dask.noted import NotedTasks, OfTasks
 from safeser.dask.refused import GraphFailures
 from safeser.dask.registrations import ClientIds
 from safeser.dask.replies import error_reply
+from safeser.dask.unattended import release_unattended
 from safeser.errors import ConfigError, PolicyDenied
 from safeser.values import UNKNOWN, Context, Kind
 
@@ -572,3 +573,4 @@ def guard_scheduler(scheduler: Any, channel: Channel, client_ids: ClientIds) -> 
     if isinstance(scheduler, Scheduler) and scheduler not in _guards:
         guard = _guards[scheduler] = Guard(scheduler, channel, client_ids)
         Cancelling(scheduler, owner_of=guard.owner_of, principal_of=guard.principal_of)
+        release_unattended(scheduler, channel, guard.owner_of)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from safeser.channel import Arrived, Link
-from safeser.dask import outgoing, replies, translate
+from safeser.dask import drift, outgoing, replies, translate
 from safeser.dask.building import build
 from safeser.dask.ceilings import (
     Room,
@@ -312,6 +312,8 @@ class Conversation:
         tables = _STREAMS[row.becomes]
         self._reads, self._writes = tables[reading], tables[1 - reading]
         self._stream = row.becomes
+        self.link.lasts = True
+        self.link.is_client = reading == 0 and row.becomes == "client-stream"
         self._speaker.registers(row.becomes, body)
 
     def _opened(self, parsed: Message, willing: Sequence[str] | None) -> Any:
@@ -560,6 +562,8 @@ class Conversation:
             return outgoing.encode_elements(self.link, self._writes, elements, listed=listed)
         if self.server is None:
             return self._send_request(message, serializers)
+        if self._current is not None and self._current.name == "identity":
+            message = drift.stated(message, self.link)
         try:
             return outgoing.encode_message(
                 self.link,

@@ -18,6 +18,7 @@ from safeser.channel import Channel, Link
 from safeser.dask.replies import error_reply
 from safeser.errors import PolicyDenied
 from safeser.pickles.shims.labels import hide_memory_in_frames
+from safeser.policy import Policy
 from safeser.values import Kind
 
 __all__ = ["guard_worker"]
@@ -41,10 +42,14 @@ def guard_worker(worker: Any, channel: Channel, *, is_scheduler: Callable[[str],
     """
     if not isinstance(worker, Worker):
         return
-    if any(context.submission == "approved" for context in channel.policy.contexts):
-        hide_memory_in_frames()
+    channel.on_policy(_hide_memory)
     for name in _SCHEDULERS.keys() & worker.handlers.keys():
         worker.handlers[name] = _guarded(name, worker.handlers[name], is_scheduler)
+
+
+def _hide_memory(policy: Policy) -> None:
+    if any(context.submission == "approved" for context in policy.contexts):
+        hide_memory_in_frames()
 
 
 def _guarded(

@@ -24,6 +24,7 @@ from distributed.scheduler import Scheduler
 from distributed.shuffle._core import barrier_key
 
 from safeser.dask import addresses
+from safeser.dask.key_succession import successors
 from safeser.dask.noted import NotedTasks
 from safeser.dask.replies import error_reply
 from safeser.errors import PolicyDenied, SafeserError
@@ -62,7 +63,8 @@ def know_workers(scheduler: Any) -> None:
 
 
 def _key_of(link: Any) -> str:
-    return str(link.session.peer_key.text)
+    # A worker that was given another key is known by the one that it registered by.
+    return successors.first(link.session.peer_key)
 
 
 def _only_works(link: Any) -> bool:

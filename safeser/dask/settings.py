@@ -31,7 +31,7 @@ from distributed.client import _close_global_client
 from distributed.deploy.spec import close_clusters
 
 from safeser.audit import AuditLog
-from safeser.channel import Channel
+from safeser.channel import Channel, LiveFiles, unwatch, watch
 from safeser.errors import AuditError, ConfigError
 from safeser.keys import Identity, Roster
 from safeser.operations import Server
@@ -150,6 +150,7 @@ def settings_for(role: str, overrides: Mapping[str, Any] | None = None) -> Setti
 
 
 _channels: dict[Settings, Channel] = {}
+_files: dict[Settings, LiveFiles] = {}
 _lock = threading.Lock()
 _pid = os.getpid()
 
@@ -165,11 +166,20 @@ def channel_for(role: str, overrides: Mapping[str, Any] | None = None) -> Channe
     with _lock:
         if os.getpid() != _pid:
             _channels.clear()
+            _files.clear()
             _pid = os.getpid()
         channel = _channels.get(settings)
         if channel is None:
             channel = _channels[settings] = _open(role, settings)
+            files = _files[settings] = _live_files(channel, settings)
+            watch(files)
         return channel
+
+
+def _live_files(channel: Channel, settings: Settings) -> LiveFiles:
+    path = Path(settings.identity or "").expanduser()
+    policy = settings.policy or "default"
+    return LiveFiles(channel, identity=path, policy=policy, roster=_roster_path(path, settings))
 
 
 def _close_clusters_before_the_log() -> None:
@@ -198,6 +208,8 @@ def close_channels_in(directory: Path) -> None:
             and Path(settings.identity).expanduser().is_relative_to(directory)
         ]
         channels = [_channels.pop(settings) for settings in inside]
+        for settings in inside:
+            unwatch(_files.pop(settings))
     for channel in channels:
         if isinstance(channel.audit, AuditLog):
             channel.audit.close()
@@ -239,10 +251,16 @@ def unrecorded_channel(role: str, overrides: Mapping[str, Any] | None = None) ->
 def _read(path: Path, settings: Settings) -> tuple[Identity, Policy, Roster | None]:
     identity = Identity.load(path)
     policy = Policy.load(settings.policy or "default")
-    roster_path = Path(settings.roster).expanduser() if settings.roster else path.parent / "roster"
-    if settings.roster is None and not roster_path.exists():
-        return identity, policy, None
-    return identity, policy, Roster.load(roster_path)
+    roster = _roster_path(path, settings)
+    return identity, policy, None if roster is None else Roster.load(roster)
+
+
+def _roster_path(identity: Path, settings: Settings) -> Path | None:
+    """Return where the roster is; None where none is named and none lies beside *identity*."""
+    if settings.roster:
+        return Path(settings.roster).expanduser()
+    beside = identity.parent / "roster"
+    return beside if beside.exists() else None
 
 
 def _open(role: str, settings: Settings) -> Channel:

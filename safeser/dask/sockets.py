@@ -137,8 +137,8 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             convert_stream_closed_error(self, error)
             raise
         expected = self._roles.expected_at(address, given)
-        handshake = channel.handshake(initiator=True, expected_peer=expected)
         try:
+            handshake = channel.handshake(initiator=True, expected_peer=expected)
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
             except StreamClosedError as error:
@@ -155,9 +155,9 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             )
         except BaseException as error:
             stream.close()
-            if isinstance(error, AuthenticationError):
+            if isinstance(error, AuthenticationError) and error.rule == "authentication":
                 raise _not_accepted(address, channel, expected=expected) from None
-            raise
+            raise  # or what this process knows of its own key
         await self._confirm(comm, address, channel)
         return comm
 
@@ -321,8 +321,8 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             oldest, _ = self._pending.popitem(last=False)
             oldest.close()
         self._pending[stream] = None
-        handshake = self._channel.handshake(initiator=False)
         try:
+            handshake = self._channel.handshake(initiator=False)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
             return self._channel.link(handshake, shared=False, **_way(stream))
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:

@@ -106,6 +106,16 @@ class Handshake(KeepsSecrets):
     def complete(self) -> bool:
         return self._session is not None
 
+    @property
+    def local_key(self) -> PublicKey:
+        """The key by which this side proves who it is."""
+        return self._identity.public
+
+    @property
+    def told(self) -> str:
+        """The hash of the policy that this side claims to decide by."""
+        return self._policy[2]
+
     def feed(self, data: bytes) -> bytes:
         """Take the :attr:`wanted` bytes and return the bytes to write in answer, maybe none.
 

@@ -184,6 +184,25 @@ class Session(KeepsSecrets):
         """When the session ends by itself, on its own clock."""
         return self._ends_at
 
+    @property
+    def is_aged(self) -> bool:
+        """Whether half of its time is over, so that it should be renewed."""
+        return self._clock() >= self._ends_at - MAX_SECONDS // 2
+
+    def send_as(self, other: Session) -> None:
+        """Seal by the keys of *other* from the next message on, a session of the same two."""
+        self._sending = other._sending
+
+    def receive_as(self, other: Session) -> None:
+        """Verify by the keys of *other* from the next message on, and be that session."""
+        self._receiving = other._receiving
+        self._id, self._ends_at = other._id, other._ends_at
+        self._peer_key, self._peer_claims = other._peer_key, other._peer_claims
+
+    def limit(self, limits: Limits) -> None:
+        """Take messages of at most *limits* from now on."""
+        self._limits = limits
+
     def end(self, reason: str = "it was closed") -> None:
         """End the session for good and forget its keys; the first reason stays."""
         self._ended = self._ended or reason

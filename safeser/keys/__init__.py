@@ -1,7 +1,8 @@
 """X25519 identities of principals, and the roster that says which public key speaks for whom."""
 
+from safeser.keys.edit import RosterFile
 from safeser.keys.identity import Identity, KeepsSecrets, PrivateKey, PublicKey
-from safeser.keys.roster import KeyState, Roster, RosterEntry
+from safeser.keys.roster import KeyState, Roster, RosterEntry, today
 
 __all__ = [
     "Identity",
@@ -11,4 +12,6 @@ __all__ = [
     "PublicKey",
     "Roster",
     "RosterEntry",
+    "RosterFile",
+    "today",
 ]

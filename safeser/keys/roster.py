@@ -1,17 +1,19 @@
-"""The roster: which public key speaks for whom, and since when.
+"""The roster: which public key speaks for whom, in which state and between which dates.
 
-The one rule: a key speaks for one principal, and only while it is active.
+The one rule: a key speaks for one principal, only while it is active and only on the days that its
+line names.
 """
 
 from __future__ import annotations
 
 import datetime
 import enum
+import hashlib
 import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
@@ -19,12 +21,14 @@ from safeser.keys.files import read_file, reason, refused, shown, sync_directory
 from safeser.keys.identity import PublicKey
 from safeser.values import check_principal
 
-__all__ = ["KeyState", "Roster", "RosterEntry"]
+__all__ = ["KeyState", "Roster", "RosterEntry", "meaningful", "parse_date", "today"]
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _ROSTER_MAX_BYTES = 4 << 20
 _ROSTER_MAX_ENTRIES = 20_000  # a key for each node of the largest clusters; 4 MiB of lines
 _COMMENT_MAX = 200
+#: How a roster of a later format begins; this one has lines of keys and no header.
+_OTHER_FORMAT = "safeser-roster"
 
 
 class KeyState(enum.Enum):
@@ -41,13 +45,19 @@ _CAREFUL = {KeyState.ACTIVE: 0, KeyState.PENDING: 1, KeyState.RETIRED: 2}
 
 @dataclass(frozen=True, slots=True)
 class RosterEntry:
-    """One line of a roster: a public key, whose it is, its state, and since when it is listed."""
+    """One line of a roster: a public key, whose it is, its state, and since when it is listed.
+
+    :param not_before: the first day on which it opens sessions; None for any.
+    :param not_after: the last day on which it has sessions; None for no end. Days are UTC.
+    """
 
     public: PublicKey
     principal: str
     state: KeyState
     created: datetime.date
     comment: str = ""
+    not_before: datetime.date | None = None
+    not_after: datetime.date | None = None
 
     def __post_init__(self) -> None:
         check_principal(self.principal)
@@ -57,14 +67,42 @@ class RosterEntry:
                 f"a comment in a roster is at most {_COMMENT_MAX} printable characters",
                 rule="config.roster",
             )
+        if comment.startswith(_DATED):
+            raise ConfigError(
+                "a comment in a roster does not begin with not_before= or not_after=",
+                rule="config.roster",
+                fix="Write each of the two dates once, not_before= first, before the comment.",
+            )
+        if self.not_before and self.not_after and self.not_before > self.not_after:
+            raise ConfigError(
+                f"not_before={self.not_before} is later than not_after={self.not_after}",
+                rule="config.roster",
+                fix="Exchange the two dates, or leave one out.",
+            )
+
+    def speaks(self, on: datetime.date) -> bool:
+        """Tell whether the key opens sessions for its principal on the day *on*."""
+        begun = self.not_before is None or self.not_before <= on
+        return self.state is KeyState.ACTIVE and begun and not self.ended(on)
+
+    def ended(self, on: datetime.date) -> bool:
+        """Tell whether the last day of the key is before *on*."""
+        return self.not_after is not None and self.not_after < on
 
     @classmethod
     def parse(cls, line: str) -> RosterEntry:
-        """Return the entry that one line spells: key, principal, state, date, maybe a comment."""
+        """Return the entry of one line: key, principal, state, date, maybe dates, a comment."""
         fields = line.strip().split(None, 4)
+        if fields and fields[0] == _OTHER_FORMAT:
+            raise ConfigError(
+                "this is a roster of another format than this version of safeser reads",
+                rule="config.roster-version",
+                fix="Install the version of safeser that wrote it, or list one key a line.",
+            )
         if len(fields) < 4:
             raise ConfigError(
-                "a roster line is: key, principal, state, date and, if you like, a comment",
+                "a roster line is: key, principal, state, date and, if you like, not_before=DATE,"
+                " not_after=DATE and a comment",
                 rule="config.roster",
             )
         try:
@@ -73,15 +111,39 @@ class RosterEntry:
             raise ConfigError(
                 "the state of a key is pending, active or retired", rule="config.roster"
             ) from None
-        comment = fields[4] if len(fields) == 5 else ""
-        return cls(PublicKey.parse(fields[0]), fields[1], state, _parse_date(fields[3]), comment)
+        rest = fields[4] if len(fields) == 5 else ""
+        not_before, rest = _dated(rest, "not_before=")
+        not_after, rest = _dated(rest, "not_after=")
+        return cls(
+            PublicKey.parse(fields[0]),
+            fields[1],
+            state,
+            parse_date(fields[3]),
+            rest,
+            not_before,
+            not_after,
+        )
 
     def text(self) -> str:
-        fields = (self.public.text, self.principal, self.state.value, self.created.isoformat())
-        return " ".join((*fields, self.comment) if self.comment else fields)
+        fields = [self.public.text, self.principal, self.state.value, self.created.isoformat()]
+        for word, date in zip(_DATED, (self.not_before, self.not_after), strict=True):
+            fields += [f"{word}{date.isoformat()}"] if date is not None else []
+        return " ".join([*fields, self.comment] if self.comment else fields)
 
 
-def _parse_date(text: str) -> datetime.date:
+_DATED = ("not_before=", "not_after=")
+
+
+def _dated(rest: str, word: str) -> tuple[datetime.date | None, str]:
+    """Return the date that *rest* names after *word*, if it begins so, and what follows it."""
+    if not rest.startswith(word):
+        return None, rest
+    first, _, rest = rest.partition(" ")
+    return parse_date(first.removeprefix(word)), rest.strip()
+
+
+def parse_date(text: str) -> datetime.date:
+    """Return the day that *text* spells, like 2026-01-31."""
     try:
         # fromisoformat alone would take week dates and the basic format too.
         return datetime.date.fromisoformat(text if _DATE.match(text) else "")
@@ -91,10 +153,15 @@ def _parse_date(text: str) -> datetime.date:
         ) from None
 
 
+def today() -> datetime.date:
+    """Return the day that roster dates are compared with: that of UTC."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
 class Roster:
     """The public keys of all principals. Immutable; a changed roster is a new value."""
 
-    __slots__ = ("_active", "_entries")
+    __slots__ = ("_entries",)
 
     def __init__(self, entries: Iterable[RosterEntry] = ()) -> None:
         listed: dict[PublicKey, RosterEntry] = {}
@@ -107,21 +174,28 @@ class Roster:
                 f"a roster lists at most {_ROSTER_MAX_ENTRIES} keys", rule="config.roster"
             )
         self._entries = listed
-        self._active = {
-            key: entry.principal for key, entry in listed.items() if entry.state is KeyState.ACTIVE
-        }
 
     @property
     def entries(self) -> tuple[RosterEntry, ...]:
         return tuple(self._entries.values())
 
-    def principal_of(self, public: PublicKey) -> str | None:
-        """Return whose key *public* is; None unless it is listed and active."""
-        return self._active.get(public)
+    def entry_of(self, public: PublicKey) -> RosterEntry | None:
+        """Return the line of *public*, whatever its state; None if it is not listed."""
+        return self._entries.get(public)
+
+    def principal_of(self, public: PublicKey, *, on: datetime.date | None = None) -> str | None:
+        """Return whose key *public* is; None unless it is listed, active and within its dates.
+
+        :param on: the day that the dates are compared with; None for today.
+        """
+        entry = self._entries.get(public)
+        return entry.principal if entry is not None and entry.speaks(on or today()) else None
 
     def keys_of(self, principal: str) -> tuple[PublicKey, ...]:
-        """Return the active keys of *principal*, in the roster's order."""
-        return tuple(key for key, name in self._active.items() if name == principal)
+        """Return the active keys of *principal* whose dates include today, in this order."""
+        day = today()
+        entries = self._entries.values()
+        return tuple(e.public for e in entries if e.principal == principal and e.speaks(day))
 
     def with_entry(self, entry: RosterEntry) -> Roster:
         """Return this roster with *entry* added, or in the place of the same key's entry."""
@@ -131,14 +205,20 @@ class Roster:
         return Roster({**self._entries, entry.public: entry}.values())
 
     def merged(self, other: Roster) -> Roster:
-        """Return the keys of both. Where states differ, retired wins, then pending."""
+        """Return the keys of both. Where they differ, retired wins, then pending, and the dates
+        that allow less.
+        """
         merged = dict(self._entries)
         for entry in other.entries:
             known = merged.setdefault(entry.public, entry)
             if known.principal != entry.principal:
                 raise _two_principals(known, entry)
-            if _CAREFUL[entry.state] > _CAREFUL[known.state]:
-                merged[entry.public] = entry
+            careful = max(known, entry, key=lambda each: _CAREFUL[each.state])
+            merged[entry.public] = replace(
+                careful,
+                not_before=max(filter(None, (known.not_before, entry.not_before)), default=None),
+                not_after=min(filter(None, (known.not_after, entry.not_after)), default=None),
+            )
         return Roster(merged.values())
 
     @classmethod
@@ -151,16 +231,15 @@ class Roster:
             raise refused(source, "is too large for a roster", rule="config.roster")
         lines: dict[PublicKey, int] = {}
         entries: list[RosterEntry] = []
-        for number, line in _meaningful(text):
+        for number, line in meaningful(text):
             try:
                 entry = RosterEntry.parse(line)
                 if entry.public in lines:
                     raise _listed_twice(entries[lines[entry.public]], entry)
             except ConfigError as error:
                 where = f"{shown(source)} line {number}"
-                raise ConfigError(
-                    error.message, rule="config.roster", where=where, fix=error.fix
-                ) from None
+                rule = error.rule if error.rule == "config.roster-version" else "config.roster"
+                raise ConfigError(error.message, rule=rule, where=where, fix=error.fix) from None
             lines[entry.public] = len(entries)
             entries.append(entry)
         return cls(entries)
@@ -168,18 +247,27 @@ class Roster:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Roster:
         """Read the roster at *path*, which only its owner, we or root, may be able to write."""
-        data = read_file(
+        return cls.decode(cls.read(path), os.fspath(path))
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> bytes:
+        """Return the bytes of the file at *path*; :meth:`decode` reads them as a roster."""
+        return read_file(
             path,
             "public",
             limit=_ROSTER_MAX_BYTES,
             rule="config.roster",
             make="safeser keys init",
         )
+
+    @classmethod
+    def decode(cls, data: bytes, source: str) -> Roster:
+        """Return the roster that the bytes of a file spell; *source* names the file in errors."""
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:
-            raise refused(path, "is not UTF-8 text", rule="config.roster") from None
-        return cls.parse(text, os.fspath(path))
+            raise refused(source, "is not UTF-8 text", rule="config.roster") from None
+        return cls.parse(text, source)
 
     def text(self) -> str:
         """Return the roster as :meth:`parse` reads it, one key a line."""
@@ -202,6 +290,11 @@ class Roster:
                 path, f"cannot be written: {reason(error)}", rule="config.roster"
             ) from None
 
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of :meth:`text`, hexadecimal: equal where the same lines are listed."""
+        return hashlib.sha256(self.text().encode("utf-8")).hexdigest()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Roster) and self.entries == other.entries
 
@@ -212,10 +305,12 @@ class Roster:
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"Roster({len(self._entries)} keys, {len(self._active)} active)"
+        active = sum(entry.state is KeyState.ACTIVE for entry in self._entries.values())
+        return f"Roster({len(self._entries)} keys, {active} active)"
 
 
-def _meaningful(text: str) -> Iterator[tuple[int, str]]:
+def meaningful(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line of a roster's text that lists a key, with its number, the first being 1."""
     # Only \n ends a line: str.splitlines would let U+2028 in a comment start a second entry.
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):

@@ -15,7 +15,7 @@ from safeser.keys.paths import Cause
 from safeser.policy.faults import did_you_mean, shown
 from safeser.policy.loader import MAX_BYTES
 
-__all__ = ["locate", "read_file", "ready_policies"]
+__all__ = ["is_ready", "locate", "read_file", "ready_policies"]
 
 _SHIPPED = Path(__file__).parent.parent / "policies"
 
@@ -43,6 +43,11 @@ def locate(path_or_name: str | os.PathLike[str]) -> Path:
             " as ./mine.yaml.".strip(),
         )
     return _SHIPPED / f"{path_or_name}.yaml"
+
+
+def is_ready(path_or_name: str) -> bool:
+    """Tell whether *path_or_name* names a policy that ships with safeser, and no file."""
+    return locate(path_or_name).parent == _SHIPPED
 
 
 def read_file(path: Path) -> bytes:

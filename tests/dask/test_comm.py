@@ -241,9 +241,11 @@ def test_one_principal_leaves_connections_to_others(
         async with net.serving() as listener:
             policy = listener._channel.policy
             limits = dataclasses.replace(policy.limits, max_connections=by_policy)
-            monkeypatch.setattr(
-                listener._channel, "policy", dataclasses.replace(policy, limits=limits)
+            channel = listener._channel
+            changed = dataclasses.replace(
+                channel.standing, policy=dataclasses.replace(policy, limits=limits)
             )
+            monkeypatch.setattr(channel, "_standing", changed)
             counts = []
             monkeypatch.setattr(
                 listener._channel.audit, "count", lambda **said: counts.append(said)

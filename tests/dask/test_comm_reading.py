@@ -92,14 +92,18 @@ def test_more_than_its_sender_may_say_ends_the_connection_unread(wire, run, fram
     assert audit.events[-1]["sender"] == "unknown"  # nothing of it was authenticated
 
 
-def test_a_header_of_its_own_ends_the_connection_unread(wire, run):
-    """Dask's messages have none; the envelope would take a megabyte before any policy is asked."""
+@pytest.mark.parametrize(
+    ("header", "frames", "said"),
+    [(b"long" * 4, [b""], "header"), (b"renew", [bytes(1 << 14)], "a message")],
+)
+def test_messages_about_the_session_are_small(wire, run, header, frames, said):
+    """The envelope would take a megabyte of header before any policy is asked."""
 
     async def main():
         w = wire("bob")
         comm = await w.greet()
-        w.mine.sendall(b"".join(map(bytes, w.near.session.seal(b"x", [b"\x80"]))))
-        with pytest.raises(CommClosedError, match="header"):
+        w.mine.sendall(b"".join(map(bytes, w.near.session.seal(header, frames))))
+        with pytest.raises(CommClosedError, match=said):
             await asyncio.wait_for(comm.read(), 10)
 
     run(main())

@@ -134,5 +134,6 @@ def test_frames_tell_no_address_where_tasks_are_approved(monkeypatch, submission
     asked = []
     monkeypatch.setattr("safeser.dask.direct.hide_memory_in_frames", lambda: asked.append(1))
     policy = SimpleNamespace(contexts=[SimpleNamespace(submission=submission)])
-    guard_worker(Held(), SimpleNamespace(policy=policy), is_scheduler=is_scheduler)
+    channel = SimpleNamespace(on_policy=lambda take: take(policy))
+    guard_worker(Held(), channel, is_scheduler=is_scheduler)
     assert bool(asked) is (submission == "approved")

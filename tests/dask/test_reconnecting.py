@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import distributed
@@ -249,3 +250,50 @@ def test_a_client_whose_stream_never_opens_says_why_at_once(server, ended):
     server.opening = [{"op": "nonsense"}]
     end = ended()
     assert end.out == "PolicyDenied operation.unknown\n", end.err
+
+
+# -- a session that was ended for a reason ---------------------------------------------------------
+
+WHY = "scheduler ended the session with alice: the key of alice is retired in the roster"
+
+
+class Cancelled:
+    """Stands for the state of a future."""
+
+    def cancel(self, *, reason, msg):
+        self.said = (reason, msg)
+
+
+def ended_client(monkeypatch, why):
+    client = Client.__new__(Client)
+    client.scheduler_comm = SimpleNamespace(comm=SimpleNamespace(ended_because=why))
+    client.futures = {"a": Cancelled(), "b": Cancelled()}
+    again = []
+
+    async def reconnect(self):
+        again.append(dict(self.futures))
+
+    monkeypatch.setattr(distributed.Client, "_reconnect", reconnect)
+    return client, again
+
+
+def test_futures_say_why_the_session_ended_and_nothing_new_is_taken(monkeypatch):
+    client, again = ended_client(monkeypatch, WHY)
+    states = list(client.futures.values())
+    asyncio.run(client._reconnect())
+    assert again == [{}]
+    for each in states:
+        reason, said = each.said
+        assert reason == "session-ended"
+        assert said.startswith(WHY)
+    with pytest.raises(AuthenticationError, match="the key of alice is retired") as refused:
+        client._graph_to_futures({}, [])
+    assert refused.value.rule == "session.ended"
+
+
+def test_a_connection_that_was_lost_is_dasks_to_name(monkeypatch):
+    client, again = ended_client(monkeypatch, "")
+    asyncio.run(client._reconnect())
+    [futures] = again
+    assert set(futures) == {"a", "b"}
+    client._require_session()

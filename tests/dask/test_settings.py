@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dask
 import pytest
 
+from safeser.channel import watcher
 from safeser.dask import settings as module
 from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.settings import (
@@ -19,7 +21,9 @@ from safeser.dask.settings import (
 )
 from safeser.errors import AuditError, ConfigError
 from safeser.identities import make_identities
+from safeser.keys import KeyState, Roster
 from safeser.operations import Server
+from tests.conftest import until
 
 
 @pytest.fixture
@@ -381,3 +385,23 @@ def test_whatever_else_happens_to_a_worker_is_its_nannys_affair(monkeypatch, com
     Roles().follow_worker(nanny.handle)
     nanny._on_worker_exit_sync(code)
     assert nanny.told == [code]
+
+
+# --- files that change ----------------------------------------------------------------------
+
+
+def test_a_roster_that_changes_reaches_the_channel_by_itself(made):
+    channel = channel_for("client")
+    path = made / "keys" / "roster"
+    entry = Roster.load(path).entries[-2]
+    Roster.load(path).with_entry(replace(entry, state=KeyState.RETIRED)).save(path)
+    until("the roster", lambda: channel.roster.entry_of(entry.public).state is KeyState.RETIRED)
+
+
+def test_a_closed_channel_is_not_watched(made):
+    channel_for("client")
+    [files] = module._files.values()
+    assert files in watcher._watcher._files
+    close_channels_in(made)
+    assert files not in watcher._watcher._files
+    assert not module._files

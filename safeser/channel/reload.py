@@ -1,0 +1,174 @@
+"""The files of one channel: read again when they change, and taken when they are whole and allowed.
+
+The one rule: a file that cannot be read, does not load or may not follow the one in force changes
+nothing. It is reported once in the log and the audit log, and the next good file is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safeser.channel.door import Channel
+from safeser.errors import ConfigError, SafeserError
+from safeser.keys import Identity, Roster
+from safeser.policy import Policy
+from safeser.policy.ready import is_ready, locate, read_file
+
+__all__ = ["LiveFiles"]
+
+logger = logging.getLogger("safeser.channel")
+
+#: A file whose status is as before is read all the same at every so many looks: two changes within
+#: one tick of the file system's clock have one status.
+_READ_ANYWAY = 3
+
+#: A file that is another one at each of so many looks is taken without waiting for it to rest.
+_RESTLESS = 4
+
+#: What a file holds now, as a text to compare, and how to get the value of it.
+_Found = tuple[str, Callable[[], Any]]
+
+
+class _File:
+    """One file that is looked at again and again."""
+
+    def __init__(self, path: Path, read: Callable[[Path], _Found], *, done: str = "") -> None:
+        self.path = path.absolute()  # programs change their folder
+        self._read = read
+        self._status: tuple[int, ...] = ()
+        self._done = self._seen = done  # what was handed out last, and found last
+        self._looks = 0  # since it was read
+        self._changes = 0  # one after the other, without a rest
+
+    def change(self, *, at_once: bool) -> Callable[[], Any] | None:
+        """Return how to get the new value if the file has changed and two looks found the same.
+
+        A file that is being written is another one at the next look.
+
+        :param at_once: do not wait for the second look; the operator says that it is complete.
+        """
+        status = self._status_now()
+        resting = self._seen == self._done
+        self._looks += 1
+        if status == self._status and resting and self._looks < _READ_ANYWAY and not at_once:
+            return None
+        self._status, self._looks = status, 0
+        found, make = self._found()
+        before, self._seen = self._seen, found
+        if found == self._done:
+            self._changes = 0
+            return None
+        self._changes += 1
+        if found != before and not at_once and self._changes < _RESTLESS:
+            return None
+        self._done, self._changes = found, 0
+        return make
+
+    def _found(self) -> _Found:
+        try:
+            return self._read(self.path)
+        except SafeserError as error:
+            return f"error {error.rule} {error}", _raising(error.without_frames())
+
+    def _status_now(self) -> tuple[int, ...]:
+        try:
+            found = os.stat(self.path)  # of what links lead to: Kubernetes swaps a link to a folder
+        except (OSError, ValueError):
+            return ()
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _raising(error: SafeserError) -> Callable[[], Any]:
+    def make() -> Any:
+        raise error
+
+    return make
+
+
+def _identity(path: Path) -> _Found:
+    identity = Identity.load(path)
+    return _named(identity), lambda: identity
+
+
+def _named(identity: Identity) -> str:
+    return f"{identity.principal} {identity.public.text}"
+
+
+def _roster(path: Path) -> _Found:
+    data = Roster.read(path)
+
+    def make() -> Roster:
+        if data and not data.endswith(b"\n"):
+            raise ConfigError(
+                "the roster does not end with a line break, as one that is half written",
+                rule="roster.unfinished",
+                where=str(path),
+                fix="Write it whole; replace the file by renaming a complete one over it.",
+            )
+        return Roster.decode(data, str(path))
+
+    return hashlib.sha256(data).hexdigest(), make
+
+
+def _policy(path: Path) -> _Found:
+    data = read_file(path)
+    return hashlib.sha256(data).hexdigest(), lambda: Policy.parse(data, source=str(path))
+
+
+class LiveFiles:
+    """The identity, policy and roster files of *channel*, which takes what they change to.
+
+    A ready policy is part of the program and is not watched.
+
+    :param identity: path of the private key.
+    :param policy: path of the policy, or the name of a ready one.
+    :param roster: path of the roster; None where the policy lists all keys.
+    """
+
+    def __init__(
+        self, channel: Channel, *, identity: Path, policy: str, roster: Path | None
+    ) -> None:
+        self.channel = channel
+        # In this order each may rest on the one before it: a new key is listed, then taken.
+        self._files = {"roster": _File(roster, _roster)} if roster is not None else {}
+        if not is_ready(policy):
+            self._files["policy"] = _File(locate(policy), _policy, done=channel.policy.sha256)
+        self._files["identity"] = _File(identity, _identity, done=_named(channel.identity))
+        self._refused: dict[str, tuple[Callable[[], Any], str]] = {}
+        self._lock = threading.Lock()  # what was read first is taken first
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Look at the files; take those that changed, and end sessions whose dates are over.
+
+        :param at_once: do not wait a look for files that might still be written.
+        """
+        with self._lock:
+            taken = False
+            for name, file in self._files.items():
+                make = file.change(at_once=at_once)
+                if make is not None:
+                    self._refused.pop(name, None)
+                    taken |= self._take(name, make)
+            for name, (make, _) in list(self._refused.items()) if taken else ():
+                self._take(name, make)  # the new roster may list the key that it was refused for
+        self.channel.review()
+        self.channel.tend()
+
+    def _take(self, name: str, make: Callable[[], Any]) -> bool:
+        """Hand the file called *name* to the channel; return whether that changed anything."""
+        try:
+            changed = self.channel.adopt(**{name: make()})
+        except SafeserError as error:
+            said = str(error.without_frames())
+            if self._refused.get(name, (None, ""))[1] != said:
+                self.channel.note_refused(name, str(self._files[name].path), error)
+            self._refused[name] = (make, said)
+            return False
+        self._refused.pop(name, None)
+        return changed

@@ -1,0 +1,148 @@
+"""Another handshake inside a session that lives: new keys for a connection that stays open.
+
+The one rule: each direction goes over to the new keys behind a message that the old ones seal, and
+only after both sides have accepted each other anew. A side that refuses goes on as before.
+
+The initiator of the connection is the initiator of each renewal. Its messages go as follows; the
+responder may ask for one. Each is one sealed message with the header ``renew`` and two frames, a
+step and bytes::
+
+    initiator                         responder
+                     <-- ask
+    hello     -->                                  preamble and message 1 of the handshake
+                     <-- answer                    preamble and message 2
+    proof     -->                                  message 3
+                     <-- accept                    the last one under the old keys in this direction
+    accept    -->                                  likewise
+                     <-- refuse                    in place of any other: the old keys stay
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from safeser.envelope import Handshake
+from safeser.errors import AuthenticationError, EnvelopeError
+
+__all__ = ["Renewal", "Step"]
+
+
+class Step(NamedTuple):
+    """One message to send; after it what this side sends is sealed by the new keys if *over*."""
+
+    name: bytes
+    data: bytes = b""
+    over: bool = False
+
+
+class Renewal:
+    """One side of the renewals of one connection. Bytes in, steps out.
+
+    :param begin: returns a fresh handshake of this side.
+    :param receive_anew: is called with a complete handshake once what the peer sends next is sealed
+        by its keys.
+    """
+
+    def __init__(
+        self,
+        *,
+        initiator: bool,
+        begin: Callable[[], Handshake],
+        receive_anew: Callable[[Handshake], None],
+    ) -> None:
+        self._initiator = initiator
+        self._begin = begin
+        self._receive_anew = receive_anew
+        self._handshake: Handshake | None = None
+        self._awaited: bytes = b""
+
+    @property
+    def under_way(self) -> Handshake | None:
+        """The handshake that is not over yet."""
+        return self._handshake
+
+    def start(self) -> Step | None:
+        """Return the first step of a renewal; None while one is under way, however long it takes.
+
+        A second one would take the answers to the first for its own.
+        """
+        if not self._initiator:
+            return Step(b"ask")
+        if self._handshake is not None:
+            return None
+        handshake = self._handshake = self._begin()
+        self._awaited = b"answer"
+        return Step(b"hello", handshake.outgoing)
+
+    def take(self, name: bytes, data: bytes) -> Step | None:
+        """Take one step of the peer's and return what to send in answer, if anything.
+
+        :raises EnvelopeError: if it is none that may come now; the session cannot go on.
+        """
+        if name == b"refuse":
+            self._drop()
+            return None
+        first = b"ask" if self._initiator else b"hello"
+        if name == first:
+            return self._first(data)
+        if name != self._awaited or self._handshake is None:
+            raise EnvelopeError("a step of a renewal is out of order", rule="envelope.renewal")
+        if name == b"accept":
+            return self._accepted(self._handshake)
+        try:
+            answer = _fed(self._handshake, data)
+            self._handshake.session()  # refuses one that is not complete
+        except AuthenticationError:
+            self._drop()
+            return Step(b"refuse")
+        if self._initiator:
+            self._awaited = b"accept"
+            return Step(b"proof", answer)
+        self._awaited = b"accept"
+        return Step(b"accept", over=True)
+
+    def _first(self, data: bytes) -> Step | None:
+        if self._initiator:
+            return self.start()
+        if self._awaited == b"accept":
+            raise EnvelopeError("a renewal begins inside another", rule="envelope.renewal")
+        try:
+            self._handshake = self._begin()
+            answer = _fed(self._handshake, data)
+        except AuthenticationError:
+            self._drop()
+            return Step(b"refuse")
+        self._awaited = b"proof"
+        return Step(b"answer", answer)
+
+    def _accepted(self, handshake: Handshake) -> Step | None:
+        self._receive_anew(handshake)
+        if self._initiator:
+            self._awaited = b""
+            return Step(b"accept", over=True)
+        self._drop()
+        return None
+
+    def sent(self, step: Step) -> Handshake | None:
+        """Return whose keys seal what this side sends after *step*, which was sent."""
+        handshake = self._handshake if step.over else None
+        if step.over and self._initiator:
+            self._drop()
+        return handshake
+
+    def _drop(self) -> None:
+        self._handshake, self._awaited = None, b""
+
+
+def _fed(handshake: Handshake, data: bytes) -> bytes:
+    """Feed *data*, which is all that one side sends at once, and return the answer."""
+    answer = b""
+    while size := handshake.wanted:
+        if len(data) < size:
+            break
+        answer += handshake.feed(data[:size])
+        data = data[size:]
+    if data or not (answer or handshake.complete):
+        raise AuthenticationError("a handshake message has another size")
+    return answer

@@ -1,0 +1,217 @@
+"""Who this process is and what it decides by: identity, policy and roster, replaced as one value.
+
+The one rule: a standing is never changed. A file that changes makes another one, and code that
+reads two fields reads them of one standing.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from safeser.envelope import Handshake
+from safeser.errors import ConfigError
+from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry
+from safeser.policy import Policy
+from safeser.values import check_principal
+
+__all__ = ["SENTENCES", "Ending", "Standing", "Voices"]
+
+#: Why a session ends, by the rule that ends it, with what happened to whose key.
+SENTENCES = {
+    "key.retired": "the key of {whose} is retired in the roster",
+    "key.pending": "the key of {whose} is pending in the roster",
+    "key.expired": "the last day of the key of {whose} (not_after) is over",
+    "key.unlisted": "the roster lists the key of {whose} no more",
+    "policy.no-context": "the policy has no context with {whose} any more",
+}
+
+_STATES = {KeyState.RETIRED: "key.retired", KeyState.PENDING: "key.pending"}
+
+
+class Ending(NamedTuple):
+    """Why a session ends: a rule of :data:`SENTENCES`, and the principal whom it is about."""
+
+    rule: str
+    whose: str
+
+    def __str__(self) -> str:
+        return SENTENCES[self.rule].format(whose=self.whose)
+
+    @classmethod
+    def named(cls, rule: str, whose: str) -> Ending | None:
+        """Return the ending that a peer names; None if there is no such rule or principal."""
+        try:
+            return cls(rule, check_principal(whose)) if rule in SENTENCES else None
+        except ConfigError:
+            return None
+
+
+class Voices(Protocol):
+    """What a link decides by; a :class:`Channel` is one, whose policy and roster may change."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    def is_silenced(self, principal: str) -> bool:
+        """Tell whether *principal* had keys and has none any more that may speak for it."""
+
+    def statement(self) -> dict[str, str | int]:
+        """Return which policy and roster decide here, for operators who roll them out."""
+
+    def renewing(self, peer: str, *, initiator: bool) -> Handshake:
+        """Return a handshake that renews a session with *peer*."""
+
+    def inspect(self, link: Any) -> None:
+        """End the session of *link* if it must not be any more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """One state of a channel.
+
+    :param roster: the keys of the policy and of the roster file together.
+    :param listed: the roster file alone.
+    :param known: principals that a roster of this process has listed at any time.
+    :param retired: keys that were retired at any time, which no later file brings back.
+    :raises ConfigError: if policy and roster contradict each other, or list a retired key again.
+    """
+
+    identity: Identity
+    policy: Policy
+    listed: Roster
+    known: frozenset[str] = frozenset()
+    retired: frozenset[PublicKey] = frozenset()
+    roster: Roster = field(init=False)
+
+    def __post_init__(self) -> None:
+        roster = self.policy.roster.merged(self.listed)
+        for entry in roster.entries:
+            if entry.public in self.retired and entry.state is not KeyState.RETIRED:
+                raise _brought_back(entry)
+        names = {entry.principal for entry in roster.entries}
+        gone = {entry.public for entry in roster.entries if entry.state is KeyState.RETIRED}
+        object.__setattr__(self, "roster", roster)
+        object.__setattr__(self, "known", self.known | names)
+        object.__setattr__(self, "retired", self.retired | gone)
+
+    def silenced(self, on: datetime.date) -> frozenset[str]:
+        """Return the principals that had keys and have none any more that may speak for them.
+
+        What they wrote and another process relays is refused. A principal that no roster of this
+        process has ever listed is not among them: rosters need not list authors.
+        """
+        heard = {
+            entry.principal
+            for entry in self.roster.entries
+            if entry.state is not KeyState.RETIRED and not entry.ended(on)
+        }
+        return self.known - heard
+
+    def end_of_key(self, key: PublicKey, principal: str, on: datetime.date) -> Ending | None:
+        """Return why sessions of *key*, of *principal*, end on the day *on*, if they do.
+
+        ``not_before`` is not asked: a clock that goes back ends no session.
+        """
+        entry = self.roster.entry_of(key)
+        if entry is None or entry.principal != principal:
+            return Ending("key.unlisted", principal)
+        if entry.state is not KeyState.ACTIVE:
+            return Ending(_STATES[entry.state], principal)
+        return Ending("key.expired", principal) if entry.ended(on) else None
+
+    def end_of(
+        self, *, own_key: PublicKey | None, peer_key: PublicKey, peer: str, on: datetime.date
+    ) -> Ending | None:
+        """Return why a session between these two keys ends on the day *on*, if it does."""
+        own = self.identity.principal
+        ending = self.end_of_key(peer_key, peer, on)
+        if ending is None and own_key is not None:
+            ending = self.end_of_key(own_key, own, on)
+        if ending is None and peer not in self.policy.counterparts(own):
+            return Ending("policy.no-context", peer)
+        return ending
+
+    def statement(self) -> dict[str, str | int]:
+        """Return which policy and roster these are: names, numbers and hashes."""
+        policy = self.policy
+        return {
+            "policy": policy.name,
+            "revision": policy.revision,
+            "sha256": policy.sha256,
+            "roster": self.listed.sha256,
+        }
+
+    # --- what may follow it ----------------------------------------------------------------------
+
+    def with_policy(self, policy: Policy) -> Standing:
+        """Return this standing with *policy*, whose revision must be higher.
+
+        :raises ConfigError: if it is not; otherwise an old file that a deployment tool puts back
+            would grant again what was withdrawn.
+        """
+        now = self.policy
+        if policy.sha256 == now.sha256:
+            return self
+        if policy.revision <= now.revision:
+            older = policy.revision < now.revision
+            raise ConfigError(
+                f"policy {policy.name!r} has revision {policy.revision} and"
+                f" {'is older' if older else 'another text'} than {now.name!r} revision"
+                f" {now.revision}, which stays in force",
+                rule="policy.older" if older else "policy.same-revision",
+                fix=f"Give it revision {now.revision + 1} or more; a rollback is the old text under"
+                " a higher revision.",
+            )
+        return replace(self, policy=policy)
+
+    def with_roster(self, listed: Roster) -> Standing:
+        """Return this standing with the roster file *listed*.
+
+        Any roster is taken that lists a key, and lists none again that is retired here: a roster
+        has no revision, so that an operator can strike out a stolen key without raising a number.
+
+        :raises ConfigError: if it brings back a retired key, or lists none.
+        """
+        if not listed.entries:
+            raise ConfigError(
+                "the roster lists no key",
+                rule="roster.empty",
+                fix="Write the whole roster; replace the file by renaming a complete one over it.",
+            )
+        return replace(self, listed=listed)
+
+    def with_identity(self, identity: Identity) -> Standing:
+        """Return this standing with another key of the same principal.
+
+        :raises ConfigError: if it is another principal's, or the roster does not let it speak.
+        """
+        own = self.identity.principal
+        if identity.public == self.identity.public and identity.principal == own:
+            return self
+        if identity.principal != own:
+            raise ConfigError(
+                f"the identity file holds a key of {identity.principal!r} now, and this process is"
+                f" {own!r}",
+                rule="identity.principal",
+                fix="Restart the process to make it another principal.",
+            )
+        if self.roster.principal_of(identity.public) != own:
+            raise ConfigError(
+                f"the identity file holds the key {identity.public.fingerprint}, which the roster"
+                f" here does not list as active for {own!r}",
+                rule="identity.unlisted",
+                fix="List the new key in every roster first, then replace the key file.",
+            )
+        return replace(self, identity=identity)
+
+
+def _brought_back(entry: RosterEntry) -> ConfigError:
+    return ConfigError(
+        f"the key {entry.public.fingerprint}, which was retired here, is listed as"
+        f" {entry.state.value} for {entry.principal!r}",
+        rule="roster.retired-again",
+        fix="A retired key stays so: list a new one, or deploy the newer roster. Only a process"
+        " that is started again forgets what was retired.",
+    )

@@ -1,0 +1,86 @@
+"""Which policy and roster each process of a cluster decides by, for operators who roll them out.
+
+The one rule: a process says the name, revision and hash of its policy and the hash of its roster,
+in its answer to ``identity``, to whom policy grants that operation; nothing else of either. It is
+each process's own word and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from safeser.channel import Channel, Link
+from safeser.operations import Server
+
+__all__ = ["Statement", "ask", "stated"]
+
+#: The field of the answer.
+_FIELD = "safeser"
+_CLIENTS = "clients"
+
+
+class Statement(NamedTuple):
+    """What one process says that it decides by; *roster* is empty where it did not say."""
+
+    process: str
+    policy: str
+    revision: int
+    sha256: str
+    roster: str
+
+    def agrees(self, other: Statement) -> bool:
+        """Tell whether both decide alike, as far as both say."""
+        rosters = {self.roster, other.roster} - {""}
+        return self.sha256 == other.sha256 and len(rosters) < 2
+
+
+def stated(answer: Any, link: Link) -> Any:
+    """Return *answer* to ``identity`` with what this process decides by; a refusal as it is."""
+    if not isinstance(answer, dict) or "type" not in answer:
+        return answer
+    said: dict[str, Any] = dict(link.voices.statement())
+    if answer["type"] == "Scheduler" and isinstance(link.voices, Channel):
+        said[_CLIENTS] = _clients(link.voices)
+    return {**answer, _FIELD: said}
+
+
+def _clients(channel: Channel) -> list[list[Any]]:
+    """Return how many clients decide by which policy, by what they said last in a handshake."""
+    claims = [link.session.peer_claims for link in channel.live_links() if link.is_client]
+    counted = Counter((each.policy, each.revision, each.sha256) for each in claims)
+    return [[*policy, count] for policy, count in sorted(counted.items())]
+
+
+async def ask(scheduler: Any) -> list[Statement]:
+    """Return what the processes of the cluster say, the scheduler first.
+
+    :param scheduler: an RPC of distributed's to it.
+    :raises PolicyDenied: if this process may not ask for ``identity`` or ``broadcast``.
+    """
+    answer = await scheduler.identity(n_workers=-1)
+    found = [*_read("scheduler", answer)]
+    for server in (Server.WORKER, Server.NANNY):
+        message = {"op": "identity"}
+        answers = await scheduler.broadcast(
+            msg=message, nanny=server is Server.NANNY, on_error="return"
+        )
+        for address, each in sorted(answers.items()):
+            found += _read(f"{server.value} {address}", each)
+    return found
+
+
+def _read(process: str, answer: Any) -> Iterator[Statement]:
+    """Yield what *answer* says; a peer's inventions are no statements."""
+    said = answer.get(_FIELD) if isinstance(answer, Mapping) else None
+    if not isinstance(said, Mapping):
+        return
+    match [said.get(name) for name in ("policy", "revision", "sha256", "roster")]:
+        case [str() as policy, int() as revision, str() as sha256, str() as roster]:
+            yield Statement(process, policy, revision, sha256, roster)
+    for each in said.get(_CLIENTS) or ():
+        match each:
+            case [str() as policy, int() as revision, str() as sha256, int() as count]:
+                who = f"{count} client{'s' * (count != 1)}"
+                yield Statement(who, policy, revision, sha256, "")

@@ -1,0 +1,151 @@
+"""Changing a roster file: a line added or replaced, all others and their comments as they were.
+
+The one rule: the file is replaced whole, by renaming a complete one that loads over it, or it stays
+as it was. Two commands at once change it one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from safeser.errors import ConfigError
+from safeser.keys.files import reason, refused, sync_directory, write_new
+from safeser.keys.identity import PublicKey
+from safeser.keys.roster import KeyState, Roster, RosterEntry, meaningful, today
+
+__all__ = ["RosterFile"]
+
+
+class RosterFile:
+    """A roster file that is being changed; :meth:`edit` gives one.
+
+    :ivar roster: what it lists, with the changes so far.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._text = Roster.read(path).decode("utf-8", "surrogateescape")
+        self.roster = self._checked(self._text)
+
+    @classmethod
+    @contextlib.contextmanager
+    def edit(cls, path: Path) -> Iterator[RosterFile]:
+        """Yield the roster at *path*, locked; write it back at the end if nothing was raised.
+
+        :raises ConfigError: if it cannot be read or written, or would not load.
+        """
+        target = path.resolve()  # a link stays a link
+        with _locked(target.parent, path):
+            file = cls(target)
+            before = file._text
+            yield file
+            if file._text != before:
+                file._write()
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def add(self, entry: RosterEntry) -> None:
+        """List *entry*; a key that is listed as pending takes its place.
+
+        :raises ConfigError: if the key is listed otherwise, or its last day is over.
+        """
+        if entry.ended(today()):
+            raise ConfigError(
+                f"not_after={entry.not_after} is over, and the key would never be let in",
+                rule="roster.dates",
+                fix="Name a later day, or none.",
+            )
+        known = self.roster.entry_of(entry.public)
+        if known is None:
+            line_break = "" if self._text.endswith("\n") or not self._text else "\n"
+            self._change(f"{self._text}{line_break}{entry.text()}\n")
+        elif known.principal == entry.principal and known.state is KeyState.PENDING:
+            self._replace(replace(entry, created=known.created))
+        else:
+            raise ConfigError(
+                f"key {entry.public.fingerprint} is listed already, as {known.state.value} for"
+                f" {known.principal!r}",
+                rule="roster.duplicate",
+                fix="A retired key stays so: make another with 'safeser keys new'."
+                if known.state is KeyState.RETIRED
+                else "Nothing needs to be added; each principal has keys of its own.",
+            )
+
+    def end(self, principal: str, *, last_day: datetime.date, keep: PublicKey) -> None:
+        """Let the active keys of *principal* but *keep* end with *last_day*."""
+        for entry in self.roster.entries:
+            own = entry.principal == principal and entry.state is KeyState.ACTIVE
+            earlier = entry.not_after is not None and entry.not_after <= last_day
+            if own and entry.public != keep and not earlier:
+                self._replace(replace(entry, not_after=last_day))
+
+    def retire(self, public: PublicKey) -> None:
+        """Retire the key *public*, for good.
+
+        :raises ConfigError: if it is not listed, or retired already.
+        """
+        entry = self.roster.entry_of(public)
+        if entry is None or entry.state is KeyState.RETIRED:
+            what = "is not listed here" if entry is None else "is retired already"
+            raise ConfigError(
+                f"key {public.fingerprint} {what}",
+                rule="roster.unknown-key" if entry is None else "roster.retired",
+                fix="'safeser keys list' shows the keys of a roster and their fingerprints.",
+            )
+        self._replace(replace(entry, state=KeyState.RETIRED))
+
+    def _replace(self, entry: RosterEntry) -> None:
+        lines = self._text.split("\n")
+        for number, line in meaningful(self._text):
+            if RosterEntry.parse(line).public == entry.public:
+                lines[number - 1] = entry.text()
+        self._change("\n".join(lines))
+
+    def _change(self, text: str) -> None:
+        self.roster = self._checked(text)
+        self._text = text
+
+    def _checked(self, text: str) -> Roster:
+        return Roster.decode(text.encode("utf-8", "surrogateescape"), str(self.path))
+
+    # --- the file --------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        status = self.path.stat()
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            write_new(temporary, self._text.encode("utf-8"), mode=stat.S_IMODE(status.st_mode))
+            try:
+                if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                    os.chown(temporary, status.st_uid, status.st_gid)
+                temporary.replace(self.path)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
+            sync_directory(self.path.parent)
+        except (OSError, ValueError) as error:
+            raise refused(
+                self.path, f"cannot be written: {reason(error)}", rule="config.roster"
+            ) from None
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, path: Path) -> Iterator[None]:
+    """Keep other commands from changing files of *directory* meanwhile."""
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise refused(path, f"cannot be opened: {reason(error)}", rule="config.roster") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,312 @@
+"""Files that change under a channel: which are taken, when, and what bad ones change: nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from safeser.channel import LiveFiles
+from safeser.channel.reload import _RESTLESS
+from safeser.keys import Identity, KeyState, Roster, RosterEntry, today
+from safeser.policy import Policy
+
+
+class Place:
+    """A folder with identity, policy and roster of one process, and its channel."""
+
+    def __init__(self, doors, folder, policy):
+        self.folder = folder
+        self.identity = doors.identity("bea")
+        self.roster = doors.roster(doors.policy(policy))
+        self.roster.save(folder / "roster")
+        self.identity.save(folder / "bea.key")
+        self.text = policy
+        self.policy = folder / "policy.yaml"
+        self.policy.write_text(policy)
+        self.channel = doors.channel("bea", policy)
+        self.files = LiveFiles(
+            self.channel,
+            identity=folder / "bea.key",
+            policy=str(self.policy),
+            roster=folder / "roster",
+        )
+        self.look()
+        assert self.events == []
+
+    def look(self, times=3):
+        for _ in range(times):
+            self.files.look()
+
+    def revision(self, number):
+        return self.text.replace("revision: 3", f"revision: {number}")
+
+    def put(self, path, data):
+        """Replace a file as it should be: whole."""
+        new = path.with_name("new")
+        new.write_bytes(data if isinstance(data, bytes) else data.encode())
+        new.chmod(0o600)
+        new.replace(path)
+
+    @property
+    def events(self):
+        return [(e["rule"], e["permitted"]) for e in self.channel.audit.events]
+
+
+@pytest.fixture
+def place(doors, tmp_path, policy):
+    return Place(doors, tmp_path, policy)
+
+
+def test_a_new_policy_is_taken_at_the_second_look_that_finds_it(place):
+    place.put(place.policy, place.revision(4))
+    place.files.look()
+    assert place.channel.policy.revision == 3
+    place.files.look()
+    assert place.channel.policy.revision == 4
+    assert place.events == [("policy.adopted", True)]
+
+
+def test_at_once_where_somebody_says_that_it_is_complete(place):
+    place.put(place.policy, place.revision(4))
+    place.files.look(at_once=True)
+    assert place.channel.policy.revision == 4
+
+
+def test_a_file_that_is_being_written_is_not_taken_before_it_rests(place):
+    for length in (40, 200, 300):
+        place.policy.write_text(place.revision(4)[:length])
+        place.files.look()
+    place.policy.write_text(place.revision(4))
+    place.look(2)
+    assert place.events == [("policy.adopted", True)]
+
+
+def test_a_roster_that_is_cut_between_two_lines_is_not_taken_while_it_is_written(place):
+    """What is left of it is a roster of its own, in which keys are missing."""
+    text = (place.folder / "roster").read_text()
+    for lines in (1, 2, 3):
+        (place.folder / "roster").write_text("".join(text.splitlines(True)[:lines]))
+        place.files.look()
+    (place.folder / "roster").write_text(text)
+    place.look()
+    assert place.events == []
+
+
+def test_one_that_never_rests_is_taken_all_the_same(place):
+    for step in range(2, 2 + _RESTLESS):
+        place.put(place.policy, place.revision(3 + step))
+        place.files.look()
+    assert place.channel.policy.revision > 3
+
+
+def gone(place):
+    place.policy.unlink()
+
+
+def directory(place):
+    place.policy.unlink()
+    place.policy.mkdir()
+
+
+def pipe(place):
+    place.policy.unlink()
+    os.mkfifo(place.policy)
+
+
+def loop(place):
+    place.policy.unlink()
+    place.policy.symlink_to(place.policy)
+
+
+def writable(place):
+    place.put(place.policy, place.revision(4))
+    place.policy.chmod(0o666)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        gone,
+        directory,
+        pipe,
+        loop,
+        writable,
+        lambda p: p.put(p.policy, b""),
+        lambda p: p.put(p.policy, p.revision(4)[:200]),
+        lambda p: p.put(p.policy, b"\xff\xfe"),
+        lambda p: p.put(p.policy, p.revision(4).replace("safeser: 1", "safeser: 2")),
+        lambda p: p.put(p.policy, p.revision(2)),
+        lambda p: p.put(p.policy, p.text.replace("name: doors", "name: windows")),
+        lambda p: p.put(p.policy, b"#" * (2 << 20)),
+    ],
+)
+def test_a_bad_policy_changes_nothing_is_reported_once_and_the_next_good_one_is_taken(
+    place, spoil, caplog
+):
+    before = place.channel.standing
+    spoil(place)
+    place.look(8)
+    assert place.channel.standing is before
+    [(rule, permitted)] = place.events
+    assert rule
+    assert not permitted
+    [told] = [r for r in caplog.records if "nothing changes" in r.message]
+    assert rule in told.message
+    if place.policy.is_dir():
+        place.policy.rmdir()
+    place.put(place.policy, place.revision(4))
+    place.look()
+    assert place.channel.policy.revision == 4
+    assert len(place.events) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda text: "", "roster.empty"),
+        (lambda text: text[:-1], "roster.unfinished"),
+        (lambda text: text[:100] + "\n", "config.roster"),
+        (lambda text: "safeser-roster 2\n" + text, "config.roster-version"),
+        (lambda text: text + text.splitlines()[0] + "\n", "config.roster"),
+        (
+            lambda text: text.replace(" ann ", " cy ", 1) + text.splitlines()[0] + "\n",
+            "config.roster",
+        ),
+        (lambda text: "\xff" + text, "config.key"),
+        (lambda text: text * 40_000, "config.roster"),
+    ],
+)
+def test_so_does_a_bad_roster(place, change, rule):
+    before, path = place.channel.standing, place.folder / "roster"
+    text = path.read_text()
+    place.put(path, change(text))
+    place.look(8)
+    assert place.channel.standing is before
+    [(told, permitted)] = place.events
+    assert told in (rule, "config.roster")
+    assert not permitted
+    place.put(path, text.replace(" cy active", " cy retired"))
+    place.look()
+    assert place.channel.is_silenced("cy")
+
+
+def test_a_file_that_grows_without_end_is_read_as_far_as_one_may_be(place, monkeypatch):
+    most = []
+    reads = os.read
+
+    def read(handle, size):
+        data = reads(handle, size)
+        most.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "read", read)
+    path = place.folder / "roster"
+    line = path.read_bytes().splitlines(True)[0]
+    for _ in range(6):
+        with path.open("ab") as file:
+            file.write(line * 20_000)
+        place.files.look()
+    assert len(place.events) == 1
+    assert sum(most) < 6 * (5 << 20)
+
+
+def test_the_way_kubernetes_swaps_a_folder_is_a_change(place, doors, policy):
+    mount = place.folder / "mount"
+    for version in ("..1", "..2"):
+        (mount / version).mkdir(parents=True)
+    (mount / "..1" / "policy.yaml").write_text(policy)
+    (mount / "..2" / "policy.yaml").write_text(place.revision(4))
+    (mount / "..data").symlink_to("..1")
+    (mount / "policy.yaml").symlink_to("..data/policy.yaml")
+    files = LiveFiles(
+        place.channel,
+        identity=place.folder / "bea.key",
+        policy=str(mount / "policy.yaml"),
+        roster=None,
+    )
+    files.look()
+    (mount / "..new").symlink_to("..2")
+    (mount / "..new").rename(mount / "..data")
+    files.look()
+    files.look()
+    assert place.channel.policy.revision == 4
+
+
+def test_a_change_that_leaves_the_status_as_it_was_is_found_too(place, monkeypatch):
+    """Two writes within one tick of the file system's clock, of one size."""
+    status = os.stat(place.policy)
+    monkeypatch.setattr("safeser.channel.reload.os.stat", lambda path: status)
+    place.policy.write_text(place.revision(4))
+    place.look(8)
+    assert place.channel.policy.revision == 4
+
+
+def test_a_ready_policy_is_not_watched(place):
+    files = LiveFiles(
+        place.channel, identity=place.folder / "bea.key", policy="default", roster=None
+    )
+    assert list(files._files) == ["identity"]
+
+
+def test_relative_paths_mean_what_they_meant_at_the_start(place, monkeypatch, tmp_path_factory):
+    monkeypatch.chdir(place.folder)
+    from pathlib import Path
+
+    files = LiveFiles(
+        place.channel, identity=Path("bea.key"), policy="./policy.yaml", roster=Path("roster")
+    )
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    place.put(place.policy, place.revision(4))
+    for _ in range(3):
+        files.look()
+    assert place.channel.policy.revision == 4
+    assert place.events == [("policy.adopted", True)]
+
+
+def test_a_new_key_is_taken_once_the_roster_lists_it(place):
+    """In whatever order they come: it is reported, and taken when the roster follows."""
+    second = Identity.generate("bea")
+    second.save(place.folder / "second.key")
+    (place.folder / "second.key").replace(place.folder / "bea.key")
+    place.look(6)
+    assert place.events == [("identity.unlisted", False)]
+    listed = place.roster.with_entry(RosterEntry(second.public, "bea", KeyState.ACTIVE, today()))
+    listed.save(place.folder / "roster")
+    place.look(4)
+    assert place.channel.identity.public == second.public
+    assert place.events[1:] == [("roster.adopted", True), ("identity.adopted", True)]
+
+
+def test_fifty_changes_while_two_threads_look_are_all_whole(place):
+    """Each policy that ever decides is one that was written, and the last one stays."""
+    over = threading.Event()
+    seen = set()
+
+    def look():
+        while not over.is_set():
+            place.files.look(at_once=True)
+            seen.add(place.channel.policy.sha256)
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for each in threads:
+        each.start()
+    texts = [place.revision(3 + step) for step in range(1, 51)]
+    for text in texts:
+        place.put(place.policy, text)
+    over.set()
+    for each in threads:
+        each.join()
+    place.look()
+    written = {Policy.parse(text).sha256 for text in [place.text, *texts]}
+    assert seen <= written
+    assert place.channel.policy.revision == 53
+    assert all(permitted for _, permitted in place.events)
+
+
+def test_a_roster_of_comments_alone_is_empty(place):
+    place.put(place.folder / "roster", "# nothing\n\n")
+    place.look()
+    assert place.events == [("roster.empty", False)]
+    assert Roster.load(place.folder / "roster").entries == ()

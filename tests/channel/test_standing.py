@@ -1,0 +1,563 @@
+"""What may follow what: policies, rosters and identities that change while a process runs."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import threading
+from dataclasses import replace
+
+import pytest
+
+from safeser.channel import Ending
+from safeser.channel.standing import SENTENCES
+from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, PolicyDenied
+from safeser.keys import Identity, KeyState, Roster, RosterEntry
+from safeser.policy import Policy
+from safeser.values import Kind
+
+DAY = datetime.date(2026, 3, 1)
+
+
+class Calendar:
+    """The day that a channel believes it is."""
+
+    def __init__(self, day=DAY):
+        self.day = day
+
+    def __call__(self):
+        return self.day
+
+
+def entry(identity, state=KeyState.ACTIVE, **more):
+    return RosterEntry(identity.public, identity.principal, state, DAY, **more)
+
+
+def changed(roster, whose, **more):
+    """Return *roster* with all lines of *whose* changed."""
+    found = (replace(e, **more) if e.principal == whose else e for e in roster.entries)
+    return Roster(found)
+
+
+def without(roster, principal):
+    return Roster(e for e in roster.entries if e.principal != principal)
+
+
+def raised(text, by=1):
+    """Return the policy of *text* with a higher revision."""
+    return Policy.parse(text.replace("revision: 3", f"revision: {3 + by}"))
+
+
+@pytest.fixture
+def calendar():
+    return Calendar()
+
+
+@pytest.fixture
+def bea(doors, policy, calendar):
+    return doors.channel("bea", policy, today=calendar)
+
+
+@pytest.fixture
+def link(doors, policy, bea):
+    """Bea's side of a connection that ann opened."""
+    _, far = doors.shake(doors.channel("ann", policy), bea)
+    return far
+
+
+@pytest.fixture
+def sent(doors, policy, bea):
+    """Return what sends one value from ann to bea, who opens it."""
+    ann = doors.channel("ann", policy)
+    near, far = doors.shake(ann, bea)
+    context = far.inbound(Kind.DATA)
+
+    def send(value):
+        frames = near.seal(value, near.outbound(Kind.DATA))
+        return far.load(far.admit_message(far.verify(frames), context))[0]
+
+    return send
+
+
+# --- policies ------------------------------------------------------------------------------------
+
+
+def test_a_higher_revision_is_taken_and_recorded(bea, policy):
+    newer = raised(policy)
+    assert bea.adopt(policy=newer)
+    assert bea.policy is newer
+    assert ("reload", "policy.adopted") in [(e["event"], e["rule"]) for e in bea.audit.events]
+
+
+def test_the_same_text_changes_nothing(bea, policy):
+    before = bea.standing
+    assert not bea.adopt(policy=Policy.parse(policy))
+    assert bea.standing is before
+    assert bea.audit.events == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (("revision: 3", "revision: 2"), "policy.older"),
+        (("name: doors", "name: windows"), "policy.same-revision"),
+    ],
+)
+def test_an_older_one_and_another_text_of_the_same_revision_are_refused(bea, policy, change, rule):
+    before = bea.standing
+    with pytest.raises(ConfigError) as refused:
+        bea.adopt(policy=Policy.parse(policy.replace(*change)))
+    assert refused.value.rule == rule
+    assert "revision 4 or more" in refused.value.fix
+    assert bea.standing is before
+
+
+def test_a_rollback_is_the_old_text_under_a_higher_revision(bea, policy):
+    loose = policy.replace("revision: 3", "revision: 4").replace("grant: [basic, run]", "grant: []")
+    bea.adopt(policy=Policy.parse(loose.replace("    operations: {grant: []}\n", "")))
+    assert bea.adopt(policy=raised(policy, by=2))
+    assert bea.policy.revision == 5
+
+
+def test_a_grant_that_is_withdrawn_applies_to_the_next_message(bea, policy, sent):
+    assert sent([1]) == [1]
+    assert sent(len) is len
+    less = policy.replace("    submission: code\n", "", 1).replace(", cloudpickle]", "]", 2)
+    less = less.replace("grant: [basic, run]", "grant: [basic]")
+    bea.adopt(policy=raised(less))
+    assert sent([2]) == [2]
+    with pytest.raises(PolicyDenied) as refused:
+        sent(len)
+    assert "builtins:len" in refused.value.message
+
+
+def test_new_limits_apply_to_the_next_message(bea, policy, sent):
+    assert sent(b"x" * 100_000) == b"x" * 100_000
+    bea.adopt(policy=raised(policy.replace("8MiB", "64KiB")))
+    with pytest.raises(EnvelopeError) as refused:
+        sent(b"x" * 100_000)
+    assert refused.value.rule == "envelope.limits"
+
+
+def test_a_session_ends_when_no_context_is_left(bea, policy, link):
+    gone = policy.replace("sender: ann", "sender: dora").replace("recipient: ann", "recipient: cy")
+    gone = gone.replace(
+        "  - name: too-much\n    sender: bea", "  - name: too-much\n    sender: dora"
+    )
+    bea.adopt(policy=raised(gone))
+    assert link.over == Ending("policy.no-context", "ann")
+    assert link.session.ended
+
+
+# --- rosters -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda r: changed(r, "ann", state=KeyState.RETIRED), "key.retired"),
+        (lambda r: changed(r, "ann", state=KeyState.PENDING), "key.pending"),
+        (lambda r: changed(r, "ann", principal="cy"), "key.unlisted"),
+        (lambda r: changed(r, "ann", not_after=DAY - datetime.timedelta(1)), "key.expired"),
+        (lambda r: without(r, "ann"), "key.unlisted"),
+    ],
+)
+def test_a_key_that_may_not_speak_any_more_ends_its_sessions(bea, link, change, rule):
+    bea.adopt(roster=change(bea.standing.listed))
+    assert link.over == Ending(rule, "ann")
+    assert link.session.ended == str(link.over)
+    assert [e["rule"] for e in bea.audit.events if e["event"] == "end"] == [rule]
+    with pytest.raises(EnvelopeError):
+        link.session.seal(b"", [])
+    assert bea.live_links() == []
+
+
+def test_what_was_verified_before_is_not_admitted_afterwards(doors, policy, bea, link):
+    ann = doors.channel("ann", policy)
+    near, far = doors.shake(ann, bea)
+    verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+    bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
+    with pytest.raises(PolicyDenied) as refused:
+        far.admit_message(verified, far.inbound(Kind.DATA))
+    assert refused.value.rule == "key.retired"
+    with pytest.raises(PolicyDenied):
+        far.permit_operation(far.outbound(Kind.DATA))
+
+
+def test_sessions_of_others_go_on(doors, policy, bea):
+    _, other = doors.shake(doors.channel("cy", policy), bea)
+    bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
+    assert other.over is None
+    assert bea.live_links() == [other]
+
+
+def test_the_end_is_recorded_even_where_the_log_is_full(bea, link, caplog):
+    bea.audit.broken = {"end", "reload"}
+    bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
+    assert link.session.ended
+    assert "disk is full" in caplog.text
+
+
+def test_a_new_key_and_a_new_principals_key_are_let_in(doors, policy, bea):
+    second = doors.identity("ann", "second")
+    refused = doors.channel("ann", policy)
+    ann = doors.channel("ann", policy, roster=Roster([*refused.roster.entries, entry(second)]))
+    ann.adopt(identity=second)
+    with pytest.raises(AuthenticationError):
+        doors.shake(ann, bea)
+    bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(second)]))
+    assert doors.shake(ann, bea)[1].session.peer_key == second.public
+
+
+def test_an_empty_roster_is_refused(bea):
+    with pytest.raises(ConfigError) as refused:
+        bea.adopt(roster=Roster())
+    assert refused.value.rule == "roster.empty"
+
+
+@pytest.mark.parametrize("back_to", [KeyState.ACTIVE, KeyState.PENDING])
+def test_a_retired_key_stays_so(bea, back_to):
+    before = bea.standing.listed
+    bea.adopt(roster=changed(before, "ann", state=KeyState.RETIRED))
+    with pytest.raises(ConfigError) as refused:
+        bea.adopt(roster=changed(before, "ann", state=back_to))
+    assert refused.value.rule == "roster.retired-again"
+    bea.adopt(roster=without(before, "ann"))  # its line may go
+    with pytest.raises(ConfigError):  # and does not come back, under no name
+        bea.adopt(roster=changed(before, "ann", principal="cy"))
+
+
+def test_a_policy_does_not_bring_it_back_either(doors, policy, bea):
+    bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
+    bea.adopt(roster=without(bea.standing.listed, "ann"))
+    key = doors.identity("ann").public.text
+    with pytest.raises(ConfigError) as refused:
+        bea.adopt(policy=raised(policy.replace("ann: {}", f"ann: {{keys: ['{key}']}}", 1)))
+    assert refused.value.rule == "roster.retired-again"
+
+
+def test_a_key_under_two_names_is_refused(doors, policy, bea):
+    key = doors.identity("ann").public.text
+    with pytest.raises(ConfigError):
+        bea.adopt(policy=raised(policy.replace("cy: {}", f"cy: {{keys: ['{key}']}}", 1)))
+    with pytest.raises(ConfigError):
+        Roster([*bea.roster.entries, replace(bea.roster.entries[0], principal="cy")])
+
+
+def test_a_process_whose_own_key_is_retired_ends_its_sessions_and_opens_none(doors, policy, bea):
+    _, far = doors.shake(doors.channel("ann", policy), bea)
+    bea.adopt(roster=changed(bea.standing.listed, "bea", state=KeyState.RETIRED))
+    assert far.over == Ending("key.retired", "bea")
+    with pytest.raises(AuthenticationError) as refused:
+        bea.handshake(initiator=True)
+    assert refused.value.rule == "key.retired"
+
+
+def test_a_roster_that_changes_in_the_middle_of_a_handshake_is_the_one_that_counts(
+    doors, policy, bea
+):
+    ann = doors.channel("ann", policy)
+    one, two = doors.handshakes(ann, bea)
+    assert two.complete
+    bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
+    with pytest.raises(AuthenticationError):
+        bea.link(two)
+    assert two.session().ended
+    assert ann.link(one).peer == "bea"
+
+
+def test_before_message_3_it_is_refused_as_a_stranger(doors, policy, bea):
+    ann = doors.channel("ann", policy)
+    one, two = ann.handshake(initiator=True), bea.handshake(initiator=False)
+    out = one.outgoing
+    two.feed(out[:12])
+    answer = two.feed(out[12:])
+    one.feed(answer[:12])
+    bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
+    with pytest.raises(AuthenticationError):
+        two.feed(one.feed(answer[12:]))
+
+
+# --- authors -------------------------------------------------------------------------------------
+
+
+def test_who_has_no_key_left_is_silenced_and_who_was_never_listed_is_not(doors, policy, bea):
+    second = doors.identity("cy", "second")
+    listed = bea.standing.listed
+    assert not bea.is_silenced("cy")
+    bea.adopt(roster=Roster([*listed.entries, entry(second)]))
+    bea.adopt(
+        roster=Roster(
+            replace(e, state=KeyState.RETIRED) if e.public == doors.identity("cy").public else e
+            for e in bea.standing.listed.entries
+        )
+    )
+    assert not bea.is_silenced("cy")  # the second key speaks for it
+    bea.adopt(roster=changed(bea.standing.listed, "cy", state=KeyState.RETIRED))
+    assert bea.is_silenced("cy")
+    bea.adopt(roster=without(bea.standing.listed, "cy"))
+    assert bea.is_silenced("cy")
+    bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(doors.identity("cy", "third"))]))
+    assert not bea.is_silenced("cy")
+    assert not bea.is_silenced("nobody-ever-listed")
+
+
+def test_what_a_silenced_author_wrote_and_another_relays_is_refused(doors, policy, bea):
+    near, far = doors.shake(doors.channel("ann", policy), bea)
+    verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+    context = far.inbound(Kind.DATA)
+    header, frames = {"serializer": "msgpack"}, [b"\x01"]
+    told = far.payload(verified, context, "message", header, frames, author="cy")
+    assert far.admit(verified, context, [told])
+    bea.adopt(roster=changed(bea.standing.listed, "cy", state=KeyState.RETIRED))
+    with pytest.raises(PolicyDenied) as refused:
+        far.admit(verified, context, [told])
+    assert refused.value.rule == "author.retired"
+
+
+def test_who_is_silenced_is_told_when_somebody_is_more(bea):
+    told = []
+    bea.when_silenced(told.append)
+    bea.adopt(roster=changed(bea.standing.listed, "cy", comment="laptop"))
+    assert told == []
+    for name in ("cy", "ann"):
+        bea.adopt(roster=changed(bea.standing.listed, name, state=KeyState.RETIRED))
+    assert told == [{"cy"}, {"cy", "ann"}]
+
+
+def test_who_follows_policies_hears_of_the_present_one_and_of_each_that_comes(bea, policy):
+    heard = []
+    take = heard.append
+    bea.on_policy(take)
+    bea.on_policy(take)
+    assert heard == [bea.policy] * 2
+    newer = raised(policy)
+    bea.adopt(policy=newer)
+    assert heard[2:] == [newer]
+
+
+# --- dates ---------------------------------------------------------------------------------------
+
+
+def test_a_session_ends_behind_the_last_day_of_its_key(doors, policy, bea, calendar):
+    bea.adopt(roster=changed(bea.standing.listed, "ann", not_after=DAY))
+    _, far = doors.shake(doors.channel("ann", policy), bea)
+    bea.review()
+    assert far.over is None
+    calendar.day += datetime.timedelta(1)
+    bea.review()
+    assert far.over == Ending("key.expired", "ann")
+    with pytest.raises(AuthenticationError):
+        doors.shake(doors.channel("ann", policy), bea)
+
+
+def test_a_key_waits_for_its_first_day(doors, policy, bea, calendar):
+    bea.adopt(roster=changed(bea.standing.listed, "ann", not_before=DAY + datetime.timedelta(1)))
+    with pytest.raises(AuthenticationError):
+        doors.shake(doors.channel("ann", policy), bea)
+    calendar.day += datetime.timedelta(1)
+    assert doors.shake(doors.channel("ann", policy), bea)
+
+
+@pytest.mark.parametrize("jump", [-4000, -1, 1, 300])
+def test_a_clock_that_jumps_ends_no_session_that_dates_do_not_end(doors, policy, calendar, jump):
+    """Back before the first day of a key, too: its session has begun."""
+    bea = doors.channel("bea", policy, today=calendar)
+    later = DAY + datetime.timedelta(301)
+    bea.adopt(roster=changed(bea.standing.listed, "ann", not_before=DAY, not_after=later))
+    _, far = doors.shake(doors.channel("ann", policy), bea)
+    calendar.day += datetime.timedelta(jump)
+    bea.review()
+    assert far.over is None
+    assert not far.session.ended
+
+
+@pytest.mark.parametrize(
+    ("dates", "says"),
+    [({"not_before": DAY + datetime.timedelta(1)}, "from"), ({"not_after": DAY}, "until")],
+)
+def test_a_process_does_not_start_outside_the_days_of_its_key(doors, policy, dates, says):
+    listed = changed(doors.roster(doors.policy(policy)), "bea", **dates)
+    day = DAY if "not_before" in dates else DAY + datetime.timedelta(1)
+    with pytest.raises(ConfigError) as refused:
+        doors.channel("bea", policy, roster=listed, today=Calendar(day))
+    assert says in refused.value.message
+
+
+# --- the process's own key -----------------------------------------------------------------------
+
+
+def test_a_listed_key_of_the_same_principal_is_taken(doors, policy, bea):
+    second = doors.identity("bea", "second")
+    bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(second)]))
+    assert bea.adopt(identity=second)
+    assert bea.identity is second
+    assert not bea.adopt(identity=doors.identity("bea", "second"))
+
+
+def test_it_waits_until_sessions_that_last_have_gone_over(doors, policy, bea, link):
+    second = doors.identity("bea", "second")
+    first = bea.identity
+    link.lasts = True
+    asked = []
+    link.when_stale(lambda: asked.append(1))
+    bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(second)]), identity=second)
+    assert bea.identity is first
+    assert asked == [1]
+    assert bea.renewing("ann", initiator=False).local_key == second.public
+    link.own_key = second.public
+    bea.tend()
+    assert bea.identity is second
+
+
+def test_and_no_longer_than_ten_looks_for_a_peer_that_does_not(doors, policy, bea, link):
+    second = doors.identity("bea", "second")
+    link.lasts = True
+    bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(second)]), identity=second)
+    for _ in range(10):
+        assert bea.identity is not second
+        bea.tend()
+    assert bea.identity is second
+
+
+def test_a_key_that_is_retired_while_it_waits_is_not_taken(doors, policy, bea, link):
+    second = doors.identity("bea", "second")
+    link.lasts = True
+    listed = bea.standing.listed
+    bea.adopt(roster=Roster([*listed.entries, entry(second)]), identity=second)
+    bea.adopt(roster=Roster([*listed.entries, entry(second, KeyState.RETIRED)]))
+    link.lasts = False
+    bea.tend()
+    assert bea.identity.public == doors.identity("bea").public
+    assert "identity.unlisted" in bea.audit.rules
+
+
+@pytest.mark.parametrize(
+    ("identity", "rule"), [("bea", "identity.unlisted"), ("ann", "identity.principal")]
+)
+def test_another_principals_key_and_one_that_nobody_lists_are_refused(bea, identity, rule):
+    with pytest.raises(ConfigError) as refused:
+        bea.adopt(identity=Identity.generate(identity))
+    assert refused.value.rule == rule
+
+
+# --- several at once -----------------------------------------------------------------------------
+
+
+def test_what_is_adopted_together_is_adopted_as_a_whole(doors, policy, bea):
+    before = bea.standing
+    with pytest.raises(ConfigError):
+        bea.adopt(policy=raised(policy), roster=Roster())
+    assert bea.standing is before
+
+
+def test_two_threads_take_changes_one_after_the_other(bea, policy):
+    """Whatever their order, the highest revision stays and nothing is taken twice."""
+    refused = []
+
+    def adopt(first):
+        for step in range(first, 40, 2):
+            try:
+                bea.adopt(policy=raised(policy, by=step))
+            except ConfigError as error:
+                refused.append(error.rule)
+
+    threads = [threading.Thread(target=adopt, args=(first,)) for first in (1, 2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert bea.policy.revision == 3 + 39
+    taken = [e for e in bea.audit.events if e["rule"] == "policy.adopted"]
+    assert len(taken) + len(refused) == 39
+    assert set(refused) <= {"policy.older"}
+
+
+def test_every_ending_has_a_sentence_and_a_peers_word_is_one_of_them():
+    for rule in SENTENCES:
+        assert "ann" in str(Ending.named(rule, "ann"))
+    assert Ending.named("key.stolen", "ann") is None
+    assert Ending.named("key.retired", "an n\n") is None
+
+
+def test_a_statement_says_revision_and_hashes_and_nothing_else(bea):
+    said = bea.statement()
+    assert said == {
+        "policy": "doors",
+        "revision": 3,
+        "sha256": bea.policy.sha256,
+        "roster": bea.standing.listed.sha256,
+    }
+
+
+# --- a payload between two policies --------------------------------------------------------------
+
+
+CODE = "grant: [basic, run]"
+HEADER = {"serializer": "pickle", "writeable": []}
+
+
+def less_code(policy):
+    """Return the policy in which ann may hand bea pickles and no code, under a higher revision."""
+    less = policy.replace("    submission: code\n", "", 1).replace(", cloudpickle]", "]", 2)
+    return raised(less.replace(CODE, "grant: [basic]"))
+
+
+def looked_at(doors, policy, bea, value):
+    """Return a payload that bea has read the shape of, and has not decided yet."""
+    near, far = doors.shake(doors.channel("ann", policy), bea)
+    verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+    context = far.inbound(Kind.DATA)
+    payload = far.payload(verified, context, "message", HEADER, [pickle.dumps(value)])
+    return lambda: far.admit(verified, context, [payload])
+
+
+@pytest.mark.parametrize("value", [len, {"a": 1}])
+def test_what_counted_as_code_is_refused_once_code_is_withdrawn(doors, policy, bea, value):
+    """It was not read while code was granted, and may be less; it is refused all the same."""
+    admit = looked_at(doors, policy, bea, value)
+    bea.adopt(policy=less_code(policy))
+    with pytest.raises(PolicyDenied):
+        admit()
+
+
+def test_what_was_not_read_since_nothing_could_pass_is_judged_once_something_may(
+    doors, policy, bea
+):
+    """It counted as the least that it can be; what it holds decides."""
+    nothing = policy.replace("[dask, msgpack, pickle, cloudpickle]", "[dask, msgpack]", 2)
+    nothing = nothing.replace("    submission: code\n", "", 1).replace(CODE, "grant: [basic]")
+    nothing = nothing.replace("    pickle: {profile: [data, numpy]}\n", "", 1)
+    for value, passes in (({"a": 1}, True), (len, False)):
+        channel = doors.channel("bea", nothing)
+        near, far = doors.shake(doors.channel("ann", nothing), channel)
+        verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+        context = far.inbound(Kind.DATA)
+        payload = far.payload(verified, context, "message", HEADER, [pickle.dumps(value)])
+        assert payload.family == "pickle"
+        channel.adopt(policy=less_code(policy))
+        if passes:
+            assert far.load(far.admit(verified, context, [payload])) == [value]
+        else:
+            with pytest.raises(PolicyDenied):
+                far.admit(verified, context, [payload])
+
+
+def test_a_message_is_decided_by_one_policy(doors, policy, bea, monkeypatch):
+    """A policy that comes between two payloads of a message is not asked about the second."""
+    near, far = doors.shake(doors.channel("ann", policy), bea)
+    verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+    context = far.inbound(Kind.DATA)
+    payloads = [
+        far.payload(verified, context, f"part {n}", HEADER, [pickle.dumps(len)]) for n in range(2)
+    ]
+    narrow = far.narrow
+
+    def change(*args):
+        if bea.policy.revision == 3:
+            bea.adopt(policy=less_code(policy))
+        return narrow(*args)
+
+    monkeypatch.setattr(far, "narrow", change)
+    assert far.load(far.admit(verified, context, payloads)) == [len, len]
+    assert bea.policy.revision == 4

@@ -1,0 +1,313 @@
+"""``safeser keys add``, ``rotate`` and ``retire``: what a roster holds afterwards, and refusals."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+
+import pytest
+
+from safeser.errors import ConfigError
+from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry, RosterFile, today
+
+POLICY = """
+safeser: 1
+name: own
+revision: 1
+principals: {scheduler: {}, boss: {}, worker: {}, dave: {}}
+contexts:
+  - name: register
+    sender: worker
+    recipient: [scheduler, boss]
+    operations: {grant: [basic, cluster]}
+  - {name: look, sender: dave, recipient: scheduler, operations: {grant: [basic]}}
+"""
+
+
+def listed(keys, principal):
+    return [e for e in Roster.load(keys / "roster").entries if e.principal == principal]
+
+
+@pytest.fixture
+def policy(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(POLICY)
+    return path
+
+
+BACKWARDS = ("--not-before", "2999-02-01", "--not-after", "2999-01-01")
+
+
+def key():
+    return Identity.generate("x").public.text
+
+
+# --- add -----------------------------------------------------------------------------------------
+
+
+def test_add_lists_a_key_of_a_known_principal(safeser, keys):
+    text = key()
+    ended = safeser(
+        *("keys", "add", keys, text, "--principal", "client", "--not-after", "2999-01-01"),
+        *("--comment", "second laptop"),
+    )
+    assert (ended.code, ended.err) == (0, "")
+    entry = listed(keys, "client")[1]
+    assert (entry.public.text, entry.state) == (text, KeyState.ACTIVE)
+    assert entry.text().endswith("not_after=2999-01-01 second laptop")
+    assert entry.public.fingerprint in ended.out
+
+
+def test_a_new_principal_needs_the_policy_that_lists_it(safeser, keys, policy):
+    refused = safeser("keys", "add", keys, key(), "--principal", "dave")
+    assert refused.code == 2
+    assert "[roster.unknown-principal]" in refused.err
+    assert "--policy" in refused.err or "Known here" in refused.err
+    refused = safeser("keys", "add", keys, key(), "--principal", "davee", "--policy", policy)
+    assert "'dave'" in refused.err
+    assert safeser("keys", "add", keys, key(), "--principal", "dave", "--policy", policy).code == 0
+    assert len(listed(keys, "dave")) == 1
+
+
+def test_a_pending_key_is_let_in_by_adding_it_again(safeser, keys):
+    text = key()
+    arguments = ("keys", "add", keys, text, "--principal", "client")
+    assert safeser(*arguments, "--pending").code == 0
+    assert listed(keys, "client")[1].state is KeyState.PENDING
+    assert safeser(*arguments).code == 0
+    assert listed(keys, "client")[1].state is KeyState.ACTIVE
+    refused = safeser(*arguments)
+    assert refused.code == 2
+    assert "[roster.duplicate]" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["x25519:AAAA", "--principal", "client"], "config.key"),
+        (["no-such.key", "--principal", "client"], "config.identity"),
+        (["KEY", "--principal", "client", "--not-after", "2001-01-01"], "roster.dates"),
+        (["KEY", "--principal", "client", "--not-before", "1.1.2027"], "config.roster"),
+        (["KEYS/worker.key", "--principal", "client"], "roster.principal"),
+        (["KEYS/worker.key", "--principal", "worker"], "roster.duplicate"),
+        (
+            [
+                "KEY",
+                "--principal",
+                "client",
+                "--not-before",
+                "2999-02-01",
+                "--not-after",
+                "2999-01-01",
+            ],
+            "config.roster",
+        ),
+    ],
+)
+def test_nonsense_is_refused_and_changes_nothing(safeser, keys, arguments, rule):
+    before = (keys / "roster").read_bytes()
+    said = [each.replace("KEYS", str(keys)).replace("KEY", key()) for each in arguments]
+    ended = safeser("keys", "add", keys, *said)
+    assert ended.code == 2
+    assert f"[{rule}]" in ended.err
+    assert ended.err.count("\n") == 1
+    assert (keys / "roster").read_bytes() == before
+
+
+# --- rotate --------------------------------------------------------------------------------------
+
+
+def test_rotate_makes_a_key_and_lists_it_beside_the_old_one(safeser, keys, tmp_path):
+    ended = safeser(
+        *("keys", "rotate", keys, tmp_path / "new.key", "--principal", "scheduler"),
+        *("--until", "2999-01-01"),
+    )
+    assert ended.code == 0
+    old, new = listed(keys, "scheduler")
+    assert str(old.not_after) == "2999-01-01"
+    assert (new.state, new.not_after) == (KeyState.ACTIVE, None)
+    assert Identity.load(tmp_path / "new.key").public == new.public
+    assert stat.S_IMODE((tmp_path / "new.key").stat().st_mode) == 0o600
+    assert old.public.fingerprint in ended.out
+
+
+def test_rotate_takes_a_key_that_was_made_elsewhere(safeser, keys):
+    text = key()
+    assert safeser("keys", "rotate", keys, text, "--principal", "worker").code == 0
+    assert [e.public.text for e in listed(keys, "worker")][1] == text
+    assert listed(keys, "worker")[0].not_after is None
+
+
+def test_a_date_that_is_earlier_already_stays(safeser, keys):
+    for day in ("2998-01-01", "2999-01-01"):
+        assert (
+            safeser("keys", "rotate", keys, key(), "--principal", "worker", "--until", day).code
+            == 0
+        )
+    days = [str(e.not_after) for e in listed(keys, "worker")]
+    assert days == ["2998-01-01", "2999-01-01", "None"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["new.key", "--principal", "dave"], "roster.no-key"),
+        (["new.key", "--principal", "worker", "--until", "2001-01-01"], "roster.dates"),
+        (["KEYS/nanny.key", "--principal", "worker"], "roster.principal"),
+    ],
+)
+def test_what_cannot_rotate_leaves_roster_and_folder_as_they_are(
+    safeser, keys, tmp_path, monkeypatch, arguments, rule
+):
+    monkeypatch.chdir(tmp_path)
+    before = (keys / "roster").read_bytes(), sorted(os.listdir(keys))
+    ended = safeser("keys", "rotate", keys, *(a.replace("KEYS", str(keys)) for a in arguments))
+    assert (ended.code, f"[{rule}]" in ended.err) == (2, True), ended.err
+    assert ((keys / "roster").read_bytes(), sorted(os.listdir(keys))) == before
+    assert not (tmp_path / "new.key").exists()
+
+
+# --- retire --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", ["text", "fingerprint", "file"])
+def test_retire_takes_a_key_by_any_of_its_names(safeser, keys, named):
+    [entry] = listed(keys, "client")
+    names = {
+        "text": entry.public.text,
+        "fingerprint": entry.public.fingerprint,
+        "file": str(keys / "client.key"),
+    }
+    ended = safeser("keys", "retire", keys, names[named])
+    assert ended.code == 0
+    assert listed(keys, "client")[0].state is KeyState.RETIRED
+    assert entry.public.fingerprint in ended.out
+    refused = safeser("keys", "retire", keys, names[named])
+    assert "[roster.retired]" in refused.err
+
+
+def test_retire_takes_all_keys_of_a_principal(safeser, keys):
+    safeser("keys", "add", keys, key(), "--principal", "client")
+    safeser("keys", "add", keys, key(), "--principal", "client", "--pending")
+    assert safeser("keys", "retire", keys, "--principal", "client").code == 0
+    assert {e.state for e in listed(keys, "client")} == {KeyState.RETIRED}
+    assert (
+        "[roster.unknown-principal]" in safeser("keys", "retire", keys, "--principal", "client").err
+    )
+
+
+def test_the_last_key_of_the_scheduler_stays_until_another_is_listed(safeser, keys):
+    [entry] = listed(keys, "scheduler")
+    for arguments in (["--principal", "scheduler"], [entry.public.fingerprint]):
+        refused = safeser("keys", "retire", keys, *arguments)
+        assert (refused.code, "[roster.last-key]" in refused.err) == (2, True)
+    assert listed(keys, "scheduler")[0].state is KeyState.ACTIVE
+    safeser("keys", "rotate", keys, key(), "--principal", "scheduler")
+    assert safeser("keys", "retire", keys, entry.public.fingerprint).code == 0
+
+
+def test_the_policy_says_who_else_is_a_scheduler(safeser, keys, policy):
+    safeser("keys", "add", keys, key(), "--principal", "boss", "--policy", policy)
+    refused = safeser("keys", "retire", keys, "--principal", "boss", "--policy", policy)
+    assert "[roster.last-key]" in refused.err
+    assert safeser("keys", "retire", keys, "--principal", "worker", "--policy", policy).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ([], "roster.unknown-key"),
+        (["KEY"], "roster.unknown-key"),
+        (["aaaa-bbbb-cccc-dddd"], "roster.unknown-key"),
+        (["KEY", "--principal", "client"], "roster.unknown-key"),
+        (["--principal", "cleint"], "roster.unknown-principal"),
+    ],
+)
+def test_what_is_not_there_is_not_retired(safeser, keys, arguments, rule):
+    before = (keys / "roster").read_bytes()
+    ended = safeser("keys", "retire", keys, *(a.replace("KEY", key()) for a in arguments))
+    assert (ended.code, f"[{rule}]" in ended.err) == (2, True), ended.err
+    assert (keys / "roster").read_bytes() == before
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def test_comments_order_and_rights_are_kept(safeser, keys):
+    path = keys / "roster"
+    lines = path.read_text().splitlines()
+    text = "# the team\n\n" + "\n# and\n".join(lines) + "\n# the end, without a line break"
+    path.write_text(text)
+    path.chmod(0o640)
+    assert safeser("keys", "retire", keys, str(keys / "client.key")).code == 0
+    assert path.read_text() == text.replace("client active", "client retired")
+    assert safeser("keys", "add", keys, key(), "--principal", "client").code == 0
+    assert path.read_text().startswith(text.replace("client active", "client retired") + "\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert sorted(p.name for p in keys.iterdir() if p.name.startswith(".")) == []
+
+
+def test_a_link_stays_a_link(safeser, keys, tmp_path):
+    (keys / "roster").rename(tmp_path / "real")
+    (keys / "roster").symlink_to(tmp_path / "real")
+    assert safeser("keys", "retire", keys, str(keys / "client.key")).code == 0
+    assert (keys / "roster").is_symlink()
+    assert listed(keys, "client")[0].state is KeyState.RETIRED
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(safeser, keys, monkeypatch):
+    def full(path, data, *, mode):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safeser.keys.edit.write_new", full)
+    before = (keys / "roster").read_bytes()
+    ended = safeser("keys", "retire", keys, str(keys / "client.key"))
+    assert (ended.code, "No space left" in ended.err) == (2, True)
+    assert (keys / "roster").read_bytes() == before
+
+
+def test_one_that_cannot_be_renamed_leaves_nothing_behind(keys, monkeypatch):
+    def denied(self, target):
+        raise OSError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.replace", denied)
+    with (
+        pytest.raises(ConfigError, match="Permission denied"),
+        RosterFile.edit(keys / "roster") as file,
+    ):
+        file.retire(Identity.load(keys / "client.key").public)
+    assert not [p for p in keys.iterdir() if p.name.startswith(".")]
+
+
+def test_a_roster_that_does_not_load_is_not_changed(safeser, keys):
+    path = keys / "roster"
+    path.write_text(path.read_text() + "nonsense\n")
+    ended = safeser("keys", "retire", keys, str(keys / "client.key"))
+    assert (ended.code, "line 5" in ended.err) == (2, True)
+
+
+def test_commands_at_the_same_time_lose_nothing(keys):
+    path = keys / "roster"
+
+    def add(number):
+        for _ in range(5):
+            with RosterFile.edit(path) as file:
+                entry = RosterEntry(
+                    PublicKey.parse(key()), "client", KeyState.ACTIVE, today(), f"{number}"
+                )
+                file.add(entry)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(listed(keys, "client")) == 21
+
+
+def test_list_shows_days_and_the_hash(safeser, keys):
+    safeser("keys", "rotate", keys, key(), "--principal", "worker", "--until", "2999-01-01")
+    out = safeser("keys", "list", keys).out
+    assert "2999-01-01" in out
+    assert Roster.load(keys / "roster").sha256 in out

@@ -1,0 +1,152 @@
+"""A cluster of real processes whose roster, policy and keys change while it works.
+
+The one rule: each worker and each nanny has a key of its own, so that one can be revoked alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safeser.keys import Identity, KeyState, Roster, RosterEntry, today
+from tests.conftest import DASK, Cluster, until
+
+__all__ = ["Team", "work"]
+
+ENGINEERS = ("alice", "carol", "mallory")
+PRINCIPALS = ("scheduler", "worker", "nanny", *ENGINEERS, "bob")
+
+#: What a client of the team does: rounds of a thousand tasks until a file says that it is enough.
+WORK = """
+import json, os, sys, time
+import safeser
+
+address, stop = sys.argv[1:3]
+client = safeser.Client(address)
+
+def slow(x, salt):
+    time.sleep(0.002)
+    return x
+
+rounds = 0
+while True:
+    futures = client.map(slow, range(1000), salt=rounds)
+    if not rounds:
+        print("working", flush=True)
+    assert sum(client.gather(futures)) == 499500
+    rounds += 1
+    if os.path.exists(stop):
+        break
+print(json.dumps({"rounds": rounds}), flush=True)
+"""
+
+
+def policy_text() -> str:
+    """Return policy ``demo`` with three engineers."""
+    text = (Path(__file__).parents[2] / "policies" / "demo.yaml").read_text()
+    more = "".join(f"  {name}: {{groups: [engineers]}}\n" for name in ENGINEERS[1:])
+    return text.replace("  bob:", f"{more}  bob:", 1)
+
+
+class Team(Cluster):
+    def __init__(self, path: Path) -> None:
+        self.text = policy_text()
+        self.policy_path = path / "policy.yaml"
+        self.policy_path.write_text(self.text)
+        super().__init__(path, str(self.policy_path), PRINCIPALS)
+        self._rounds = 0
+
+    # --- processes ---------------------------------------------------------------------------
+
+    def add_worker(self, name: str) -> None:
+        """Start a worker and its nanny, each with a new key of its own."""
+        for role in ("worker", "nanny"):
+            self.add_key(role, self.keys / f"{role}-{name}.key")
+        scratch = str(self.path / f"scratch-{name}")
+        self.start(
+            f"worker-{name}",
+            *(DASK, "worker", self.address, "--nthreads", "1", "--host", "127.0.0.1"),
+            *("--no-dashboard", "--name", name, "--local-directory", scratch),
+            environment=self.environment(
+                "worker",
+                DASK_SAFESER__WORKER__IDENTITY=str(self.keys / f"worker-{name}.key"),
+                DASK_SAFESER__NANNY__IDENTITY=str(self.keys / f"nanny-{name}.key"),
+            ),
+        )
+
+    def client(self, principal: str, program: str, *arguments: str) -> tuple[str, Any]:
+        """Start a program of *principal*'s; return the name of its log and its process."""
+        self._rounds += 1
+        name = f"{principal}-{self._rounds}"
+        command = (sys.executable, "-c", program, self.address, *arguments)
+        return name, self.start(name, *command, environment=self.environment(principal))
+
+    # --- files -------------------------------------------------------------------------------
+
+    @property
+    def roster(self) -> Roster:
+        return Roster.load(self.keys / "roster")
+
+    def save(self, roster: Roster) -> None:
+        roster.save(self.keys / "roster")
+
+    def add_key(self, principal: str, path: Path) -> Identity:
+        identity = Identity.generate(principal)
+        identity.save(path)
+        entry = RosterEntry(identity.public, principal, KeyState.ACTIVE, today())
+        self.save(self.roster.with_entry(entry))
+        return identity
+
+    def retire(self, *identities: Identity) -> None:
+        roster = self.roster
+        for each in identities:
+            entry = roster.entry_of(each.public)
+            assert entry is not None
+            roster = roster.with_entry(replace(entry, state=KeyState.RETIRED))
+        self.save(roster)
+
+    def write_policy(self, text: str) -> None:
+        new = self.policy_path.with_name("policy.new")
+        new.write_text(text)
+        new.replace(self.policy_path)
+
+    # --- what was recorded -------------------------------------------------------------------
+
+    def records(self, principal: str) -> list[dict[str, Any]]:
+        """Return what all processes of *principal* recorded, as far as it is written."""
+        found = []
+        for path in self.audit.glob(f"{principal}-*.log"):
+            lines = path.read_bytes().rpartition(b"\n")[0].splitlines()
+            found += [json.loads(line)["record"] for line in lines]
+        return found
+
+    def rules(self, principal: str) -> list[str]:
+        return [r["rule"] for r in self.records(principal) if "rule" in r]
+
+
+class work:
+    """While this block runs, *principal* computes thousands of tasks, which all come out right."""
+
+    def __init__(self, team: Team, principal: str = "alice") -> None:
+        self.team = team
+        self.principal = principal
+
+    def __enter__(self) -> work:
+        self.stop = self.team.path / f"stop-{self.team._rounds}"
+        self.name, self.process = self.team.client(self.principal, WORK, str(self.stop))
+        until("work", lambda: self.failed() or "working" in self.team.log(self.name), 120)
+        return self
+
+    def failed(self) -> bool:
+        assert self.process.poll() in (None, 0), self.team.log(self.name)
+        return False
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self.stop.touch()
+        if kind is None:
+            assert self.process.wait(180) == 0, self.team.log(self.name)
+            self.rounds = json.loads(self.team.log(self.name).splitlines()[-1])["rounds"]
+            assert self.rounds >= 1

@@ -1,0 +1,122 @@
+"""Keys that are replaced, and policies that change fifty times, while a cluster works."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from safeser.keys import Identity
+from tests.conftest import DASK, until
+from tests.dask.team import Team, work
+
+SAFESER = DASK.removesuffix("dask") + "safeser"
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory):
+    made = Team(tmp_path_factory.mktemp("rotated"))
+    try:
+        made.begin(workers=0)
+        for name in ("one", "two"):
+            made.add_worker(name)
+        yield made
+    finally:
+        made.stop()
+
+
+def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
+    """In the order of docs/keys.md: listed everywhere, then in use, then the old one retired."""
+    roles = {"scheduler": "scheduler", "worker": "worker-one", "nanny": "nanny-one"}
+    with work(team):
+        for principal, name in {**roles, "alice": "alice"}.items():
+            path = team.keys / f"{name}.key"
+            old = Identity.load(path)
+            new = team.add_key(principal, team.keys / f"{name}.new")
+            until("the roster everywhere", lambda: _agree(team), 120)
+            count = len(_adopted(team, principal))
+            os.replace(team.keys / f"{name}.new", path)
+            until(f"the new key of {name}", partial(_more, team, principal, count), 120)
+            team.retire(old)
+            assert new.public != old.public
+        # Those whose keys are retired by now are at work all the same.
+        name, process = team.client(
+            "alice",
+            "import sys, safeser\n"
+            "c = safeser.Client(sys.argv[1])\n"
+            "w = c.scheduler_info(n_workers=-1)['workers'].values()\n"
+            "print(sorted(each['name'] for each in w), c.submit(sum, [1, 2]).result())\n",
+        )
+        until("its end", lambda: process.poll() is not None)
+        assert "['one', 'two'] 3" in team.log(name)
+    assert "Restarting worker" not in team.log("worker-one")
+    assert "Remove worker" not in team.log("scheduler")
+
+
+def _agree(team):
+    """Tell whether ``safeser policy drift`` shows the roster that is written in each process."""
+    environment = team.environment("alice")
+    said = team.call(SAFESER, "policy", "drift", team.address, environment=environment)
+    starts = ("scheduler", "worker", "nanny")
+    rows = [line for line in said.out.splitlines() if line.startswith(starts)]
+    rosters = {line.split()[-1] for line in rows}
+    return said.code == 0 and len(rows) == 5 and rosters == {team.roster.sha256[:12]}
+
+
+def _more(team, principal, count):
+    return len(_adopted(team, principal)) > count
+
+
+def _adopted(team, principal):
+    return [r for r in team.records(principal) if r.get("rule") == "identity.adopted"]
+
+
+def test_fifty_reloads_under_load_lose_no_task(team):
+    text = team.policy_path.read_text()
+    assert "revision: 1" in text
+    with work(team):
+        for number in range(2, 52):
+            team.write_policy(text.replace("revision: 1", f"revision: {number}", 1))
+            until(f"revision {number}", lambda n=number: _runs(team, n))
+    for principal in ("scheduler", "worker", "nanny", "alice"):
+        assert not [r for r in team.records(principal) if r.get("event") == "end"][50:]
+    assert "Remove worker" not in team.log("scheduler")
+
+
+def _runs(team, revision):
+    """Tell whether the scheduler decides by *revision*; SIGHUP makes it look at once."""
+    os.kill(team.scheduler, 1)
+    return any(
+        r.get("type") == "policy" and r["policy_revision"] == revision
+        for r in team.records("scheduler")
+    )
+
+
+def test_a_rollback_is_the_old_text_under_a_higher_revision(team):
+    """What was granted, is withdrawn from the next submission on and granted again."""
+    text = team.policy_path.read_text()
+    number = int(text.split("revision: ")[1].split()[0])
+    program = (
+        "import sys, safeser\n"
+        "c = safeser.Client(sys.argv[1], timeout=20)\n"
+        "print(c.submit(sum, [1, 2]).result())\n"
+    )
+
+    def submits():
+        name, process = team.client("alice", program)
+        until("its end", lambda: process.poll() is not None)
+        return team.log(name).splitlines()[-1:] == ["3"]
+
+    assert submits()
+    without = text.replace("alice: {groups: [engineers]}", "alice: {groups: [guests]}")
+    assert without != text
+    team.write_policy(without.replace(f"revision: {number}", f"revision: {number + 1}", 1))
+    until("the refusal", lambda: not submits(), 120)
+    team.write_policy(text)  # older than the one in force: nothing changes
+    until("its report", lambda: "policy.older" in team.rules("scheduler"))
+    assert not submits()
+    team.write_policy(text.replace(f"revision: {number}", f"revision: {number + 2}", 1))
+    until("work", submits, 120)

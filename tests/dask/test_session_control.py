@@ -1,0 +1,431 @@
+"""What the two ends of a connection tell each other about its session, honest and hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from distributed.comm.core import CommClosedError, connect
+from distributed.core import rpc
+
+from safeser.channel import Ending
+from safeser.dask import drift
+from safeser.dask.key_succession import Successors
+from safeser.dask.session_control import SessionControl
+from safeser.dask.settings import channel_for
+from safeser.envelope import MAX_SECONDS
+from safeser.errors import SafeserError
+from safeser.keys import Identity, KeyState, Roster, RosterEntry, today
+
+RETIRED = Ending("key.retired", "client")
+
+
+async def eventually(probe, what="it"):
+    for _ in range(400):
+        if probe():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{what} did not happen")
+
+
+def opened(net, listener, role="client"):
+    return connect(listener.contact_address, timeout=10, **net.arguments(role))
+
+
+def at_server(listener):
+    """Return the server's side of its only connection."""
+    [link] = listener._channel.live_links()
+    return link
+
+
+def retire(roster, identity):
+    entry = roster.entry_of(identity.public)
+    return roster.with_entry(replace(entry, state=KeyState.RETIRED))
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+def test_the_peer_hears_why_and_can_say_so(net, run, caplog):
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            link = at_server(listener)
+            channel = listener._channel
+            channel.adopt(roster=retire(channel.standing.listed, channel_for("client").identity))
+            assert link.over == RETIRED
+            with pytest.raises(CommClosedError, match="the key of client is retired"):
+                await comm.read()
+            assert comm.closed()
+            for again in (comm.read, partial(comm.write, {"op": "nbytes", "keys": []})):
+                with pytest.raises(CommClosedError, match="the key of client is retired"):
+                    await again()
+            rules = caplog.text
+            assert "scheduler ended the session with client" in rules
+            with pytest.raises(SafeserError, match="did not accept"):
+                await opened(net, listener)
+
+    run(main())
+
+
+def test_a_peer_that_reads_nothing_is_cut_off_all_the_same(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            at_server(listener).finish(RETIRED)
+            await comm.stream.read_until_close()
+
+    run(main())
+
+
+def test_what_it_sends_meanwhile_is_neither_read_nor_answered(net, run):
+    """A peer that ignores the notice and whose bytes are on their way already."""
+
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            link = at_server(listener)
+            await net_asks(comm)
+            link.finish(RETIRED)
+            for _ in range(20):
+                comm.stream.write(
+                    b"".join(map(bytes, comm.link.session.seal(b"", net_frames(comm))))
+                )
+            await comm.stream.read_until_close()
+        assert len(net.seen) == 1
+
+    run(main())
+
+
+async def net_asks(comm):
+    await comm.write({"op": "nbytes", "keys": [], "reply": True})
+    assert (await comm.read())["status"] == "OK"
+
+
+def net_frames(comm):
+    return comm.conversation.send({"op": "nbytes", "keys": [], "reply": True})
+
+
+def test_elements_of_a_batch_that_wait_are_dropped(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            comm._unread.extend([{"op": "x"}] * 3)
+            comm.link.finish(Ending("key.retired", "scheduler"))
+            with pytest.raises(CommClosedError, match="retired"):
+                await comm.read()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b"key.retired"],
+        [b"key.stolen", b"client"],
+        [b"key.retired", b"cl\x1b[2Jient"],
+        [b"\xff" * 5000, b"\xff" * 5000],
+        [b"x"] * 50,
+    ],
+)
+def test_a_notice_of_anything_else_ends_the_session_and_says_nothing_of_the_peers(
+    net, run, caplog, frames
+):
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            comm.stream.write(b"".join(map(bytes, comm.link.session.seal(b"notice", frames))))
+            await eventually(lambda: not listener._channel.live_links(), "the end")
+            await eventually(lambda: "it gives no reason" in caplog.text, "the log")
+            assert "\x1b" not in caplog.text
+            comm.abort()
+
+    run(main())
+    assert net.seen == []
+
+
+@pytest.mark.parametrize(
+    ("header", "frames"),
+    [
+        (b"x", []),
+        (b"renew", []),
+        (b"renew", [b"hello"]),
+        (b"renew", [b"accept", b""]),
+        (b"renew", [b"proof", b"x" * 384]),
+        (b"renew", [b"\xff" * 100, b""]),
+        (b"renew", [b"hello", b"x", b"y"]),
+        (b"renew" * 1000, [b"hello", b"x"]),
+    ],
+)
+def test_other_messages_about_the_session_end_it(net, run, header, frames):
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            comm.stream.write(b"".join(map(bytes, comm.link.session.seal(header, frames))))
+            await eventually(lambda: not listener._channel.live_links(), "the end")
+            comm.abort()
+
+    run(main())
+    assert net.seen == []
+
+
+def test_before_this_side_is_accepted_there_is_nothing_to_renew(net, run):
+    """A hello in place of the word that accepts; what follows is Dask's to refuse."""
+
+    async def main():
+        async with net.serving() as listener:
+            for _ in range(3):
+                comm = await opened(net, listener)
+                await comm._send_sealed(b"renew", [b"hello", b"x" * 44])
+                await net_asks(comm)  # the refusal is skipped, and the session goes on
+                comm.abort()
+
+    run(main())
+
+
+def test_a_loop_that_is_gone_keeps_nobody_connected():
+    link = SimpleNamespace(when_over=lambda f: over.append(f), when_stale=lambda f: None)
+    link.handshake = lambda **_: None
+    over = []
+
+    class Loop:
+        def add_callback(self, _):
+            raise RuntimeError("the loop is closed")
+
+    class Connection:
+        stream = SimpleNamespace(io_loop=Loop())
+
+    connection = Connection()
+    control = SessionControl(connection, link, initiator=True)
+    over[0](RETIRED)
+    del control
+    over[0](RETIRED)
+
+
+def test_a_connection_that_is_dropped_is_collected_at_once(net, run):
+    """Nothing of its control keeps it until the garbage collector comes."""
+
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            comm.abort()
+            await asyncio.sleep(0)
+            gone = weakref.ref(comm)
+            gc.disable()
+            try:
+                del comm
+                await asyncio.sleep(0.1)
+                assert gone() is None
+            finally:
+                gc.enable()
+
+    run(main())
+
+
+def test_a_process_whose_own_key_is_retired_says_so_and_leaves_no_socket(net, run):
+    async def main():
+        async with net.serving() as listener:
+            client = channel_for("client")
+            client.adopt(roster=retire(client.standing.listed, client.identity))
+            with pytest.raises(SafeserError, match="the key of client is retired") as refused:
+                await opened(net, listener)
+            assert refused.value.rule == "key.retired"
+            await eventually(lambda: not listener._pending, "the end of the connection")
+
+    run(main())
+
+
+# --- another handshake ---------------------------------------------------------------------------
+
+
+def renewed_by(net, channel, *others, name="client"):
+    """Give *channel* a new key, which it and *others* list."""
+    identity = Identity.generate(name)
+    entry = RosterEntry(identity.public, name, KeyState.ACTIVE, today())
+    for each in (channel, *others):
+        each.adopt(roster=Roster([*each.standing.listed.entries, entry]))
+    channel.adopt(identity=identity)
+    return identity
+
+
+def test_a_stream_goes_over_to_a_new_key_and_an_idle_connection_is_closed(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            comm.link.lasts = True
+            far = at_server(listener)
+            reading = asyncio.ensure_future(comm.read())
+            new = renewed_by(net, channel_for("client"), listener._channel)
+            channel_for("client").tend()
+            await eventually(lambda: far.session.peer_key == new.public, "the renewal")
+            channel_for("client").tend()
+            assert channel_for("client").identity is new
+            far.lasts = True
+            await comm.write({"op": "nbytes", "keys": [], "reply": True})
+            assert (await reading)["status"] == "OK"
+            comm.abort()
+
+    run(main())
+
+
+def test_dasks_pool_opens_another_connection_by_the_new_key(net, run):
+    async def main():
+        async with net.serving() as listener:
+            pool = rpc(listener.contact_address, connection_args=net.arguments())
+            await pool.nbytes(keys=[])
+            from distributed.core import ConnectionPool
+
+            real = await ConnectionPool(connection_args=net.arguments())
+            proxy = real(listener.contact_address)
+            await proxy.nbytes(keys=[])
+            [comm] = real.available[listener.contact_address]
+            assert comm.is_idle()
+            new = renewed_by(net, channel_for("client"), listener._channel)
+            await eventually(comm.closed, "the closing")
+            await proxy.nbytes(keys=[])
+            [other] = real.available[listener.contact_address]
+            assert other.link.own_key == new.public
+            await real.close()
+            await pool.close_rpc()
+
+    run(main())
+
+
+def test_a_server_with_a_new_key_has_its_peers_come_again(net, run):
+    async def main():
+        async with net.serving() as listener:
+            from distributed.core import ConnectionPool
+
+            pool = await ConnectionPool(connection_args=net.arguments())
+            proxy = pool(listener.contact_address)
+            await proxy.nbytes(keys=[])
+            [comm] = pool.available[listener.contact_address]
+            server = listener._channel
+            new = renewed_by(net, server, channel_for("client"), name="scheduler")
+            await asyncio.sleep(0.05)
+            await proxy.nbytes(keys=[])  # hears what it is asked, and its answer
+            assert comm.link.stale
+            channel_for("client").tend()
+            await eventually(comm.closed, "the closing")
+            server.tend()
+            await proxy.nbytes(keys=[])
+            [other] = pool.available[listener.contact_address]
+            assert other.link.session.peer_key == new.public
+            await pool.close()
+
+    run(main())
+
+
+def test_a_session_of_half_its_time_is_renewed(net, run):
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            comm.link.lasts = True
+            session, before = comm.link.session, comm.link.session.id
+            session._clock = lambda: session.ends_at - MAX_SECONDS / 2
+            reading = asyncio.ensure_future(comm.read())
+            channel_for("client").tend()
+            await eventually(lambda: session.id != before, "the renewal")
+            assert at_server(listener).session.id == session.id
+            reading.cancel()
+            comm.abort()
+
+    run(main())
+
+
+def test_who_is_not_listed_yet_goes_on_by_the_old_key_and_tries_again(
+    net, run, monkeypatch, caplog
+):
+    monkeypatch.setattr("safeser.dask.session_control._AGAIN", 0.0)
+
+    async def main():
+        async with net.serving() as listener:
+            comm = await opened(net, listener)
+            comm.link.lasts = True
+            before = comm.link.session.id
+            reading = asyncio.ensure_future(comm.read())
+            client = channel_for("client")
+            new = renewed_by(net, client)
+            await eventually(lambda: "does not accept a new key yet" in caplog.text, "the refusal")
+            assert comm.link.session.id == before
+            entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())
+            server = listener._channel
+            server.adopt(roster=Roster([*server.standing.listed.entries, entry]))
+            client.tend()
+            await eventually(lambda: comm.link.session.id != before, "the renewal")
+            reading.cancel()
+            comm.abort()
+
+    run(main())
+
+
+def test_which_key_followed_which():
+    keys = [Identity.generate("a").public for _ in range(4)]
+    followed = Successors()
+    assert followed.first(keys[0]) == keys[0].text
+    followed.note(keys[0], keys[1])
+    followed.note(keys[1], keys[2])
+    followed.note(keys[2], keys[2])
+    assert followed.first(keys[2]) == keys[0].text
+    followed.note(keys[3], keys[2])  # whose it was first, it stays
+    assert followed.first(keys[2]) == keys[0].text
+
+
+# --- drift ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        {},
+        {"safeser": None},
+        {"safeser": {"policy": 1, "revision": 1, "sha256": "x", "roster": "y"}},
+        {"safeser": {"policy": "p", "revision": "1", "sha256": "x", "roster": "y"}},
+        {"safeser": {"clients": [[1, 2, 3, 4], [], "abcd"]}},
+    ],
+)
+def test_a_peers_inventions_are_no_statements(said):
+    assert list(drift._read("worker", said)) == []
+
+
+def test_processes_that_say_the_same_agree():
+    one = drift.Statement("scheduler", "p", 1, "a", "r")
+    assert one.agrees(one._replace(process="2 clients", roster=""))
+    assert not one.agrees(one._replace(sha256="b"))
+    assert not one.agrees(one._replace(roster="s"))
+
+
+def test_the_answer_to_identity_says_it_and_a_refusal_does_not(doors):
+    _, far = doors.links("alice", "scheduler")
+    far.is_client = True
+    said = drift.stated({"type": "Scheduler", "id": "s"}, far)
+    policy = far.policy
+    assert said["safeser"]["sha256"] == policy.sha256
+    assert said["safeser"]["clients"] == [[policy.name, policy.revision, policy.sha256, 1]]
+    assert "clients" not in drift.stated({"type": "Worker"}, far)["safeser"]
+    refusal = {"status": "uncaught-error"}
+    assert drift.stated(refusal, far) is refusal
+    rows = list(drift._read("scheduler", said))
+    assert [row.process for row in rows] == ["scheduler", "1 client"]
+    assert rows[0].roster == far.voices.standing.listed.sha256
+
+
+def test_nothing_answers_is_one_line(monkeypatch, tmp_path):
+    from safeser.dask.drift_question import question
+    from safeser.errors import ConfigError
+
+    monkeypatch.setattr("safeser.dask.drift_question.channel_for", lambda role: None)
+
+    async def nobody(address):
+        raise OSError("refused")
+
+    monkeypatch.setattr("safeser.dask.drift_question._asked", nobody)
+    with pytest.raises(ConfigError, match="does not answer"):
+        question("safeser://127.0.0.1:9")
