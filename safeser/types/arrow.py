@@ -20,6 +20,7 @@ __all__ = [
     "chunked",
     "dictionary_of",
     "empty_of",
+    "holds_list_view",
     "holds_union",
     "measured",
     "parts_of",
@@ -75,7 +76,7 @@ def measured(kind: Any) -> tuple[int, int]:
             if _is.is_union(part) and not part.num_fields:
                 # It has no value, and Arrow takes the first part for the type of a null.
                 raise refused("arrow-type", "an Arrow union has no parts")
-            if _is.is_run_end_encoded(part) and _holds(_is_view, part.value_type):
+            if _is.is_run_end_encoded(part) and holds_list_view(part.value_type):
                 # Decoding no run of them leaves no chunk, and see chunked.
                 raise refused("arrow-type", "an Arrow type has runs of list views")
             below += [(inner, times) for inner in parts_of(part)]
@@ -100,7 +101,7 @@ def chunked(chunks: list[Any], kind: Any) -> Any:
     Where list views have no chunk at all, Arrow ends the process as it makes NumPy's array of them.
     They get one chunk without elements.
     """
-    if not chunks and _holds(_is_view, kind):
+    if not chunks and holds_list_view(kind):
         chunks = [empty_of(kind)]
     return pa.chunked_array(chunks, kind)
 
@@ -155,6 +156,11 @@ def dictionary_of(indexes: Any, values: Any, *, ordered: bool) -> Any:
 
 def _is_view(kind: Any) -> bool:
     return bool(_is.is_list_view(kind) or _is.is_large_list_view(kind))
+
+
+def holds_list_view(kind: Any) -> bool:
+    """Tell whether *kind* is a list view, or made of one."""
+    return _holds(_is_view, kind)
 
 
 def _holds(wanted: Callable[[Any], bool], kind: Any) -> bool:
