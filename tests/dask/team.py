@@ -14,7 +14,9 @@ from typing import Any
 from safeser.keys import Identity, KeyState, Roster, RosterEntry, today
 from tests.conftest import DASK, Cluster, until
 
-__all__ = ["Team", "work"]
+__all__ = ["SAFESER", "Team", "work"]
+
+SAFESER = DASK.removesuffix("dask") + "safeser"
 
 ENGINEERS = ("alice", "carol", "mallory")
 PRINCIPALS = ("scheduler", "worker", "nanny", *ENGINEERS, "bob")
@@ -63,8 +65,14 @@ class Team(Cluster):
 
     def add_worker(self, name: str) -> None:
         """Start a worker and its nanny, each with a new key of its own."""
+        before = self.rules("scheduler").count("roster.adopted")
         for role in ("worker", "nanny"):
             self.add_key(role, self.keys / f"{role}-{name}.key")
+        # A process whose key its scheduler does not know yet gives up at once.
+        until(
+            "the scheduler's new roster",
+            lambda: self.rules("scheduler").count("roster.adopted") > before and self._adopted(),
+        )
         scratch = str(self.path / f"scratch-{name}")
         self.start(
             f"worker-{name}",
@@ -122,6 +130,14 @@ class Team(Cluster):
             lines = path.read_bytes().rpartition(b"\n")[0].splitlines()
             found += [json.loads(line)["record"] for line in lines]
         return found
+
+    def _adopted(self) -> bool:
+        """Tell whether the scheduler decides by the roster that is written now."""
+        said = self.call(
+            SAFESER, "policy", "drift", self.address, environment=self.environment("alice")
+        )
+        [row] = [line for line in said.out.splitlines() if line.startswith("scheduler")]
+        return row.split()[-1] == self.roster.sha256[:12]
 
     def rules(self, principal: str) -> list[str]:
         return [r["rule"] for r in self.records(principal) if "rule" in r]

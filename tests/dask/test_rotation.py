@@ -8,10 +8,8 @@ from functools import partial
 import pytest
 
 from safeser.keys import Identity
-from tests.conftest import DASK, until
-from tests.dask.team import Team, work
-
-SAFESER = DASK.removesuffix("dask") + "safeser"
+from tests.conftest import until
+from tests.dask.team import SAFESER, Team, work
 
 pytestmark = pytest.mark.cluster
 
