@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -237,7 +238,7 @@ def test_the_way_kubernetes_swaps_a_folder_is_a_change(place, doors, policy):
 def test_a_change_that_leaves_the_status_as_it_was_is_found_too(place, monkeypatch):
     """Two writes within one tick of the file system's clock, of one size."""
     status = os.stat(place.policy)
-    monkeypatch.setattr("safeser.channel.reload.os.stat", lambda path: status)
+    monkeypatch.setattr("safeser.channel.reload.os", SimpleNamespace(stat=lambda path: status))
     place.policy.write_text(place.revision(4))
     place.look(8)
     assert place.channel.policy.revision == 4
