@@ -16,9 +16,12 @@ __all__ = [
     "MAX_NESTING",
     "MAX_WIDTH",
     "check_dictionary",
+    "check_whole",
     "chunked",
     "dictionary_of",
     "empty_of",
+    "holds_list_view",
+    "holds_union",
     "measured",
     "parts_of",
 ]
@@ -66,10 +69,14 @@ def measured(kind: Any) -> tuple[int, int]:
             width += times
             if parts > _MAX_PARTS or width > MAX_WIDTH:
                 raise refused("arrow-type", "an Arrow type has too many parts or is too wide")
+            if isinstance(part, pa.BaseExtensionType) and _is_unstorable(part.storage_type):
+                raise refused(
+                    "arrow-type", "an Arrow extension is stored as what Arrow cannot take apart"
+                )
             if _is.is_union(part) and not part.num_fields:
                 # It has no value, and Arrow takes the first part for the type of a null.
                 raise refused("arrow-type", "an Arrow union has no parts")
-            if _is.is_run_end_encoded(part) and _holds(_is_view, part.value_type):
+            if _is.is_run_end_encoded(part) and holds_list_view(part.value_type):
                 # Decoding no run of them leaves no chunk, and see chunked.
                 raise refused("arrow-type", "an Arrow type has runs of list views")
             below += [(inner, times) for inner in parts_of(part)]
@@ -94,9 +101,37 @@ def chunked(chunks: list[Any], kind: Any) -> Any:
     Where list views have no chunk at all, Arrow ends the process as it makes NumPy's array of them.
     They get one chunk without elements.
     """
-    if not chunks and _holds(_is_view, kind):
+    if not chunks and holds_list_view(kind):
         chunks = [empty_of(kind)]
     return pa.chunked_array(chunks, kind)
+
+
+def _is_unstorable(kind: Any) -> bool:
+    """Tell whether Arrow ends the process as it shows or joins extensions stored as *kind*.
+
+    It does for dictionaries in ``to_pandas``, for unions without a chunk and for extensions in
+    slices with a step.
+    """
+    own = isinstance(kind, pa.BaseExtensionType)
+    return bool(own or _is.is_dictionary(kind) or _is.is_union(kind))
+
+
+def holds_union(kind: Any) -> bool:
+    """Tell whether *kind* is a structure with a union among its fields, or those of a field."""
+    if not _is.is_struct(kind):
+        return False
+    fields = [kind.field(at).type for at in range(kind.num_fields)]
+    return any(_is.is_union(part) or holds_union(part) for part in fields)
+
+
+def check_whole(missing: bool) -> None:
+    """Refuse a structure that holds unions if one of its elements is *missing*.
+
+    As it sorts or flattens one, Arrow gives its bitmap to its fields. Unions have none, and Arrow
+    ends the process, whether or not an element is missing: so the bitmap is left out too.
+    """
+    if missing:
+        raise refused("arrow", "an element of a structure with unions is missing")
 
 
 def check_dictionary(values: Any, *, used: bool) -> None:
@@ -121,6 +156,11 @@ def dictionary_of(indexes: Any, values: Any, *, ordered: bool) -> Any:
 
 def _is_view(kind: Any) -> bool:
     return bool(_is.is_list_view(kind) or _is.is_large_list_view(kind))
+
+
+def holds_list_view(kind: Any) -> bool:
+    """Tell whether *kind* is a list view, or made of one."""
+    return _holds(_is_view, kind)
 
 
 def _holds(wanted: Callable[[Any], bool], kind: Any) -> bool:

@@ -329,7 +329,8 @@ def test_chunks_that_share_a_dictionary_send_it_once():
 
 def test_dictionaries_in_other_types():
     words = pa.array(["a", "b", None, "a"]).dictionary_encode()
-    stored = pa.ExtensionArray.from_storage(pa.opaque(words.type, "x", "y"), words)
+    lists = pa.ListArray.from_arrays([0, 2, 4], words)
+    stored = pa.ExtensionArray.from_storage(pa.opaque(lists.type, "x", "y"), lists)
     twice = pa.DictionaryArray.from_arrays(pa.array([3, 0], pa.int8()), words)
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 4, 5, 9], pa.int16()), words)
     for array in (stored, twice, runs, pa.StructArray.from_arrays([words], ["w"])):

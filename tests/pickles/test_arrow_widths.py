@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from safeser.errors import PayloadError  # noqa: E402 - as below
+from safeser.pickles import DATA_PROFILES, loads  # noqa: E402
 from safeser.pickles.shims.arrow_widths import widths_of  # noqa: E402 - needs Arrow
 
 TEXTS = pa.array(["", "abc", None, "defgh"])
@@ -55,3 +59,27 @@ def test_each_element_has_its_width(array, widths):
         assert widths_of(array.slice(1)).tolist() == widths[1:]
         assert widths_of(array.slice(1, 1)).tolist() == widths[1:2]
     assert widths_of(array.slice(0, 0)).tolist() == []
+
+
+@pytest.mark.parametrize("elements", [["x" * 100_000] * 9, ["x" * 100_000, *[""] * 9000]])
+@pytest.mark.parametrize("kind", [pa.ListViewArray, pa.LargeListViewArray])
+def test_views_of_wide_elements_are_no_longer_than_few_bytes(elements, kind):
+    # No more elements than there are, or a few, and yet far more bytes.
+    number = pa.int32() if kind is pa.ListViewArray else pa.int64()
+    views = pa.array([0] * 2000, number), pa.array([1] * 2000, number)
+    wide = pa.array(elements)
+    array = kind.from_arrays(*views, wide)
+    assert array.flatten().nbytes > 200_000_000, "the control did not run"
+    for each in (
+        array,
+        kind.from_arrays(*views, pa.StructArray.from_arrays([wide], ["a"])),
+        pa.ListArray.from_arrays([0, 2000], array),
+    ):
+        with pytest.raises(PayloadError, match="more bytes"):
+            loaded(each)
+    apart = kind.from_arrays(pa.array([0, 1], number), pa.array([1, 2], number), wide)
+    assert len(loaded(apart)) == 2
+
+
+def loaded(array):
+    return loads(pickle.dumps(array), profile=DATA_PROFILES)

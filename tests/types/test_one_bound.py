@@ -70,6 +70,16 @@ def chained():
     return made
 
 
+CODED = pa.dictionary(pa.int8(), pa.string())
+UNITED = pa.UnionArray.from_sparse(pa.array([0, 0, 0], pa.int8()), [pa.array([1, 2, 3])])
+
+
+def structure(mask, levels=1):
+    """Return a structure of unions, whose bitmap no element of a slice may be missing by."""
+    inner = pa.StructArray.from_arrays([UNITED], ["u"]) if levels == 2 else UNITED
+    return pa.StructArray.from_arrays([inner], ["x"], mask=mask and pa.array(mask))
+
+
 def coded_nulls():
     return pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.nulls(2))
 
@@ -131,6 +141,15 @@ PROBES = {
     "type of Arrow, 15 lists deep": (lambda: deep_type(15), ""),
     "type of Arrow, 16 lists deep": (lambda: deep_type(16), "arrow-type"),
     "list of 2**25 for each": (lambda: pa.list_(pa.int8(), 1 << 25), "arrow-type"),
+    "extension of a dictionary": (lambda: pa.opaque(CODED, "a", "b"), "arrow-type"),
+    "extension of a union": (lambda: pa.opaque(UNITED.type, "a", "b"), "arrow-type"),
+    "extension of an extension": (lambda: pa.opaque(pa.bool8(), "a", "b"), "arrow-type"),
+    "extension of lists of codes": (lambda: pa.opaque(pa.list_(CODED), "a", "b"), ""),
+    "structure of unions": (lambda: structure(None), ""),
+    "structure of unions with a bitmap": (lambda: structure([False, False, False]), ""),
+    "structure of unions with nulls": (lambda: structure([False, True, False]), "arrow"),
+    "structure of unions past its nulls": (lambda: structure([True, True, False])[2:], ""),
+    "structure of structures of unions": (lambda: structure([False, True, False], 2), "arrow"),
     "union of nothing": (lambda: pa.dense_union([]), "arrow-type"),
     "sparse union of nothing": (lambda: pa.list_(pa.sparse_union([])), "arrow-type"),
     "dictionary of nulls": (coded_nulls, "arrow"),

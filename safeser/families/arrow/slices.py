@@ -11,7 +11,8 @@ the array by its offset. Bits of flags are not moved: up to seven elements go wi
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from safeser.errors import PayloadError
 from safeser.families.arrow.layout import Writer
 from safeser.families.arrow.types import storage_of
 from safeser.families.plain import Unencodable
-from safeser.types.arrow import check_dictionary
+from safeser.types.arrow import check_dictionary, check_whole, holds_union
 
 __all__ = ["write_array"]
 
@@ -55,13 +56,20 @@ def _write(writer: Writer, state: State, first: int, length: int, *, shared: boo
     else:
         writer.put(0)
     if dictionary is not None:
-        try:
+        with _bounded(state[0]):
             check_dictionary(dictionary[0], used=_points(state, first, length))
-        except PayloadError as error:
-            raise Unencodable(state[0], error.message) from None
         if shared and writer.again(_place(dictionary)):
             return
         _write(writer, dictionary, dictionary[3], dictionary[1])
+
+
+@contextmanager
+def _bounded(kind: Any) -> Iterator[None]:
+    """Say that an array of *kind* cannot be sent where it is out of bounds."""
+    try:
+        yield
+    except PayloadError as error:
+        raise Unencodable(kind, error.message) from None
 
 
 def _points(state: State, first: int, length: int) -> bool:
@@ -262,6 +270,10 @@ def _fixed_list(writer: Writer, kind: Any, state: State, first: int, length: int
 
 
 def _struct(writer: Writer, kind: Any, state: State, first: int, length: int) -> None:
+    if state[2] and state[4][0] is not None and holds_union(kind):
+        with _bounded(state[0]):
+            check_whole(not _valid(state[4][0], first, length).all())
+        state = (*state[:2], 0, *state[3:])  # no nulls, and so no bitmap
     start, total = _begin(writer, state, first, length, buffers=1)
     for child in state[5]:
         _write(writer, child, child[3] + start, total)

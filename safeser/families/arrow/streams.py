@@ -23,6 +23,7 @@ from safeser.families.arrow.types import is_flat, storage_of
 from safeser.pickles.shims import arrow as reviewed
 from safeser.pickles.shims.arrow_types import check_noted
 from safeser.pickles.shims.site import Site
+from safeser.types.arrow import holds_list_view, measured
 from safeser.values import Limits
 
 __all__ = ["check_stream"]
@@ -90,6 +91,8 @@ def check_stream(data: Any, limits: Limits, *, decoded: int) -> int:
         _check_body(bytes(message.metadata))
     known: set[Any] = set()
     with pa.ipc.open_stream(content) as reader:
+        for kind in reader.schema.types:
+            _check_type(kind)
         for batch in reader:
             if batch.num_rows and not batch.num_columns:
                 _refuse("has rows without any column")  # others Arrow compares with their columns
@@ -227,6 +230,13 @@ def _check_body(said: bytes) -> None:
 
 
 # -- arrays --------------------------------------------------------------------------------------
+
+
+def _check_type(kind: Any) -> None:
+    measured(kind)
+    if holds_list_view(kind):
+        # Without a batch, Arrow ends the process as it makes a column of them.
+        _refuse("holds list views, of which nobody makes a frame")
 
 
 def _is_simple(kind: Any) -> bool:

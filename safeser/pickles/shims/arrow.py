@@ -20,7 +20,14 @@ from safeser.pickles.shims.arrow_types import pa, sound_type, width_of
 from safeser.pickles.shims.arrow_widths import widths_of
 from safeser.pickles.shims.site import Site, plain
 from safeser.types import refused
-from safeser.types.arrow import chunked, dictionary_of, empty_of, parts_of
+from safeser.types.arrow import (
+    check_whole,
+    chunked,
+    dictionary_of,
+    empty_of,
+    holds_union,
+    parts_of,
+)
 
 __all__ = ["SHIMS"]
 
@@ -51,6 +58,8 @@ def _restored(site: Site, parts: Any) -> Any:
         if not 0 <= plain(size, int) < _MAX_LENGTH:
             raise refused("arrow", "an Arrow array has an impossible size")
     plain(buffers, list), plain(children, list)
+    if length and holds_union(sound_type(kind)):
+        buffers = _without_bitmap(site, buffers, offset, length)
     whole = _whole(site, sound_type(kind), offset + length, buffers, children, dictionary)
     if offset:
         # Arrow validates none of what lies before the offset, and yet reads it to count bytes.
@@ -60,6 +69,18 @@ def _restored(site: Site, parts: Any) -> Any:
     if plain(nulls, int) not in (-1, whole.null_count):
         raise refused("arrow", "an Arrow array has not as many nulls as it says")
     return whole
+
+
+def _without_bitmap(site: Site, buffers: list[Any], offset: int, length: int) -> list[Any]:
+    """Return the *buffers* of a structure, none of whose elements is missing, without a bitmap."""
+    if len(buffers) != 1 or buffers[0] is None:
+        return buffers
+    bitmap = plain(buffers[0], pa.Buffer)
+    site.charge_bytes(bitmap.size)
+    flags = pa.Array.from_buffers(pa.bool_(), offset + length, [None, bitmap])
+    flags.validate(full=True)
+    check_whole(flags.slice(offset, length).true_count < length)
+    return [None]
 
 
 def _whole(  # noqa: PLR0917 - what an array consists of

@@ -452,7 +452,10 @@ def _pyarrow(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: [repr(value.field(at)) for at in range(value.type.num_fields)]
     yield lambda: [value.column(at).to_pylist() for at in range(value.num_columns)]
     yield lambda: value.fill_null(0)
-    yield lambda: value.sort_by("a")
+    if "struct<>" not in str(
+        getattr(value, "schema", "")
+    ):  # Arrow crashes on those; see families.md
+        yield lambda: value.sort_by("a")
     yield lambda: pa.ipc.new_stream(pa.BufferOutputStream(), value.schema).write(value)
     yield lambda: value.validate(full=True)
     yield lambda: value.to_pylist()[:_BOUND]
