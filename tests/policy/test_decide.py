@@ -588,9 +588,16 @@ class _NoTruth:
         raise ZeroDivisionError
 
 
+ASKED = Context("alice", "scheduler")
+
+
+def test_the_question_that_the_next_ones_spoil_is_permitted() -> None:
+    assert Policy.load("dask-cluster").decide(ASKED, "msgpack").permitted
+
+
 @pytest.mark.parametrize("sealing", [[], {}, None, 2, "x", _NoTruth()], ids=lambda o: str(type(o)))
 def test_what_is_no_side_is_denied(sealing: Any) -> None:
-    decision = Policy.load("default").decide(
+    decision = Policy.load("dask-cluster").decide(
         Context("user", "scheduler"), "msgpack", sealing=sealing
     )
     assert (decision.permitted, decision.rule) == (False, "context.none")
@@ -598,12 +605,12 @@ def test_what_is_no_side_is_denied(sealing: Any) -> None:
 
 @pytest.mark.parametrize("context", [None, "x", 1, [], (), object()], ids=lambda o: str(type(o)))
 def test_what_is_no_context_is_denied(context: Any) -> None:
-    policy = Policy.load("default")
+    policy = Policy.load("dask-cluster")
     for decision in (policy.decide(context, "msgpack"), policy.permits_operation(context)):
         assert (decision.permitted, decision.rule) == (False, "context.none")
 
 
 def test_a_context_whose_field_has_no_hash_is_denied() -> None:
-    context = Context("user", "scheduler")
+    context = Context("alice", "scheduler")
     object.__setattr__(context, "operation", [])
-    assert Policy.load("default").decide(context, "msgpack").rule == "context.none"
+    assert Policy.load("dask-cluster").decide(context, "msgpack").rule == "context.none"
