@@ -6,6 +6,9 @@ Each attack took gigabytes of memory while only arguments were charged.
 from __future__ import annotations
 
 import pickle
+import pickletools
+import re
+import zoneinfo
 
 import numpy as np
 import pandas as pd
@@ -13,6 +16,7 @@ import pytest
 
 from safeser.errors import PayloadError
 from safeser.pickles import DATA_PROFILES, loads
+from safeser.values import Limits
 from tests.sweep.attack import templates
 
 #: Bytes of the pickles; half of one is the value.
@@ -67,3 +71,41 @@ def test_attack_copies_of_one_value_are_charged(case):
     with pytest.raises(PayloadError) as refusal:
         loads(many, profile=DATA_PROFILES)
     assert refusal.value.rule == "pickle.max-bytes"
+
+
+def keyed(value, refs=490, dicts=400):
+    """Return a pickle of many dicts whose one key is a tuple that names *value* again and again."""
+    data = pickle.dumps(value, 4)
+    memo = sum(code.name == "MEMOIZE" for code, _, _ in pickletools.genops(data))
+    get, get_key = (b"j" + index.to_bytes(4, "little") for index in (memo, memo + 1))
+    padding = b"B" + SIZE.to_bytes(4, "little") + bytes(SIZE) + b"0"  # brings more to spend
+    named = data[:-1] + b"\x940" + padding + b"(" + get * refs + b"t\x940"
+    return named + b"](" + (b"}" + get_key + b"K\x01s") * dicts + b"e."
+
+
+LONDON = "Europe/London"
+AUTUMN = pd.Timestamp("2021-10-31 01:30", tz="UTC").tz_convert(LONDON)
+SLOW_KEYS = {
+    "a second of two": AUTUMN.replace(fold=1),
+    "an interval": pd.Interval(AUTUMN, AUTUMN + pd.Timedelta(1, "h")),
+    "a pattern": re.compile("a" * 1000),
+}
+
+
+@pytest.mark.parametrize("case", SLOW_KEYS)
+def test_attack_keys_that_are_slow_to_hash_are_charged(case):
+    value = SLOW_KEYS[case]
+    [found] = loads(keyed(value, refs=2, dicts=1), profile=DATA_PROFILES)
+    assert found == {(value, value): 1}
+    with pytest.raises(PayloadError) as refusal:
+        loads(keyed(value), profile=DATA_PROFILES, limits=Limits(max_sharing=1000))
+    assert refusal.value.rule == "pickle.max-refs"
+
+
+def test_attack_zones_that_are_not_cached_are_charged():
+    zone = zoneinfo.ZoneInfo.no_cache("America/New_York")
+    assert loads(pickle.dumps(zone), profile=DATA_PROFILES).key == zone.key
+    _, many = attack("zoneinfo:ZoneInfo._unpickle", zone)
+    with pytest.raises(PayloadError) as refusal:
+        loads(many, profile=DATA_PROFILES)
+    assert refusal.value.rule == "pickle.max-refs"

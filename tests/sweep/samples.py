@@ -150,6 +150,7 @@ def _records() -> dict[str, Maker]:
         "pattern-branches": lambda n: re.compile("|".join(_labels(min(n, 800)))),
         "pattern-classes": lambda n: re.compile("[a-z\u0100-\u0200]" * min(n, 60)),
         "ZoneInfo": lambda n: zoneinfo.ZoneInfo("Europe/Zurich"),
+        "ZoneInfo-alone": lambda n: zoneinfo.ZoneInfo.no_cache("Europe/Zurich"),
     }
 
 

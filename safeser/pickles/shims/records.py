@@ -262,12 +262,16 @@ def _narrow(source: str) -> bool:
 # -- time zones --------------------------------------------------------------------------------
 
 _ZONE_COST = 2000
+#: Bytes of the tables of a time zone that is no part of the cache, which no size of it shows.
+_ZONE_SIZE = 1 << 14
 
 
 def _zone(site: Site, _: str, key: Any, cached: Any) -> zoneinfo.ZoneInfo:
     if plain(cached, int, bool) not in (0, 1):
         raise bad("arguments", "a time zone has another form")
     site.charge(_ZONE_COST)
+    if not cached:
+        site.budget.charge_memory(0, _ZONE_SIZE)
     return zone_of(plain(key, str), cached=bool(cached))
 
 

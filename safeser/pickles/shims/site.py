@@ -6,6 +6,8 @@ takes memory or time, and calls constructors, never setters of raw state.
 
 from __future__ import annotations
 
+import datetime
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,6 +30,8 @@ __all__ = ["Draft", "Site", "are_plain_keys", "bad", "check_layout", "plain", "s
 _KEY_DEPTH = 50
 # Hashing a Decimal of 4,300 digits or a path takes up to this many times as long as a small int.
 _SLOW_HASH = 16
+# Python code works out the offset of a moment in a time zone, each time anew.
+_ZONED_HASH = 160
 _CHECKSUMS = 1 << 31
 
 
@@ -191,9 +195,10 @@ class Site:
         if kind not in self.hashable:
             return 1
         if kind.__flags__ & HEAP_TYPE:
-            return _SLOW_HASH + _field_cost(key, self.limits.max_key_cost)
+            fields = _field_cost(key, self.limits.max_key_cost)
+            return _SLOW_HASH + fields + _computed_cost(key)
         # A structured NumPy scalar hashes all of its fields each time.
-        return int(_SLOW_HASH + (getattr(key, "nbytes", 0) >> 2))
+        return int(_SLOW_HASH + (getattr(key, "nbytes", 0) >> 2)) + _computed_cost(key)
 
     def _hash_cost(self, key: Any) -> int:
         cost, level = 0, [key]
@@ -211,6 +216,16 @@ class Site:
                 return cost
             level = below
         raise bad("key-cost", "a key nests too deep")
+
+
+def _computed_cost(key: Any) -> int:
+    """Return how much hashing *key* takes beside its fields, as none of these keep their hash."""
+    if isinstance(key, datetime.datetime | datetime.time):
+        return 0 if key.tzinfo is None else _ZONED_HASH
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and type(key) is pandas.Interval:
+        return _computed_cost(key.left) + _computed_cost(key.right)
+    return key.__sizeof__() >> 2 if isinstance(key, re.Pattern) else 0
 
 
 def _field_cost(key: Any, most: int) -> int:
