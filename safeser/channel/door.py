@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
 from safeser.channel.link import Link
 from safeser.channel.records import AuditSink, event
-from safeser.envelope import Handshake
+from safeser.envelope import Handshake, HandshakeRefused
 from safeser.errors import AuthenticationError, ConfigError, PolicyDenied
 from safeser.families.registered.own import own_families
 from safeser.keys import Identity, Roster
@@ -79,12 +80,30 @@ class Channel:
         entry = next(found, None)
         return None if entry is None else entry.state.value
 
-    def handshake(self, *, initiator: bool, expected_peer: str | None = None) -> Handshake:
-        """Return a fresh handshake that admits only principals whom the policy lets us meet."""
+    def handshake(
+        self,
+        *,
+        initiator: bool,
+        expected_peer: str | None = None,
+        transport: str = "library",
+        same_host: bool | None = None,
+    ) -> Handshake:
+        """Return a fresh handshake that admits only principals whom the policy lets us meet.
+
+        An initiator proposes the suite that the policy requires with *expected_peer* or, where it
+        expects none, the strictest that it requires with any principal that it may meet this way.
+
+        :param transport: how messages of the session will travel, and *same_host* whether its other
+            end is on this machine, as in :meth:`link`.
+        """
+        local = self.identity.principal
+        suite = partial(self.policy.suite, local, transport=transport, same_host=same_host)
         return Handshake(
             initiator=initiator,
             identity=self.identity,
             principal_of=self._principal_of,
+            required=suite,
+            suite=suite(expected_peer) if initiator else None,
             policy=(self.policy.name, self.policy.revision, self.policy.sha256),
             expected_peer=expected_peer,
             limits=self.policy.limits,
@@ -121,6 +140,9 @@ class Channel:
     ) -> Link:
         """Return the link of a completed handshake.
 
+        :raises AuthenticationError: if its session is not of the suite that the policy requires
+            between these principals, on this transport.
+
         :param shared: whether this channel's own calls find it by its peer. A connection that
             somebody else reads and writes must not be used by them: its messages are numbered.
         :param transport: how its messages travel, for contexts that ask for it.
@@ -128,13 +150,23 @@ class Channel:
         """
         if not handshake.complete:
             raise AuthenticationError("the handshake is not complete")
+        session = handshake.session()
+        required = self.policy.suite(
+            session.local, session.peer, transport=transport, same_host=same_host
+        )
+        if session.suite < required:
+            raise HandshakeRefused(
+                f"the session with {session.peer} is of suite {session.suite.word}, and the policy"
+                f" here requires {required.word}"
+            )
         link = Link(
-            session=handshake.session(),
+            session=session,
             policy=self.policy,
             audit=self.audit,
             transport=transport,
             same_host=same_host,
         )
+        link.note_suite()
         link.note_drift()
         if shared:
             with self._lock:

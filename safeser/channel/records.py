@@ -157,6 +157,20 @@ class Recording:
         """Record bytes that nobody vouches for: they came on this link, but not from its peer."""
         self.note_refusal(Context(UNKNOWN, self.local, Kind.ADMIN), error)
 
+    def note_suite(self) -> None:
+        """Count the session with its suite: who spoke with whom readably, an auditor may ask."""
+        suite = self.session.suite.word
+        try:
+            self.audit.count(
+                sender=self.peer,
+                recipient=self.local,
+                operation="handshake",
+                rule=f"suite.{suite}",
+                permitted=True,
+            )
+        except AuditError as failure:
+            logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
+
     def note_drift(self) -> None:
         """Record that the peer says to decide by another policy than this process does.
 

@@ -26,8 +26,8 @@ from safeser.dask.ceilings import check_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
-from safeser.dask.unfinished import COUNTED_FROM, Arriving, read_frame, unfinished
-from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
+from safeser.dask.unfinished import COUNTED_FROM, Arriving, fill, frame_memory, unfinished
+from safeser.envelope import PRELUDE_SIZE, Arrival, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
 
@@ -53,14 +53,13 @@ _ONE_READ = 1 << 18
 #: many frames, and a system call for each takes longer than everything else that is done to it.
 _SMALL = 1 << 14
 
-#: Messages up to this size are verified, and understood, on the event loop: to authenticate runs at
-#: some gigabytes a second, to parse and judge at a megabyte.
-_VERIFIED_AT_ONCE, _AT_ONCE = 1 << 24, 1 << 16
+#: Messages up to this size are sealed, and understood, on the event loop: to authenticate and to
+#: encrypt run at some gigabytes a second, to parse and judge at a megabyte. A message that arrives
+#: is verified and decrypted there whatever its size, a piece at a time.
+_SEALED_AT_ONCE, _AT_ONCE = 1 << 24, 1 << 16
 
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
-
-_TABLE_ENTRY = 8
 
 
 class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
@@ -87,6 +86,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
         self._written: Any = None  # the future of the last write; done when all is written
+        self._sealing = asyncio.Lock()  # sealed in a thread or not, messages are written in order
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
         self._deserializers = deserializers
         self.conversation = Conversation(
@@ -241,9 +241,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if stream is None:
             raise CommClosedError("the connection is closed")
         try:
-            sealed = await self._read_sealed(stream, arriving, first=first)
-            arriving.end()
-            return await self._verify(sealed)
+            return await self._read_message(stream, arriving, first=first)
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
@@ -264,40 +262,31 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             self.abort()
             raise
 
-    async def _verify(self, sealed: Sealed) -> Verified:
-        verify = self.link.session.verify
-        if sealed.prelude.body_length <= _VERIFIED_AT_ONCE:
-            return verify(sealed)
-        verified: Verified = await offload(verify, sealed)
-        return verified
-
-    async def _read_sealed(self, stream: IOStream, arriving: Arriving, *, first: bool) -> Sealed:
+    async def _read_message(self, stream: IOStream, arriving: Arriving, *, first: bool) -> Verified:
         session = self.link.session
         head = await stream.read_bytes(PRELUDE_SIZE)
         if first:
             _check_accepted(head)
         prelude = session.prelude(head)
         room = self.conversation.room()
-        size = prelude.body_length
+        size, start_size = prelude.body_length, prelude.start_length
         check_room("a message", size, room.whole)
-        start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
         if size > COUNTED_FROM:
-            await arriving.take(start + min(size, _ONE_READ))
+            await arriving.take(start_size + min(size, _ONE_READ))
         if size <= _ONE_READ:
-            data = bytearray(start + size)
+            data = memoryview(bytearray(start_size + size))
             await stream.read_into(data)
-            header, table, body = _cut(memoryview(data), prelude.header_length, start)
-            lengths = session.lengths(prelude, table)
-            check_room("what a message says", max(lengths[:2], default=0), room.structure)
-            return Sealed(prelude, header, tuple(_cut_at(body, lengths)))
-        data = await stream.read_bytes(start)
-        header, table, _ = _cut(memoryview(data), prelude.header_length, start)
-        lengths = session.lengths(prelude, table)
-        check_room("what a message says", max(lengths[:2], default=0), room.structure)
-        frames: list[memoryview] = []
-        for together in runs(lengths, small=_SMALL, together=_ONE_READ):
-            frames += _cut_at(await _read_frame(stream, sum(together), arriving), together)
-        return Sealed(prelude, header, tuple(frames))
+            start = session.start(prelude, data[:start_size])
+            check_room("what a message says", max(start.lengths[:2], default=0), room.structure)
+            arriving.end()
+            return session.verify(Sealed(start, _cut_at(data[start_size:], start.lengths)))
+        start = session.start(prelude, await stream.read_bytes(start_size))
+        check_room("what a message says", max(start.lengths[:2], default=0), room.structure)
+        arrival = session.arrival(start)
+        for together in runs(start.lengths, small=_SMALL, together=_ONE_READ):
+            await _read_frames(stream, together, arriving, arrival)
+        arriving.end()
+        return arrival.verified()
 
     async def write(
         self,
@@ -331,31 +320,45 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         return self.conversation.send(msg, serializers)
 
     async def _send(self, frames: Sequence[Any]) -> int:
-        stream = self.stream
+        # A message is sealed and enqueued before the next one is sealed: the sequence number is the
+        # order on the wire.
+        async with self._sealing:
+            buffers = await self._seal(frames)
+            total = sum(memoryview(buffer).nbytes for buffer in buffers)
+            stream = self.stream
+            if stream is None:
+                raise CommClosedError("the connection is closed")
+            try:
+                for piece in [b"".join(buffers)] if total <= _ONE_READ else _pieces(buffers):
+                    self._written = stream.write(piece)
+            except StreamClosedError as error:
+                self.stream = None
+                self._closed = True
+                convert_stream_closed_error(self, error)
+            except BaseException:
+                self.abort()
+                raise
+        return total
+
+    async def _seal(self, frames: Sequence[Any]) -> list[Buffer]:
+        """Return *frames* as one sealed message; a large one is sealed in a thread."""
+        stream, session = self.stream, self.link.session
         if stream is None or stream.closed():
             raise CommClosedError("the connection is closed")
-        # Sealing and enqueueing happen without an await between them: the sequence number is the
-        # order on the wire.
-        session = self.link.session
         try:
-            buffers = session.seal(b"", frames)
+            if sum(memoryview(frame).nbytes for frame in frames) <= _SEALED_AT_ONCE:
+                return session.seal(b"", frames)
+            sealed: list[Buffer] = await offload(session.seal, b"", frames)
         except EnvelopeError as error:
             if not session.ended:  # this one message is too large; nothing of it was sent
                 raise
             self.abort()
             raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
-        total = sum(memoryview(buffer).nbytes for buffer in buffers)
-        try:
-            for piece in [b"".join(buffers)] if total <= _ONE_READ else _pieces(buffers):
-                self._written = stream.write(piece)
-        except StreamClosedError as error:
-            self.stream = None
-            self._closed = True
-            convert_stream_closed_error(self, error)
         except BaseException:
+            # Its number is taken, and it is never written: nothing can follow it.
             self.abort()
             raise
-        return total
+        return sealed
 
 
 def _check_accepted(head: bytes) -> None:
@@ -381,17 +384,29 @@ def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
         yield b"".join(small)
 
 
-async def _read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
+async def _read_frames(
+    stream: IOStream, lengths: Sequence[int], arriving: Arriving, arrival: Arrival
+) -> None:
+    """Read frames of *lengths* into memory that they share, and give each to *arrival*."""
     try:
-        return await read_frame(stream, length, arriving)
+        memory = frame_memory(sum(lengths))
     except MemoryError:
         raise EnvelopeError(
             "there is no memory for a frame as long as a message says", rule="envelope.limits"
         ) from None
-
-
-def _cut(data: memoryview, header: int, start: int) -> tuple[memoryview, memoryview, memoryview]:
-    return data[:header], data[header:start], data[start:]
+    frames = _cut_at(memory, lengths)
+    if len(memory) <= _ONE_READ:
+        await fill(stream, memory, arriving)
+        for frame in frames:
+            arrival.take(frame)
+        return
+    for frame in frames:
+        if len(frame) <= _ONE_READ:
+            await fill(stream, frame, arriving)
+            arrival.take(frame)
+        else:
+            arrival.begin(frame)
+            await fill(stream, frame, arriving, arrival.arrived)
 
 
 def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:

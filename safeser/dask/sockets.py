@@ -137,7 +137,8 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             convert_stream_closed_error(self, error)
             raise
         expected = self._roles.expected_at(address, given)
-        handshake = channel.handshake(initiator=True, expected_peer=expected)
+        way = _way(stream)
+        handshake = channel.handshake(initiator=True, expected_peer=expected, **way)
         try:
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
@@ -148,7 +149,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
                 PREFIX + get_stream_address(stream),
                 PREFIX + address,
                 deserialize,
-                link=channel.link(handshake, shared=False, **_way(stream)),
+                link=channel.link(handshake, shared=False, **way),
                 server=None,
                 deserializers=given.get("deserializers"),
                 registration_refused=partial(self._roles.stop_registering, at=address),
@@ -156,6 +157,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         except BaseException as error:
             stream.close()
             if isinstance(error, AuthenticationError):
+                logger.warning("%s%s is not accepted: %s", PREFIX, address, _detail(error))
                 raise _not_accepted(address, channel, expected=expected) from None
             raise
         await self._confirm(comm, address, channel)
@@ -191,9 +193,14 @@ def _not_accepted(
     return AuthenticationError(
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
         " accept each other",
-        fix=f"Check that it speaks safeser://{who}, and that rosters and policies of both sides"
-        " list both keys.",
+        fix=f"Check that it speaks safeser://{who}, that rosters and policies of both sides list both"
+        " keys, and that both policies ask for the same suite.",
     )
+
+
+def _detail(error: Exception) -> str:
+    """Return what went wrong in a handshake, for this process's own log."""
+    return getattr(error, "detail", "") or type(error).__name__
 
 
 class _Listener(BaseTCPListener):  # type: ignore[misc]
@@ -321,13 +328,13 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             oldest, _ = self._pending.popitem(last=False)
             oldest.close()
         self._pending[stream] = None
-        handshake = self._channel.handshake(initiator=False)
+        way = _way(stream)
+        handshake = self._channel.handshake(initiator=False, **way)
         try:
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
-            return self._channel.link(handshake, shared=False, **_way(stream))
+            return self._channel.link(handshake, shared=False, **way)
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:
-            detail = getattr(error, "detail", "") or type(error).__name__
-            logger.warning("Closed %s: it did not authenticate (%s)", peer, detail)
+            logger.warning("Closed %s: it did not authenticate (%s)", peer, _detail(error))
             # Closed first: a log that cannot be written must not keep a stranger connected.
             stream.close()
             self._channel.audit.count(

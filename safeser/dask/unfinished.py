@@ -22,7 +22,15 @@ from typing import Self
 from distributed.protocol.utils import host_array
 from tornado.iostream import IOStream
 
-__all__ = ["COUNTED_FROM", "Arriving", "Unfinished", "read_frame", "unfinished"]
+__all__ = [
+    "COUNTED_FROM",
+    "Arriving",
+    "Unfinished",
+    "fill",
+    "frame_memory",
+    "read_frame",
+    "unfinished",
+]
 
 #: Bytes of all unfinished messages of a process: as much as one array or buffer may be by default.
 BUDGET = 1 << 30
@@ -173,24 +181,46 @@ class Arriving:
         self._owner._remove(self)
 
 
-async def read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
-    """Read one frame into memory of its own, which an array can keep without a copy.
+def frame_memory(length: int) -> memoryview:
+    """Return memory of its own for *length* bytes, which an array can keep without a copy.
 
-    Nothing vouches for *length* yet: whoever can change bytes on the way can claim a gigabyte. That
-    much address space is asked for, of one frame at a time, but the system gives memory to it only
-    where bytes arrive. Growing the buffer with them would copy each large frame once more.
+    Nothing vouches for *length* yet: an attacker who can change bytes on the way can claim a
+    gigabyte. That much address space is asked for, of one frame at a time, but the system gives
+    memory to it only where bytes arrive. Growing the buffer with them would copy each large frame
+    once more.
 
     :raises MemoryError: if there is no address space for it.
     """
-    frame = memoryview(host_array(length)).cast("B")
+    return memoryview(host_array(length)).cast("B")
+
+
+async def fill(
+    stream: IOStream,
+    frame: memoryview,
+    arriving: Arriving,
+    arrived: Callable[[int], object] | None = None,
+) -> None:
+    """Read bytes of *stream* until *frame* is full, in pieces between which others run.
+
+    :param arrived: is called after each piece with how many bytes of *frame* are there.
+    """
+    length = len(frame)
     for at in range(0, length, _PIECE):
         piece = frame[at : at + _PIECE]
         if length > COUNTED_FROM:
             await arriving.take(len(piece))
         await stream.read_into(piece)
         arriving.note(len(piece))
+        if arrived is not None:
+            arrived(at + len(piece))
         # A sender that is as fast as this side would keep the event loop for itself.
         await asyncio.sleep(0)
+
+
+async def read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
+    """Read one frame into memory of its own; see :func:`frame_memory`."""
+    frame = frame_memory(length)
+    await fill(stream, frame, arriving)
     return frame
 
 

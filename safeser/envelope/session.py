@@ -1,43 +1,48 @@
 """An authenticated connection between two principals: seals what goes out, verifies what comes in.
 
-The one rule: the receive state moves only after a MAC held, and the first thing that is wrong ends
-the session for good. There is no resynchronizing, skipping or retrying on a session.
+The one rule: the receive state moves only after a message's tags held, and the first thing that is
+wrong ends the session for good. There is no resynchronizing, skipping or retrying on a session.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NoReturn, SupportsIndex
+from typing import NoReturn, Protocol, SupportsIndex
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from safeser.envelope.aead import EncryptionKeys
 from safeser.envelope.claims import Claims
 from safeser.envelope.format import (
-    PRELUDE_SIZE,
     Buffer,
     Prelude,
     Sealed,
+    Start,
     check_lengths,
     check_sizes,
     flat,
+    message_length,
     pack_fields,
-    pack_lengths,
-    parse_lengths,
     parse_prelude,
+    parse_start,
 )
-from safeser.envelope.mac import MessageKeys, equal
+from safeser.envelope.mac import AuthenticationKeys
 from safeser.errors import EnvelopeError
 from safeser.keys import KeepsSecrets, PublicKey
-from safeser.values import Limits
+from safeser.values import Limits, Suite
 
-__all__ = ["MAX_SECONDS", "MAX_SESSION_BYTES", "Session", "Verified"]
+__all__ = ["MAX_SECONDS", "MAX_SESSION_BYTES", "Arrival", "Session", "Verified"]
 
 #: A session key that leaks is worth a day of traffic at most.
 MAX_SECONDS = 24 * 60 * 60
-#: In each direction. Keeps AES-GMAC far from its bounds, and sequence numbers from their end.
+#: In each direction. Keeps AES-GCM and AES-GMAC far from their bounds, and sequence numbers from
+#: their end; docs/envelope-v1.md, section 9, has the arithmetic.
 MAX_SESSION_BYTES = 1 << 48
+
+#: Frames of at least this size are verified and decrypted as their bytes arrive, in this cache.
+_PIECES_FROM = 1 << 15
 
 _LABEL = "safeser envelope 1 {direction} {purpose}"
 INITIATOR_TO_RESPONDER = "initiator to responder"
@@ -45,10 +50,10 @@ RESPONDER_TO_INITIATOR = "responder to initiator"
 
 
 class Verified:
-    """A message whose MAC held: it is what :attr:`sender` sealed, in order, and nothing else.
+    """A message whose tags held: it is what :attr:`sender` sealed, in order, and nothing else.
 
-    Only :meth:`Session.verify` makes one. The frames are the caller's own buffers: whoever writes
-    to them afterwards changes what was verified.
+    Only a :class:`Session` makes one. The frames are the caller's own buffers: to write to them
+    afterwards changes what was verified.
     """
 
     __slots__ = (
@@ -69,7 +74,7 @@ class Verified:
     sequence: int
 
     def __init__(self) -> None:
-        raise TypeError("only Session.verify makes a Verified")
+        raise TypeError("only a Session makes a Verified")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("a Verified is immutable")
@@ -95,16 +100,16 @@ def _verified(*values: object) -> Verified:
     return verified
 
 
+_MessageKeys = AuthenticationKeys | EncryptionKeys
+
+
 class _Direction(KeepsSecrets):
     """Keys and counts of one direction; without keys, it is over."""
 
     __slots__ = ("busy", "keys", "sequence", "total")
 
-    def __init__(self, split_key: bytes, direction: str, session_id: bytes) -> None:
-        self.keys: MessageKeys | None = MessageKeys(
-            hmac_key=expand(split_key, direction, "HMAC-SHA256", session_id),
-            gmac_key=expand(split_key, direction, "AES-256-GMAC", session_id),
-        )
+    def __init__(self, keys: _MessageKeys) -> None:
+        self.keys: _MessageKeys | None = keys
         self.sequence = 0
         self.total = 0
         self.busy = False
@@ -116,19 +121,30 @@ def expand(split_key: bytes, direction: str, purpose: str, session_id: bytes) ->
     return HKDFExpand(algorithm=hashes.SHA256(), length=32, info=info).derive(split_key)
 
 
+def _keys(suite: Suite, split_key: bytes, direction: str, session_id: bytes) -> _MessageKeys:
+    hmac_key = expand(split_key, direction, "HMAC-SHA256", session_id)
+    if suite is Suite.AUTHENTICATE:
+        gmac_key = expand(split_key, direction, "AES-256-GMAC", session_id)
+        return AuthenticationKeys(hmac_key=hmac_key, gmac_key=gmac_key)
+    gcm_key = expand(split_key, direction, "AES-256-GCM", session_id)
+    return EncryptionKeys(hmac_key=hmac_key, gcm_key=gcm_key)
+
+
 class Session(KeepsSecrets):
     """One side of an authenticated connection, made by a complete Handshake.
 
-    Reading goes: :meth:`prelude`, :meth:`lengths`, :meth:`verify`. Either direction serves one
-    caller at a time; the two are independent of each other.
+    Reading goes: :meth:`prelude`, :meth:`start`, then :meth:`verify` if the frames are there, or
+    :meth:`arrival` to verify and decrypt them as they arrive. Either direction serves one caller at
+    a time; the two are independent of each other.
     """
 
     __slots__ = ("_clock", "_ended", "_ends_at", "_id", "_limits", "_local", "_peer",
-                 "_peer_claims", "_peer_key", "_receiving", "_sending")  # fmt: skip
+                 "_peer_claims", "_peer_key", "_receiving", "_sending", "_suite")  # fmt: skip
 
     def __init__(
         self,
         *,
+        suite: Suite,
         initiator: bool,
         split: tuple[bytes, bytes],
         session_id: bytes,
@@ -139,6 +155,7 @@ class Session(KeepsSecrets):
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._suite = suite
         self._id = session_id
         self._local = local
         self._peer = peer
@@ -148,14 +165,19 @@ class Session(KeepsSecrets):
         self._clock = clock
         self._ends_at = clock() + MAX_SECONDS
         self._ended = ""
-        there = _Direction(split[0], INITIATOR_TO_RESPONDER, session_id)
-        back = _Direction(split[1], RESPONDER_TO_INITIATOR, session_id)
+        there = _Direction(_keys(suite, split[0], INITIATOR_TO_RESPONDER, session_id))
+        back = _Direction(_keys(suite, split[1], RESPONDER_TO_INITIATOR, session_id))
         self._sending, self._receiving = (there, back) if initiator else (back, there)
 
     @property
     def id(self) -> bytes:
         """The handshake hash: 32 bytes that no other session has. Not a secret."""
         return self._id
+
+    @property
+    def suite(self) -> Suite:
+        """What the session does for its messages; the handshake bound it."""
+        return self._suite
 
     @property
     def local(self) -> str:
@@ -190,11 +212,12 @@ class Session(KeepsSecrets):
         self._sending.keys = self._receiving.keys = None
 
     def seal(self, header: bytes, frames: Sequence[Buffer]) -> list[Buffer]:
-        """Return the buffers to write, in order, for one message; big frames are not copied.
+        """Return the buffers to write, in order, for one message.
 
         A message that is too large is refused with :class:`EnvelopeError` and the session goes on,
-        since nothing was sent. Whatever this returns must be written before the next call's, and a
-        frame that changes before it is written ends the session at the other side.
+        since nothing was sent. What this returns must be written before what the next call returns.
+        In suite 1 large frames are not copied, and one that changes before it is written ends the
+        session at the other side; in suite 2 the buffers hold ciphertext of their own.
         """
         views = [flat(frame) for frame in frames]
         lengths = [len(view) for view in views]
@@ -206,9 +229,14 @@ class Session(KeepsSecrets):
             body_length=body_length,
         )
         check_lengths(lengths)
-        table = pack_lengths(lengths)
+        size = message_length(
+            self._suite,
+            header_length=len(header),
+            frame_count=len(views),
+            body_length=body_length,
+        )
         out = self._sending
-        keys = self._start(out, PRELUDE_SIZE + len(header) + len(table) + body_length)
+        keys = self._claim(out, size)
         out.sequence += 1
         fields = pack_fields(
             sequence=out.sequence,
@@ -216,9 +244,9 @@ class Session(KeepsSecrets):
             frame_count=len(views),
             body_length=body_length,
         )
-        tag = keys.tag(out.sequence, fields, header, views)
+        buffers = keys.seal(out.sequence, fields, header, views)
         out.busy = False
-        return [b"".join((fields, tag, header, table)), *views]
+        return buffers
 
     def prelude(self, data: Buffer) -> Prelude:
         """Parse the next 64 bytes of the connection; a wrong one ends the session.
@@ -228,64 +256,82 @@ class Session(KeepsSecrets):
         """
         self._check_alive(self._receiving)
         try:
-            prelude = parse_prelude(data, self._limits)
+            prelude = parse_prelude(data, self._limits, self._suite)
             self._check_sequence(prelude)
         except EnvelopeError as error:
             self.end(error.message)
             raise
         return prelude
 
-    def lengths(self, prelude: Prelude, table: Buffer) -> tuple[int, ...]:
-        """Parse the table of frame lengths after the header; a wrong one ends the session."""
+    def start(self, prelude: Prelude, data: Buffer) -> Start:
+        """Parse the bytes between *prelude* and the first frame; wrong ones end the session."""
         self._check_alive(self._receiving)
         try:
-            return parse_lengths(prelude, table)
+            return parse_start(prelude, data)
         except EnvelopeError as error:
             self.end(error.message)
             raise
+
+    def arrival(self, start: Start) -> Arrival:
+        """Return what takes the frames of the message that begins with *start*.
+
+        In suite 2 the message's HMAC is verified here, so that the lengths are the peer's own.
+        """
+        keys = self._claim(self._receiving, start.prelude.message_length)
+        try:
+            self._check_sequence(start.prelude)
+            opening = keys.open(start)
+        except EnvelopeError as error:
+            self.end(error.message)
+            raise
+        return Arrival(self, start, opening)
 
     def verify(self, sealed: Sealed) -> Verified:
-        """Return the message in *sealed* if its MAC holds; anything else ends the session."""
-        incoming = self._receiving
-        keys = self._start(incoming, sealed.prelude.message_length)
-        try:
-            verified = self._verify(keys, sealed)
-        except EnvelopeError as error:
-            self.end(error.message)
-            raise
-        incoming.sequence = sealed.prelude.sequence
-        incoming.busy = False
-        return verified
+        """Return the message in *sealed* if its tags hold; anything else ends the session.
 
-    def _verify(self, keys: MessageKeys, sealed: Sealed) -> Verified:
-        prelude = sealed.prelude
-        # 1. the numbers of the prelude are those of the message; 2. it is the next one;
-        # 3. the tag holds. The header is copied first: it must not change once it was verified.
-        header = bytes(sealed.header)
-        frames = tuple([flat(frame) for frame in sealed.frames])
-        shape = (len(header), len(frames), sum(map(len, frames)))
-        if shape != (prelude.header_length, prelude.frame_count, prelude.body_length):
-            raise EnvelopeError("a message is not what its prelude says", rule="envelope.format")
-        self._check_sequence(prelude)
-        tag = keys.tag(prelude.sequence, prelude.fields, header, frames)
-        if not equal(tag, prelude.tag):
-            raise EnvelopeError("a message does not authenticate", rule="envelope.mac")
-        return _verified(header, frames, self._peer, self._local, self._id, prelude.sequence)
+        In suite 2 its frames are decrypted in place where they can be written to.
+        """
+        arrival = self.arrival(sealed.start)
+        for frame in sealed.frames:
+            arrival.take(self._own(flat(frame)))
+        return arrival.verified()
+
+    def _own(self, frame: memoryview) -> memoryview:
+        if self._suite is Suite.ENCRYPT and frame.readonly:
+            return memoryview(bytearray(frame))
+        return frame
+
+    def _accept(self, start: Start, header: bytes, frames: Sequence[memoryview]) -> Verified:
+        # It may have ended while the message arrived: a key was retired, or its time was up.
+        self._check_time()
+        if self._ended:
+            raise self._over()
+        self._check_sequence(start.prelude)  # one arrival makes one message
+        incoming = self._receiving
+        incoming.sequence = start.prelude.sequence
+        incoming.busy = False
+        return _verified(
+            header, tuple(frames), self._peer, self._local, self._id, incoming.sequence
+        )
 
     def _check_sequence(self, prelude: Prelude) -> None:
         # Exactly the next one: a replay, a drop and a swap are all an attack on a stream.
         if prelude.sequence != self._receiving.sequence + 1:
             raise EnvelopeError("a message is out of sequence", rule="envelope.sequence")
 
-    def _check_alive(self, direction: _Direction) -> MessageKeys:
+    def _check_time(self) -> None:
         if not self._ended and self._clock() >= self._ends_at:
             self.end("its time is up")
+
+    def _over(self) -> EnvelopeError:
+        return EnvelopeError(
+            f"the session is over: {self._ended}", rule="envelope.ended", fix="Connect again."
+        )
+
+    def _check_alive(self, direction: _Direction) -> _MessageKeys:
+        self._check_time()
         if direction.keys is None:
-            raise EnvelopeError(
-                f"the session is over: {self._ended}",
-                rule="envelope.ended",
-                fix="Connect again.",
-            )
+            raise self._over()
         if direction.busy:
             raise EnvelopeError(
                 "the session is in use by another caller, or its last message was interrupted",
@@ -293,11 +339,11 @@ class Session(KeepsSecrets):
             )
         return direction.keys
 
-    def _start(self, direction: _Direction, size: int) -> MessageKeys:
+    def _claim(self, direction: _Direction, size: int) -> _MessageKeys:
         """Claim *direction* for a message of *size* bytes.
 
-        It stays claimed when the work is interrupted, by whatever: a sequence number that may have
-        been used with a key must not be used again.
+        It stays claimed when the work is interrupted: a sequence number that may have been used
+        with a key must not be used again.
         """
         keys = self._check_alive(direction)
         if direction.total + size > MAX_SESSION_BYTES:
@@ -309,4 +355,107 @@ class Session(KeepsSecrets):
 
     def __repr__(self) -> str:
         state = f", ended: {self._ended}" if self._ended else ""
-        return f"Session({self._local} with {self._peer}, id {self._id.hex()[:16]}{state})"
+        return (
+            f"Session({self._local} with {self._peer}, suite {self._suite.word},"
+            f" id {self._id.hex()[:16]}{state})"
+        )
+
+
+class _Pieces(Protocol):
+    """One large frame while it arrives, in either suite."""
+
+    def take(self, start: int, stop: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class _Opening(Protocol):
+    """One message while it arrives, in either suite: what verifies and decrypts its frames."""
+
+    header: bytes
+
+    def whole(self, index: int, frame: memoryview) -> None: ...
+
+    def pieces(self, index: int, frame: memoryview) -> _Pieces: ...
+
+    def check(self) -> None: ...
+
+
+class Arrival(KeepsSecrets):
+    """One message whose frames arrive in order: verified as they do, released when all have.
+
+    Each frame is given with :meth:`take` when it is there, or with :meth:`begin` and
+    :meth:`arrived` while its bytes come in. In suite 2 it is decrypted in place. Until
+    :meth:`verified` returns, its memory is for the caller alone, and nothing in it may be believed.
+    """
+
+    __slots__ = ("_at", "_frame", "_frames", "_opening", "_pieces", "_session", "_start")
+
+    def __init__(self, session: Session, start: Start, opening: _Opening) -> None:
+        self._session = session
+        self._start = start
+        self._opening = opening
+        self._frames: list[memoryview] = []
+        self._frame: memoryview | None = None
+        self._pieces: _Pieces | None = None
+        self._at = 0
+
+    def take(self, frame: memoryview) -> None:
+        """Verify the next frame, all of which is in *frame*."""
+        self._expect(frame)
+        try:
+            self._opening.whole(len(self._frames), frame)
+        except EnvelopeError as error:
+            self._fail(error)
+        self._frames.append(frame)
+
+    def begin(self, frame: memoryview) -> None:
+        """Say that the next frame arrives in *frame*."""
+        self._expect(frame)
+        self._frame, self._at = frame, 0
+        if len(frame) >= _PIECES_FROM:
+            self._pieces = self._opening.pieces(len(self._frames), frame)
+
+    def arrived(self, stop: int) -> None:
+        """Say that the frame that was begun has arrived up to its byte *stop*."""
+        frame, start, self._at = self._frame, self._at, stop
+        if frame is None or not start <= stop <= len(frame):
+            self._fail(_other_shape())
+        if self._pieces is not None:
+            self._pieces.take(start, stop)
+        if stop == len(frame):
+            self._end(frame)
+
+    def _end(self, frame: memoryview) -> None:
+        pieces, self._frame, self._pieces = self._pieces, None, None
+        if pieces is None:
+            self.take(frame)
+            return
+        try:
+            pieces.finish()
+        except EnvelopeError as error:
+            self._fail(error)
+        self._frames.append(frame)
+
+    def verified(self) -> Verified:
+        """Return the message, all of whose frames arrived; anything else ends the session."""
+        if self._frame is not None or len(self._frames) != len(self._start.lengths):
+            self._fail(_other_shape())
+        try:
+            self._opening.check()
+        except EnvelopeError as error:
+            self._fail(error)
+        return self._session._accept(self._start, self._opening.header, self._frames)
+
+    def _expect(self, frame: memoryview) -> None:
+        lengths, index = self._start.lengths, len(self._frames)
+        if self._frame is not None or index >= len(lengths) or len(frame) != lengths[index]:
+            self._fail(_other_shape())
+
+    def _fail(self, error: EnvelopeError) -> NoReturn:
+        self._session.end(error.message)
+        raise error
+
+
+def _other_shape() -> EnvelopeError:
+    return EnvelopeError("a message is not what its prelude says", rule="envelope.format")

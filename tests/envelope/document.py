@@ -1,4 +1,4 @@
-"""A decoder of library messages, written from docs/envelope-v1.md alone; it imports no safeser.
+"""A decoder of messages, written from docs/envelope-v1.md alone; it imports no safeser.
 
 The one rule: where it and safeser differ, one of them, or the document, is wrong.
 """
@@ -6,11 +6,25 @@ The one rule: where it and safeser differ, one of them, or the document, is wron
 from __future__ import annotations
 
 import base64
+import hmac
 import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FamilyHeaderError", "HeaderError", "Value", "decode", "parse_key", "read_canonical"]
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+__all__ = [
+    "FamilyHeaderError",
+    "HeaderError",
+    "RefusedBy",
+    "Value",
+    "decode",
+    "derive",
+    "parse_key",
+    "read_canonical",
+    "read_message",
+]
 
 MAX_FRAME = 1 << 30
 MAX_DEPTH, MAX_VALUES = 100, 1_000_000
@@ -22,6 +36,96 @@ class HeaderError(Exception):
 
 class FamilyHeaderError(Exception):
     """The family header is refused."""
+
+
+# --- "Key schedule" --------------------------------------------------------------------------
+
+PURPOSES = {1: ("HMAC-SHA256", "AES-256-GMAC"), 2: ("HMAC-SHA256", "AES-256-GCM")}
+
+
+def derive(half: bytes, direction: str, suite: int, session_id: bytes) -> dict[str, bytes]:
+    """Return the keys of one direction. HKDF-Expand of 32 bytes is one HMAC."""
+    return {
+        purpose: hmac.digest(
+            half,
+            f"safeser envelope 1 {direction} {purpose}".encode() + session_id + b"\1",
+            "sha256",
+        )
+        for purpose in PURPOSES[suite]
+    }
+
+
+# --- "A message", "The tag", "Sequence" ------------------------------------------------------
+
+MAX_HEADER, MAX_FRAMES, MAX_BYTES = 1 << 20, 100_000, 2 << 30
+
+
+class RefusedBy(Exception):
+    """The message is refused by the layer that is its argument."""
+
+
+def _demand(fits: bool, layer: str) -> None:
+    if not fits:
+        raise RefusedBy(layer)
+
+
+def read_message(
+    suite: int, keys: dict[str, bytes], sequence: int, data: bytes
+) -> tuple[bytes, list[bytes]]:
+    """Return header and frames of the message *data*, which must have number *sequence*."""
+    fields, tag, rest = data[:32], data[32:64], data[64:]
+    magic, version, kind, reserved, number, header_length, count, body = struct.unpack(
+        "<4sBBHQIIQ", fields
+    )
+    _demand((magic, version, kind, reserved) == (b"SSm1", 1, 1, 0), "format")
+    _demand(header_length <= MAX_HEADER and count <= MAX_FRAMES and body <= MAX_BYTES, "format")
+    _demand(body <= count << 30, "format")
+    _demand(number == sequence, "sequence")
+    extra, row = {1: (0, 8), 2: (16, 24)}[suite]
+    header, rest = rest[: header_length + extra], rest[header_length + extra :]
+    table, rest = rest[: row * count], rest[row * count :]
+    rows = [table[at : at + row] for at in range(0, row * count, row)]
+    lengths = [int.from_bytes(each[:8], "little") for each in rows]
+    _demand(sum(lengths) == body and max(lengths, default=0) <= 1 << 30, "format")
+    frames = []
+    for length in lengths:
+        frames.append(rest[:length])
+        rest = rest[length:]
+    assert rest == b""
+    nonces = [struct.pack(">QI", number, index) for index in (*range(count), 2**32 - 1)]
+    if suite == 1:
+        parts = [_part_1(keys["AES-256-GMAC"], *each) for each in zip(nonces, frames, strict=False)]
+    else:
+        parts = [each[:8] + b"\2" + each[8:] for each in rows]
+    _demand(hmac.digest(keys["HMAC-SHA256"], _pae(fields, header, *parts), "sha256") == tag, "mac")
+    if suite == 1:
+        return header, frames
+    key = keys["AES-256-GCM"]
+    opened = _decrypt(key, nonces[-1], header[:-16], header[-16:])
+    tags = [each[8:] for each in rows]
+    return opened, [_decrypt(key, *each) for each in zip(nonces, frames, tags, strict=False)]
+
+
+def _pae(*elements: bytes) -> bytes:
+    encoded = struct.pack("<Q", len(elements))
+    return encoded + b"".join(struct.pack("<Q", len(one)) + one for one in elements)
+
+
+def _part_1(key: bytes, nonce: bytes, frame: bytes) -> bytes:
+    if len(frame) < 4096:
+        return struct.pack("<Q", len(frame)) + b"\0" + frame
+    gmac = Cipher(algorithms.AES256(key), modes.GCM(nonce)).encryptor()
+    gmac.authenticate_additional_data(frame)
+    gmac.finalize()
+    return struct.pack("<Q", len(frame)) + b"\1" + gmac.tag
+
+
+def _decrypt(key: bytes, nonce: bytes, ciphertext: bytes, tag: bytes) -> bytes:
+    gcm = Cipher(algorithms.AES256(key), modes.GCM(nonce, tag)).decryptor()
+    try:
+        return gcm.update(ciphertext) + gcm.finalize()
+    except InvalidTag:
+        raise RefusedBy("gcm") from None
 
 
 # --- "Canonical MessagePack" -----------------------------------------------------------------
