@@ -1,12 +1,13 @@
-"""``python -m benchmarks.dask``: a Dask cluster on safeser://, beside the same on tcp:// and tls://.
+"""``python -m benchmarks.dask``: Dask clusters on safeser://, beside the same on tcp:// and tls://.
 
-The one rule: one run has all three clusters up at once and lets them take turns, so that whatever
-else the machine does falls on each of them alike. Who begins changes from round to round, A B C,
-B C A, C A B: the first to transfer may pay for memory that the next ones reuse.
+The one rule: one run has all clusters up at once and lets them take turns, so that whatever else
+the machine does falls on each of them alike. Which begins changes from round to round, A B C D,
+B C D A, and so on: the first to transfer may pay for memory that the next ones reuse.
 
 Each cluster is a scheduler, two workers with one thread each and one client, all of them processes
-on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides and the audit
-log is written. The keys of tls:// are those of ``distributed.Security.temporary()``.
+on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides, with suite
+authenticate in one cluster and encrypt in another, and the audit log is written. The keys of tls://
+are those of ``distributed.Security.temporary()``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MEGABYTE = 10**6
 
 
 class Run:
-    """One run over three clusters: every measure once a round, the transports taking turns."""
+    """One run over all clusters: every measure once a round, the transports taking turns."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ def notes(cluster: Cluster, *, rounds: int, load: tuple[float, float, float]) ->
         f"Each cluster: scheduler, {cluster.workers} workers of one thread without nannies,"
         " one client; Dask's defaults, no compression; scatter and gather go through the scheduler",
         "tls:// with key and certificate by distributed.Security.temporary();"
-        " safeser:// with policy default, and an audit log of"
+        " safeser:// with policy default, in suite authenticate and encrypt, and an audit log of"
         f" {size / MEGABYTE:.1f} MB that {state}",
         "time / tcp and time / tls: median of the ratios of single rounds, above 1 is slower",
     ]
@@ -160,7 +161,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
         try:
             with (
-                progress.status("Starting three clusters") as status,
+                progress.status("Starting four clusters") as status,
                 running(Path(folder), workers=workers) as up,
             ):
                 run = Run(

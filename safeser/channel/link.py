@@ -449,10 +449,10 @@ class Link(Recording):
         if len(joined) != prelude.message_length:
             raise EnvelopeError("the message is not as long as it says", rule="envelope.format")
         parts = []
-        for length in start.lengths:
+        for length in start.sealed_lengths:
             parts.append(joined[at : at + length])
             at += length
-        return self.session.verify(Sealed(start, parts))
+        return self.session.verify(Sealed(start, parts, joined[at:]))
 
     def admit_message(self, verified: Verified, context: Context) -> Admitted:
         """Decide a verified library message under *context*.

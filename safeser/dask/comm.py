@@ -30,6 +30,7 @@ from safeser.dask.unfinished import COUNTED_FROM, Arriving, fill, frame_memory, 
 from safeser.envelope import PRELUDE_SIZE, Arrival, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
+from safeser.values import Suite
 
 __all__ = ["REFUSED", "SafeserComm"]
 
@@ -53,10 +54,10 @@ _ONE_READ = 1 << 18
 #: many frames, and a system call for each takes longer than everything else that is done to it.
 _SMALL = 1 << 14
 
-#: Messages up to this size are sealed, and understood, on the event loop: to authenticate and to
-#: encrypt run at some gigabytes a second, to parse and judge at a megabyte. A message that arrives
-#: is verified and decrypted there whatever its size, a piece at a time.
-_SEALED_AT_ONCE, _AT_ONCE = 1 << 24, 1 << 16
+#: Messages up to this size are understood on the event loop: to parse and judge runs at a megabyte
+#: a second. To authenticate, encrypt and decrypt runs at some gigabytes, and larger messages are
+#: verified and decrypted there a piece at a time.
+_AT_ONCE = 1 << 16
 
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
@@ -86,7 +87,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
         self._written: Any = None  # the future of the last write; done when all is written
-        self._sealing = asyncio.Lock()  # sealed in a thread or not, messages are written in order
+        self._sealing = asyncio.Lock()  # one message is sealed and written at a time
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
         self._deserializers = deserializers
         self.conversation = Conversation(
@@ -273,20 +274,21 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         check_room("a message", size, room.whole)
         if size > COUNTED_FROM:
             await arriving.take(start_size + min(size, _ONE_READ))
-        if size <= _ONE_READ:
-            data = memoryview(bytearray(start_size + size))
-            await stream.read_into(data)
-            start = session.start(prelude, data[:start_size])
-            check_room("what a message says", max(start.lengths[:2], default=0), room.structure)
-            arriving.end()
-            return session.verify(Sealed(start, _cut_at(data[start_size:], start.lengths)))
-        start = session.start(prelude, await stream.read_bytes(start_size))
+        whole = size <= _ONE_READ
+        data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE if whole else start_size))
+        await stream.read_into(data)
+        start = session.start(prelude, data[:start_size])
         check_room("what a message says", max(start.lengths[:2], default=0), room.structure)
+        if whole:
+            arriving.end()
+            *frames, end = _cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
+            return session.verify(Sealed(start, frames, end))
         arrival = session.arrival(start)
         for together in runs(start.lengths, small=_SMALL, together=_ONE_READ):
-            await _read_frames(stream, together, arriving, arrival)
+            await _read_frames(stream, together, arriving, arrival, prelude.overhead.frame)
+        last = await _read_end(stream, prelude.overhead.end)
         arriving.end()
-        return arrival.verified()
+        return arrival.verified(last)
 
     async def write(
         self,
@@ -323,42 +325,55 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         # A message is sealed and enqueued before the next one is sealed: the sequence number is the
         # order on the wire.
         async with self._sealing:
-            buffers = await self._seal(frames)
-            total = sum(memoryview(buffer).nbytes for buffer in buffers)
-            stream = self.stream
-            if stream is None:
-                raise CommClosedError("the connection is closed")
+            buffers = self._seal(frames)
+            size = sum(memoryview(frame).nbytes for frame in frames)
             try:
-                for piece in [b"".join(buffers)] if total <= _ONE_READ else _pieces(buffers):
-                    self._written = stream.write(piece)
+                if size <= _ONE_READ:
+                    return self._enqueue(b"".join(buffers))
+                return await self._write_pieces(buffers)
             except StreamClosedError as error:
                 self.stream = None
                 self._closed = True
                 convert_stream_closed_error(self, error)
+                raise  # unreachable: the line above always raises
             except BaseException:
+                # Part of it may be written, and its number is taken: nothing can follow it.
                 self.abort()
                 raise
-        return total
 
-    async def _seal(self, frames: Sequence[Any]) -> list[Buffer]:
-        """Return *frames* as one sealed message; a large one is sealed in a thread."""
-        stream, session = self.stream, self.link.session
-        if stream is None or stream.closed():
+    def _seal(self, frames: Sequence[Any]) -> Iterator[Buffer]:
+        if self.stream is None or self.stream.closed():
             raise CommClosedError("the connection is closed")
+        session = self.link.session
         try:
-            if sum(memoryview(frame).nbytes for frame in frames) <= _SEALED_AT_ONCE:
-                return session.seal(b"", frames)
-            sealed: list[Buffer] = await offload(session.seal, b"", frames)
+            return session.sealing(b"", frames)
         except EnvelopeError as error:
             if not session.ended:  # this one message is too large; nothing of it was sent
                 raise
             self.abort()
             raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
-        except BaseException:
-            # Its number is taken, and it is never written: nothing can follow it.
-            self.abort()
-            raise
-        return sealed
+
+    async def _write_pieces(self, buffers: Iterator[Buffer]) -> int:
+        """Write *buffers*; return how many bytes they are.
+
+        Where they are encrypted as they are taken, the peer takes one before the next is made: the
+        ciphertext of a large message is never in memory whole.
+        """
+        waits = self.link.session.suite is Suite.ENCRYPT
+        total = 0
+        for piece in _pieces(buffers):
+            total += self._enqueue(piece)
+            if waits:
+                await self._written
+                # A peer that is as fast as this side would keep the event loop for itself.
+                await asyncio.sleep(0)
+        return total
+
+    def _enqueue(self, piece: Buffer) -> int:
+        if self.stream is None:
+            raise CommClosedError("the connection is closed")
+        self._written = self.stream.write(piece)
+        return len(piece)
 
 
 def _check_accepted(head: bytes) -> None:
@@ -385,28 +400,36 @@ def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
 
 
 async def _read_frames(
-    stream: IOStream, lengths: Sequence[int], arriving: Arriving, arrival: Arrival
+    stream: IOStream, lengths: Sequence[int], arriving: Arriving, arrival: Arrival, added: int
 ) -> None:
-    """Read frames of *lengths* into memory that they share, and give each to *arrival*."""
+    """Read frames of *lengths* into memory that they share, and give each to *arrival*.
+
+    :param added: bytes that follow each of them on the wire.
+    """
+    small = sum(lengths) <= _ONE_READ
+    sealed = [length + added for length in lengths] if small else lengths
     try:
-        memory = frame_memory(sum(lengths))
+        memory = frame_memory(sum(sealed))
     except MemoryError:
         raise EnvelopeError(
             "there is no memory for a frame as long as a message says", rule="envelope.limits"
         ) from None
-    frames = _cut_at(memory, lengths)
-    if len(memory) <= _ONE_READ:
+    frames = _cut_at(memory, sealed)
+    if small:
         await fill(stream, memory, arriving)
         for frame in frames:
             arrival.take(frame)
         return
     for frame in frames:
-        if len(frame) <= _ONE_READ:
-            await fill(stream, frame, arriving)
-            arrival.take(frame)
-        else:
-            arrival.begin(frame)
-            await fill(stream, frame, arriving, arrival.arrived)
+        # Parts of one value lie behind each other, without what follows them on the wire.
+        arrival.begin(frame)
+        await fill(stream, frame, arriving, arrival.arrived)
+        arrival.finish(await _read_end(stream, added))
+
+
+async def _read_end(stream: IOStream, size: int) -> bytes:
+    data: bytes = await stream.read_bytes(size) if size else b""
+    return data
 
 
 def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:

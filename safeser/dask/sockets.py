@@ -193,8 +193,8 @@ def _not_accepted(
     return AuthenticationError(
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
         " accept each other",
-        fix=f"Check that it speaks safeser://{who}, that rosters and policies of both sides list both"
-        " keys, and that both policies ask for the same suite.",
+        fix=f"Check that it speaks safeser://{who}, that rosters and policies of both sides list"
+        " both keys, and that both policies ask for the same suite.",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safeser.errors import EnvelopeError
 from safeser.values import Limits, Suite
@@ -44,19 +44,29 @@ PRELUDE_SIZE = FIELDS_SIZE + TAG_SIZE
 #: A tag of AES-256-GCM or AES-256-GMAC.
 GCM_TAG_SIZE = 16
 
-#: One row of the table in suite 2: the length of a frame, and its tag.
-SEALED_ROW = struct.Struct("<Q16s")
+#: One row of the table: the length of a frame.
+_ROW_SIZE = 8
 
-#: For each suite, how much longer a header is on the wire than its own bytes, and a row's size.
-_EXTRA_AND_ROW = {Suite.AUTHENTICATE: (0, 8), Suite.ENCRYPT: (GCM_TAG_SIZE, SEALED_ROW.size)}
+
+class Overhead(NamedTuple):
+    """Bytes that a suite adds to the wire: to the header, to each frame, and at the end."""
+
+    header: int
+    frame: int
+    end: int
+
+
+OVERHEAD = {
+    Suite.AUTHENTICATE: Overhead(0, 0, 0),
+    Suite.ENCRYPT: Overhead(GCM_TAG_SIZE, GCM_TAG_SIZE, TAG_SIZE),
+}
 
 #: One GMAC, and one call of the library, covers at most this. Longer frames are split before; see
 #: :mod:`safeser.envelope.parts`.
 MAX_FRAME = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Prelude:
+class Prelude(NamedTuple):
     """The fixed start of a message, well-formed and within limits, but not yet authenticated.
 
     :param suite: of the session; nothing in the prelude says it.
@@ -74,47 +84,62 @@ class Prelude:
     body_length: int
 
     @property
+    def overhead(self) -> Overhead:
+        return OVERHEAD[self.suite]
+
+    @property
     def start_length(self) -> int:
         """Bytes between the prelude and the first frame: the header and the table."""
-        return _start_length(self.suite, self.header_length, self.frame_count)
+        return self.header_length + self.overhead.header + self.frame_count * _ROW_SIZE
 
     @property
     def message_length(self) -> int:
         """Bytes of the whole message on the wire."""
-        return PRELUDE_SIZE + self.start_length + self.body_length
+        return message_length(
+            self.suite,
+            header_length=self.header_length,
+            frame_count=self.frame_count,
+            body_length=self.body_length,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Everything of a message before its first frame: parsed by shape, not verified.
 
     :param header: as it stands on the wire; in suite 2 ciphertext with its tag.
-    :param lengths: of the frames.
-    :param tags: of the frames; none in suite 1.
+    :param table: as it stands on the wire.
+    :param lengths: of the frames, without what the suite adds to them.
     """
 
     prelude: Prelude
     header: bytes
+    table: bytes
     lengths: tuple[int, ...]
-    tags: tuple[bytes, ...]
+
+    @property
+    def sealed_lengths(self) -> list[int]:
+        """Bytes of each frame on the wire."""
+        added = self.prelude.overhead.frame
+        return [length + added for length in self.lengths]
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
-    """A message as it arrived: parsed by shape, not verified. Nothing in it may be believed."""
+class Sealed(NamedTuple):
+    """A message as it arrived: parsed by shape, not verified. Nothing in it may be believed.
+
+    :param frames: as they stand on the wire; in suite 2 ciphertext with its tag.
+    :param end: what follows the last frame; empty in suite 1.
+    """
 
     start: Start
     frames: Sequence[Buffer]
-
-
-def _start_length(suite: Suite, header_length: int, frame_count: int) -> int:
-    extra, row = _EXTRA_AND_ROW[suite]
-    return header_length + extra + frame_count * row
+    end: Buffer = b""
 
 
 def message_length(suite: Suite, *, header_length: int, frame_count: int, body_length: int) -> int:
     """Return the bytes of a whole message on the wire."""
-    return PRELUDE_SIZE + _start_length(suite, header_length, frame_count) + body_length
+    added = OVERHEAD[suite]
+    start = PRELUDE_SIZE + header_length + added.header
+    return start + frame_count * (_ROW_SIZE + added.frame) + body_length + added.end
 
 
 def check_sizes(limits: Limits, *, header_length: int, frame_count: int, body_length: int) -> None:
@@ -167,24 +192,19 @@ def parse_start(prelude: Prelude, data: Buffer) -> Start:
         raise EnvelopeError(
             "the header and the table of a message have another size", rule="envelope.format"
         )
-    table_at = prelude.header_length + _EXTRA_AND_ROW[prelude.suite][0]
-    lengths, tags = _columns(prelude, view[table_at:])
+    # Copied: what was verified must not change afterwards.
+    raw = bytes(view)
+    table_at = prelude.header_length + prelude.overhead.header
+    header, table = raw[:table_at], raw[table_at:]
+    lengths: tuple[int, ...] = struct.unpack(f"<{prelude.frame_count}Q", table)
     if sum(lengths) != prelude.body_length:
         raise EnvelopeError("frame lengths don't add up to the body", rule="envelope.format")
     check_lengths(lengths)
-    # Copied: what was verified must not change afterwards.
-    return Start(prelude, bytes(view[:table_at]), lengths, tags)
-
-
-def _columns(prelude: Prelude, table: memoryview) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
-    if prelude.suite is Suite.AUTHENTICATE:
-        return struct.unpack(f"<{prelude.frame_count}Q", table), ()
-    rows = list(SEALED_ROW.iter_unpack(table))
-    return tuple([length for length, _ in rows]), tuple([tag for _, tag in rows])
+    return Start(prelude, header, table, lengths)
 
 
 def pack_lengths(lengths: Sequence[int]) -> bytes:
-    """Return the table of a message of suite 1."""
+    """Return the table of a message."""
     return struct.pack(f"<{len(lengths)}Q", *lengths)
 
 

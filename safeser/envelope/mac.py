@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -57,10 +57,11 @@ class AuthenticationKeys(KeepsSecrets):
 
     def seal(
         self, sequence: int, fields: bytes, header: bytes, frames: Sequence[memoryview]
-    ) -> list[Buffer]:
-        """Return the buffers of one message; the frames are the caller's own, not copies."""
+    ) -> Iterator[Buffer]:
+        """Yield the buffers of one message; the frames are the caller's own, not copies."""
         tag = self.tag(sequence, fields, header, frames)
-        return [b"".join((fields, tag, header, pack_lengths([*map(len, frames)]))), *frames]
+        yield b"".join((fields, tag, header, pack_lengths([*map(len, frames)])))
+        yield from frames
 
     def open(self, start: Start) -> Opening:
         """Return what verifies the message that begins with *start*."""
@@ -109,12 +110,16 @@ class _Tag(KeepsSecrets):
             self._append(_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame)
         else:
             # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
-            nonce = NONCE.pack(self._sequence, index)
-            self.add_gmac(length, self._keys.gmac.encrypt(nonce, b"", frame))
+            self.add_gmac(length, self._keys.gmac.encrypt(self._nonce(index), b"", frame))
 
-    def pieces(self, index: int, frame: memoryview) -> _Gmac:
-        """Return what adds frame *index*, of at least :data:`GMAC_FROM` bytes, as it arrives."""
-        return _Gmac(self, self._keys.aes, NONCE.pack(self._sequence, index), frame)
+    def pieces(self, index: int, frame: memoryview) -> _Pieces:
+        """Return what adds frame *index* as it arrives."""
+        if len(frame) < GMAC_FROM:
+            return _Pieces(self, index, frame)
+        return _Gmac(self, index, frame, Cipher(self._keys.aes, GCM(self._nonce(index))))
+
+    def _nonce(self, index: int) -> bytes:
+        return NONCE.pack(self._sequence, index)
 
     def add_gmac(self, length: int, gmac: bytes) -> None:
         self._append(_PART.pack(_PART_HEAD + GCM_TAG_SIZE, length, MODE_GMAC), gmac)
@@ -130,22 +135,38 @@ class _Tag(KeepsSecrets):
             self._pieces.clear()
 
 
-class _Gmac(KeepsSecrets):
-    """The GMAC of one frame that arrives in pieces."""
+class _Pieces(KeepsSecrets):
+    """One small frame that arrives in pieces."""
 
-    __slots__ = ("_context", "_frame", "_tag")
+    __slots__ = ("_frame", "_index", "_tag")
 
-    def __init__(self, tag: _Tag, aes: AES256, nonce: bytes, frame: memoryview) -> None:
+    def __init__(self, tag: _Tag, index: int, frame: memoryview) -> None:
         self._tag = tag
+        self._index = index
         self._frame = frame
-        self._context = Cipher(aes, GCM(nonce)).encryptor()
 
     def take(self, start: int, stop: int) -> None:
         """Take the bytes of the frame from *start* to *stop*, which have arrived."""
+
+    def finish(self, end: Buffer) -> None:
+        """Add the frame, all of which has arrived, to the message's tag; nothing follows it."""
+        del end
+        self._tag.whole(self._index, self._frame)
+
+
+class _Gmac(_Pieces):
+    """The GMAC of one large frame that arrives in pieces."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, tag: _Tag, index: int, frame: memoryview, gcm: Cipher[GCM]) -> None:
+        super().__init__(tag, index, frame)
+        self._context = gcm.encryptor()
+
+    def take(self, start: int, stop: int) -> None:
         self._context.authenticate_additional_data(self._frame[start:stop])
 
-    def finish(self) -> None:
-        """Add the frame, of which everything has arrived, to the message's tag."""
+    def finish(self, end: Buffer) -> None:
         self._context.finalize()
         self._tag.add_gmac(len(self._frame), self._context.tag)
 
@@ -164,18 +185,24 @@ class Opening(_Tag):
         self._start = start
         self.header = start.header
 
-    def check(self) -> None:
-        """Check the tag of the message, all of whose frames were added.
+    def take(self, index: int, sealed: memoryview) -> memoryview:
+        """Return frame *index*, which stands on the wire as it is."""
+        self.whole(index, sealed)
+        return sealed
+
+    def check(self, end: Buffer) -> None:
+        """Check the tag of the message, all of whose frames were added; nothing follows them.
 
         :raises EnvelopeError: if it does not hold.
         """
-        check_tag(self.digest(), self._start)
+        del end
+        check_tag(self.digest(), self._start.prelude.tag)
 
 
-def check_tag(tag: bytes, start: Start) -> None:
+def check_tag(tag: bytes, given: Buffer) -> None:
     """Compare *tag* with the one that came, in a time that says nothing about them.
 
     :raises EnvelopeError: if they differ.
     """
-    if not hmac.compare_digest(tag, start.prelude.tag):
+    if not hmac.compare_digest(tag, given):
         raise EnvelopeError("a message does not authenticate", rule="envelope.mac")

@@ -7,7 +7,7 @@ wrong ends the session for good. There is no resynchronizing, skipping or retryi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, Protocol, SupportsIndex
 
 from cryptography.hazmat.primitives import hashes
@@ -40,9 +40,6 @@ MAX_SECONDS = 24 * 60 * 60
 #: In each direction. Keeps AES-GCM and AES-GMAC far from their bounds, and sequence numbers from
 #: their end; docs/envelope-v1.md, section 9, has the arithmetic.
 MAX_SESSION_BYTES = 1 << 48
-
-#: Frames of at least this size are verified and decrypted as their bytes arrive, in this cache.
-_PIECES_FROM = 1 << 15
 
 _LABEL = "safeser envelope 1 {direction} {purpose}"
 INITIATOR_TO_RESPONDER = "initiator to responder"
@@ -212,41 +209,36 @@ class Session(KeepsSecrets):
         self._sending.keys = self._receiving.keys = None
 
     def seal(self, header: bytes, frames: Sequence[Buffer]) -> list[Buffer]:
-        """Return the buffers to write, in order, for one message.
+        """Return the buffers to write, in order, for one message; see :meth:`sealing`."""
+        return list(self.sealing(header, frames))
+
+    def sealing(self, header: bytes, frames: Sequence[Buffer]) -> Iterator[Buffer]:
+        """Return the buffers to write, in order, for one message, each made when it is asked for.
 
         A message that is too large is refused with :class:`EnvelopeError` and the session goes on,
-        since nothing was sent. What this returns must be written before what the next call returns.
-        In suite 1 large frames are not copied, and one that changes before it is written ends the
-        session at the other side; in suite 2 the buffers hold ciphertext of their own.
+        since nothing was sent. All buffers must be taken, and written, before the next message is
+        sealed. In suite 1 large frames are not copied, and one that changes before it is written
+        ends the session at the other side. In suite 2 they are encrypted piece by piece.
         """
         views = [flat(frame) for frame in frames]
         lengths = [len(view) for view in views]
-        body_length = sum(lengths)
-        check_sizes(
-            self._limits,
-            header_length=len(header),
-            frame_count=len(views),
-            body_length=body_length,
-        )
+        sizes = {
+            "header_length": len(header),
+            "frame_count": len(views),
+            "body_length": sum(lengths),
+        }
+        check_sizes(self._limits, **sizes)
         check_lengths(lengths)
-        size = message_length(
-            self._suite,
-            header_length=len(header),
-            frame_count=len(views),
-            body_length=body_length,
-        )
         out = self._sending
-        keys = self._claim(out, size)
+        keys = self._claim(out, message_length(self._suite, **sizes))
         out.sequence += 1
-        fields = pack_fields(
-            sequence=out.sequence,
-            header_length=len(header),
-            frame_count=len(views),
-            body_length=body_length,
-        )
-        buffers = keys.seal(out.sequence, fields, header, views)
-        out.busy = False
-        return buffers
+        fields = pack_fields(sequence=out.sequence, **sizes)
+        return self._made(out, keys.seal(out.sequence, fields, header, views))
+
+    @staticmethod
+    def _made(out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
+        yield from buffers
+        out.busy = False  # stays set where somebody gives up: the number was used
 
     def prelude(self, data: Buffer) -> Prelude:
         """Parse the next 64 bytes of the connection; a wrong one ends the session.
@@ -275,26 +267,35 @@ class Session(KeepsSecrets):
     def arrival(self, start: Start) -> Arrival:
         """Return what takes the frames of the message that begins with *start*.
 
-        In suite 2 the message's HMAC is verified here, so that the lengths are the peer's own.
+        In suite 2 the tag of its prelude is verified here: the lengths are the peer's own.
         """
+        return Arrival(self, start, self._open(start))
+
+    def _open(self, start: Start) -> _Opening:
         keys = self._claim(self._receiving, start.prelude.message_length)
         try:
             self._check_sequence(start.prelude)
-            opening = keys.open(start)
+            return keys.open(start)
         except EnvelopeError as error:
             self.end(error.message)
             raise
-        return Arrival(self, start, opening)
 
     def verify(self, sealed: Sealed) -> Verified:
         """Return the message in *sealed* if its tags hold; anything else ends the session.
 
         In suite 2 its frames are decrypted in place where they can be written to.
         """
-        arrival = self.arrival(sealed.start)
-        for frame in sealed.frames:
-            arrival.take(self._own(flat(frame)))
-        return arrival.verified()
+        start, opening = sealed.start, self._open(sealed.start)
+        frames = [self._own(flat(frame)) for frame in sealed.frames]
+        try:
+            if [len(frame) for frame in frames] != start.sealed_lengths:
+                raise _other_shape()
+            opened = [opening.take(index, frame) for index, frame in enumerate(frames)]
+            opening.check(sealed.end)
+        except EnvelopeError as error:
+            self.end(error.message)
+            raise
+        return self._accept(start, opening.header, opened)
 
     def _own(self, frame: memoryview) -> memoryview:
         if self._suite is Suite.ENCRYPT and frame.readonly:
@@ -362,31 +363,32 @@ class Session(KeepsSecrets):
 
 
 class _Pieces(Protocol):
-    """One large frame while it arrives, in either suite."""
+    """One frame that arrives in pieces, in either suite."""
 
     def take(self, start: int, stop: int) -> None: ...
 
-    def finish(self) -> None: ...
+    def finish(self, end: Buffer) -> None: ...
 
 
 class _Opening(Protocol):
-    """One message while it arrives, in either suite: what verifies and decrypts its frames."""
+    """One message that arrives, in either suite: what verifies and decrypts its frames."""
 
     header: bytes
 
-    def whole(self, index: int, frame: memoryview) -> None: ...
+    def take(self, index: int, sealed: memoryview) -> memoryview: ...
 
     def pieces(self, index: int, frame: memoryview) -> _Pieces: ...
 
-    def check(self) -> None: ...
+    def check(self, end: Buffer) -> None: ...
 
 
 class Arrival(KeepsSecrets):
     """One message whose frames arrive in order: verified as they do, released when all have.
 
-    Each frame is given with :meth:`take` when it is there, or with :meth:`begin` and
-    :meth:`arrived` while its bytes come in. In suite 2 it is decrypted in place. Until
-    :meth:`verified` returns, its memory is for the caller alone, and nothing in it may be believed.
+    Each frame is given with :meth:`take` when it is there, as it stands on the wire, or with
+    :meth:`begin`, :meth:`arrived` and :meth:`finish` while its bytes come in. In suite 2 it is
+    decrypted in place. Until :meth:`verified` returns, its memory is for the caller alone, and
+    nothing in it may be believed.
     """
 
     __slots__ = ("_at", "_frame", "_frames", "_opening", "_pieces", "_session", "_start")
@@ -396,60 +398,58 @@ class Arrival(KeepsSecrets):
         self._start = start
         self._opening = opening
         self._frames: list[memoryview] = []
-        self._frame: memoryview | None = None
-        self._pieces: _Pieces | None = None
+        self._pieces: _Pieces | None = None  # of the frame that was begun
+        self._frame = memoryview(b"")
         self._at = 0
 
-    def take(self, frame: memoryview) -> None:
-        """Verify the next frame, all of which is in *frame*."""
-        self._expect(frame)
+    def take(self, sealed: memoryview) -> None:
+        """Verify the next frame, all of which is in *sealed*."""
+        self._expect(len(sealed) - self._start.prelude.overhead.frame)
         try:
-            self._opening.whole(len(self._frames), frame)
+            self._frames.append(self._opening.take(len(self._frames), sealed))
         except EnvelopeError as error:
             self._fail(error)
-        self._frames.append(frame)
 
     def begin(self, frame: memoryview) -> None:
         """Say that the next frame arrives in *frame*."""
-        self._expect(frame)
+        self._expect(len(frame))
         self._frame, self._at = frame, 0
-        if len(frame) >= _PIECES_FROM:
-            self._pieces = self._opening.pieces(len(self._frames), frame)
+        self._pieces = self._opening.pieces(len(self._frames), frame)
 
     def arrived(self, stop: int) -> None:
         """Say that the frame that was begun has arrived up to its byte *stop*."""
-        frame, start, self._at = self._frame, self._at, stop
-        if frame is None or not start <= stop <= len(frame):
+        if self._pieces is None or not self._at <= stop <= len(self._frame):
             self._fail(_other_shape())
-        if self._pieces is not None:
-            self._pieces.take(start, stop)
-        if stop == len(frame):
-            self._end(frame)
+        self._pieces.take(self._at, stop)
+        self._at = stop
 
-    def _end(self, frame: memoryview) -> None:
-        pieces, self._frame, self._pieces = self._pieces, None, None
-        if pieces is None:
-            self.take(frame)
-            return
+    def finish(self, end: Buffer = b"") -> None:
+        """Verify the frame that was begun; *end* follows it on the wire: in suite 2 its tag."""
+        pieces, self._pieces = self._pieces, None
+        if pieces is None or self._at != len(self._frame):
+            self._fail(_other_shape())
         try:
-            pieces.finish()
+            pieces.finish(end)
         except EnvelopeError as error:
             self._fail(error)
-        self._frames.append(frame)
+        self._frames.append(self._frame)
 
-    def verified(self) -> Verified:
-        """Return the message, all of whose frames arrived; anything else ends the session."""
-        if self._frame is not None or len(self._frames) != len(self._start.lengths):
+    def verified(self, end: Buffer = b"") -> Verified:
+        """Return the message, all of whose frames arrived; *end* follows the last on the wire.
+
+        :raises EnvelopeError: if something is missing or does not hold; the session is over then.
+        """
+        if self._pieces is not None or len(self._frames) != len(self._start.lengths):
             self._fail(_other_shape())
         try:
-            self._opening.check()
+            self._opening.check(end)
         except EnvelopeError as error:
             self._fail(error)
         return self._session._accept(self._start, self._opening.header, self._frames)
 
-    def _expect(self, frame: memoryview) -> None:
+    def _expect(self, length: int) -> None:
         lengths, index = self._start.lengths, len(self._frames)
-        if self._frame is not None or index >= len(lengths) or len(frame) != lengths[index]:
+        if self._pieces is not None or index >= len(lengths) or length != lengths[index]:
             self._fail(_other_shape())
 
     def _fail(self, error: EnvelopeError) -> NoReturn:

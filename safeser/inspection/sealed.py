@@ -42,11 +42,12 @@ def _prelude(seen: Examination) -> Prelude:
 
 def _add_frames(seen: Examination, prelude: Prelude) -> None:
     at = PRELUDE_SIZE + prelude.start_length
-    lengths = parse_start(prelude, seen.source.read(PRELUDE_SIZE, prelude.start_length)).lengths
+    start = parse_start(prelude, seen.source.read(PRELUDE_SIZE, prelude.start_length))
     if prelude.message_length > seen.source.size:
         raise cut_off("the message is cut off", seen.source.size)
-    for number, length in enumerate(lengths):
+    for number, length in enumerate(start.sealed_lengths):
         seen.add(f"frame {number}", "not verified, not read", at, length)
         at += length
+    at += prelude.overhead.end
     if at < seen.source.size:
         seen.add("behind it", "not read", at, seen.source.size - at)

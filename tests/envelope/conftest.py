@@ -31,8 +31,8 @@ class World:
         self.suite = suite
         self.encrypts = suite is Suite.ENCRYPT
         self.preamble = preamble(suite)
-        #: What a header has on the wire beyond its bytes, and a frame beyond its length.
-        self.tag = 16 if self.encrypts else 0
+        #: What a header and a frame have on the wire beyond their bytes, and what a message has.
+        self.tag, self.end = (16, 32) if self.encrypts else (0, 0)
         self.alice = self.identity("alice")
         self.bob = self.identity("bob")
         self.mallory = self.identity("mallory")
@@ -120,7 +120,8 @@ class World:
 
         prelude = session.prelude(take(64))
         start = session.start(prelude, take(prelude.start_length))
-        return session.verify(Sealed(start, [take(length) for length in start.lengths]))
+        frames = [take(length) for length in start.sealed_lengths]
+        return session.verify(Sealed(start, frames, take(prelude.overhead.end)))
 
     def start(self, session: Session, data: bytes) -> Start:
         """Read all of one message but its frames."""

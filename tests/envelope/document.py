@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hmac
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,29 +82,38 @@ def read_message(
     _demand(header_length <= MAX_HEADER and count <= MAX_FRAMES and body <= MAX_BYTES, "format")
     _demand(body <= count << 30, "format")
     _demand(number == sequence, "sequence")
-    extra, row = {1: (0, 8), 2: (16, 24)}[suite]
-    header, rest = rest[: header_length + extra], rest[header_length + extra :]
-    table, rest = rest[: row * count], rest[row * count :]
-    rows = [table[at : at + row] for at in range(0, row * count, row)]
-    lengths = [int.from_bytes(each[:8], "little") for each in rows]
+    added = {1: 0, 2: 16}[suite]
+    header, rest = rest[: header_length + added], rest[header_length + added :]
+    table, rest = rest[: 8 * count], rest[8 * count :]
+    lengths = struct.unpack(f"<{count}Q", table)
     _demand(sum(lengths) == body and max(lengths, default=0) <= 1 << 30, "format")
-    frames = []
-    for length in lengths:
-        frames.append(rest[:length])
-        rest = rest[length:]
-    assert rest == b""
-    nonces = [struct.pack(">QI", number, index) for index in (*range(count), 2**32 - 1)]
+    key = keys["HMAC-SHA256"]
     if suite == 1:
-        parts = [_part_1(keys["AES-256-GMAC"], *each) for each in zip(nonces, frames, strict=False)]
-    else:
-        parts = [each[:8] + b"\2" + each[8:] for each in rows]
-    _demand(hmac.digest(keys["HMAC-SHA256"], _pae(fields, header, *parts), "sha256") == tag, "mac")
-    if suite == 1:
+        frames = _cut(rest, lengths)
+        parts = [_part_1(keys["AES-256-GMAC"], _nonce(number, i), f) for i, f in enumerate(frames)]
+        _demand(hmac.digest(key, _pae(fields, header, *parts), "sha256") == tag, "mac")
         return header, frames
-    key = keys["AES-256-GCM"]
-    opened = _decrypt(key, nonces[-1], header[:-16], header[-16:])
-    tags = [each[8:] for each in rows]
-    return opened, [_decrypt(key, *each) for each in zip(nonces, frames, tags, strict=False)]
+    _demand(hmac.digest(key, _pae(fields, header, table), "sha256") == tag, "mac")
+    gcm = keys["AES-256-GCM"]
+    opened = _decrypt(gcm, _nonce(number, 2**32 - 1), header)
+    sealed = _cut(rest[:-32], [length + 16 for length in lengths])
+    frames = [_decrypt(gcm, _nonce(number, i), each) for i, each in enumerate(sealed)]
+    parts = [struct.pack("<QB", len(each) - 16, 2) + each[-16:] for each in sealed]
+    _demand(hmac.digest(key, _pae(fields, header, *parts), "sha256") == rest[-32:], "mac")
+    return opened, frames
+
+
+def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
+    made = []
+    for length in lengths:
+        made.append(data[:length])
+        data = data[length:]
+    assert data == b""
+    return made
+
+
+def _nonce(sequence: int, index: int) -> bytes:
+    return struct.pack(">QI", sequence, index)
 
 
 def _pae(*elements: bytes) -> bytes:
@@ -120,7 +130,8 @@ def _part_1(key: bytes, nonce: bytes, frame: bytes) -> bytes:
     return struct.pack("<Q", len(frame)) + b"\1" + gmac.tag
 
 
-def _decrypt(key: bytes, nonce: bytes, ciphertext: bytes, tag: bytes) -> bytes:
+def _decrypt(key: bytes, nonce: bytes, sealed: bytes) -> bytes:
+    ciphertext, tag = sealed[:-16], sealed[-16:]
     gcm = Cipher(algorithms.AES256(key), modes.GCM(nonce, tag)).decryptor()
     try:
         return gcm.update(ciphertext) + gcm.finalize()

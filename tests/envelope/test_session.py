@@ -162,14 +162,17 @@ def test_frames_spliced_between_messages(world, size):
         for value in (1, 7)
     ]
     rule = "envelope.gcm" if world.encrypts else "envelope.mac"
-    refused(world, b, wires[0][:-size] + wires[1][-size:], rule)
+    at = size + world.tag + world.end
+    refused(world, b, wires[0][:-at] + wires[1][-at:], rule)
 
 
 @pytest.mark.parametrize("size", [5, 4096])
 def test_frames_swapped_inside_a_message(world, size):
     a, b = world.sessions()
     wire = world.sealed(a, b"h", [b"1" * size, b"2" * size])
-    swapped = wire[: -2 * size] + wire[-size:] + wire[-2 * size : -size]
+    body, end = wire[: len(wire) - world.end], wire[len(wire) - world.end :]
+    size += world.tag
+    swapped = body[: -2 * size] + body[-size:] + body[-2 * size : -size] + end
     refused(world, b, swapped, "envelope.gcm" if world.encrypts else "envelope.mac")
 
 
@@ -269,11 +272,13 @@ def test_a_frame_over_a_gibibyte_is_refused(world):
 
 def test_sealed_must_be_what_the_prelude_says(world):
     changes = (
-        lambda one, two: [one],
-        lambda one, two: [one, two + b"d"],
-        lambda one, two: [one, two[:0]],
-        lambda one, two: [one, two, b""],
-        lambda one, two: [],
+        lambda one, two, *end: [one],
+        lambda one, two, *end: [one, two + b"d"],
+        lambda one, two, *end: [one, two[:-1]],
+        lambda one, two, *end: [one, two, b""],
+        lambda one, two, *end: [one, two, bytes(16)],
+        lambda one, two, *end: [one, b""],
+        lambda one, two, *end: [],
     )
     for change in changes:
         a, b = world.sessions()
@@ -289,9 +294,10 @@ def test_a_prelude_read_twice_verifies_once(world):
     a, b = world.sessions()
     wire = world.sealed(a, b"h", [])
     one, two = world.start(b, wire), world.start(b, wire)
-    b.verify(Sealed(one, []))
+    end = wire[len(wire) - world.end :]
+    b.verify(Sealed(one, [], end))
     with pytest.raises(EnvelopeError) as caught:
-        b.verify(Sealed(two, []))
+        b.verify(Sealed(two, [], end))
     assert caught.value.rule == "envelope.sequence"
 
 
@@ -306,7 +312,8 @@ def test_any_contiguous_buffer_is_a_frame(world):
     ]
     a, b = world.sessions()
     buffers = a.seal(bytearray(b"h"), frames)
-    assert [len(buffer) for buffer in buffers[1:]] == [2, 16, 8000, 0, 6]
+    sizes = [len(buffer) - world.tag for buffer in buffers[1:]]
+    assert sizes[:5] == [2, 16, 8000, 0, 6]
     verified = world.read(b, b"".join(buffers))
     assert bytes(verified.frames[2]) == grid.tobytes()
     with pytest.raises(EnvelopeError, match="contiguous"):
@@ -328,10 +335,10 @@ def test_frames_are_not_copied(plain):
 
 def test_the_header_is_copied_before_it_is_verified(world):
     a, b = world.sessions()
-    wire = bytearray(a.seal(b"head", [])[0])
-    start = world.start(b, wire)
-    wire[64:] = bytes(len(wire) - 64)
-    assert b.verify(Sealed(start, [])).header == b"head"
+    wire = bytearray(world.sealed(a, b"head", []))
+    start, end = world.start(b, wire), bytes(wire[len(wire) - world.end :])
+    wire[:] = bytes(len(wire))
+    assert b.verify(Sealed(start, [], end)).header == b"head"
 
 
 def test_a_session_ends_after_a_day(world):
@@ -345,7 +352,7 @@ def test_a_session_ends_after_a_day(world):
     arrival = b.arrival(start)
     now[0] = MAX_SECONDS
     for attempt in (
-        arrival.verified,
+        lambda: arrival.verified(wires[0][len(wires[0]) - world.end :]),
         lambda: a.seal(b"h", []),
         lambda: b.verify(Sealed(start, [])),
         lambda: b.prelude(wires[0][:64]),
@@ -359,7 +366,8 @@ def test_a_session_ends_after_a_day(world):
 def test_a_session_ends_after_its_bytes(world):
     a, b = world.sessions()
     # One message more.
-    a._sending.total = b._receiving.total = MAX_SESSION_BYTES - 65 - world.tag
+    size = 65 + world.tag + world.end
+    a._sending.total = b._receiving.total = MAX_SESSION_BYTES - size
     world.read(b, world.sealed(a, b"h", []))
     wire = world.sealed(world.sessions()[0], b"", [])
     with pytest.raises(EnvelopeError, match="all that one session may"):

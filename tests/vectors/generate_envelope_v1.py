@@ -18,7 +18,7 @@ import msgpack
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from safeser.envelope import CLAIMS_SIZE, Claims, Handshake, Session, preamble
-from safeser.envelope.aead import EncryptionKeys
+from safeser.envelope.aead import EncryptionKeys, part
 from safeser.envelope.noise import HandshakeState
 from safeser.envelope.session import INITIATOR_TO_RESPONDER, RESPONDER_TO_INITIATOR, expand
 from safeser.keys import Identity, PrivateKey
@@ -161,7 +161,7 @@ def messages(suite: Suite) -> list[dict[str, Any]]:
             }
         )
         if suite is Suite.ENCRYPT:
-            made[-1]["sealed"] = hashlib.sha256(b"".join(bodies)).hexdigest()
+            made[-1]["rest"] = hashlib.sha256(b"".join(bodies)).hexdigest()
     return made
 
 
@@ -194,9 +194,8 @@ def malformed(suite: Suite) -> list[Invalid]:
     """Preludes and tables that are refused by their numbers alone, in both suites."""
 
     def table(*lengths: int) -> bytes:
-        # What a header and a row have in suite 2 beside their lengths.
-        tag = bytes(16) if suite is Suite.ENCRYPT else b""
-        return tag + b"".join(struct.pack("<Q", length) + tag for length in lengths)
+        tag = bytes(16) if suite is Suite.ENCRYPT else b""  # of an empty header
+        return tag + struct.pack(f"<{len(lengths)}Q", *lengths)
 
     return [
         ("another magic", "format", b"", fields(magic=b"SSm2")),
@@ -286,15 +285,26 @@ class Forger:
     def nonce(index: int, sequence: int = 1) -> bytes:
         return struct.pack(">QI", sequence, index)
 
-    def message(self, header: bytes | None = None, frames: Sequence[bytes] | None = None) -> bytes:
-        """Return a message of ciphertexts, each with its tag behind it, under a right HMAC."""
+    def message(
+        self,
+        header: bytes | None = None,
+        frames: Sequence[bytes] | None = None,
+        *,
+        covered: Sequence[bytes] | None = None,
+    ) -> bytes:
+        """Return a message of ciphertexts, each with its tag behind it, under right HMACs.
+
+        :param covered: what the last HMAC covers in place of *frames*.
+        """
         header = self.head() if header is None else header
         frames = self.bodies() if frames is None else frames
-        lengths, tags = [len(each) - 16 for each in frames], [each[-16:] for each in frames]
+        lengths = [len(each) - 16 for each in frames]
         start = fields(header=len(header) - 16, frames=len(frames), body=sum(lengths))[:32]
-        rows = [struct.pack("<Q", n) + tag for n, tag in zip(lengths, tags, strict=True)]
-        tag = self.keys.tag(start, header, lengths, tags)
-        return b"".join((start, tag, header, *rows, *(each[:-16] for each in frames)))
+        table = struct.pack(f"<{len(lengths)}Q", *lengths)
+        tag = self.keys.start_tag(start, header, table)
+        parts = [part(len(each) - 16, each[-16:]) for each in covered or frames]
+        end = self.keys.end_tag(start, header, parts)
+        return b"".join((start, tag, header, table, *frames, end))
 
     def head(self, cipher: AESGCM | None = None, index: int = 2**32 - 1) -> bytes:
         return (cipher or self.gcm).encrypt(self.nonce(index), self.header, None)
@@ -315,25 +325,25 @@ class Forger:
 
 def altered_ciphertext(one: bytes, two: bytes) -> list[Invalid]:
     """Changes of a message of suite 2, and messages that a peer sealed in another way."""
-    table, frames = 64 + 4 + 16, 64 + 4 + 16 + 2 * 24
-    rows = one[table : table + 24], one[table + 24 : frames]
-    moved = one[:table] + struct.pack("<Q", 6) + rows[0][8:] + struct.pack("<Q", 5) + rows[1][8:]
+    table = 64 + 4 + 16
+    first, second, end = table + 2 * 8, table + 2 * 8 + 5 + 16, len(one) - 32
+    moved = one[:table] + struct.pack("<QQ", 6, 5) + one[first:]
     same = sealed(Suite.ENCRYPT, (b"", [b"same1", b"same2"]))[0]
+    frames = same[-32 - 2 * 21 : -32 - 21], same[-32 - 21 : -32]
     empty = sealed(Suite.ENCRYPT, (b"", [b""]))[0]
+    plain = sealed(Suite.AUTHENTICATE, CONTENT)[0]
     forger = Forger()
     assert forger.message() == one
+    bodies = forger.bodies()
     forged = {
-        "header with a wrong tag": forger.message(header=flipped(forger.head(), 19)),
-        "header with changed ciphertext": forger.message(header=flipped(forger.head(), 0)),
-        "header under the index of a frame": forger.message(header=forger.head(index=0)),
-        "header under the key of GMAC": forger.message(header=forger.head(forger.gmac)),
-        "frame with a wrong tag": forger.message(
-            frames=[forger.bodies()[0], flipped(forger.bodies()[1], 6 + 15)]
-        ),
+        "header with a wrong tag": forger.message(flipped(forger.head(), 19)),
+        "header with changed ciphertext": forger.message(flipped(forger.head(), 0)),
+        "header under the index of a frame": forger.message(forger.head(index=0)),
+        "header under the key of GMAC": forger.message(forger.head(forger.gmac)),
+        "frame with a wrong tag": forger.message(frames=[bodies[0], flipped(bodies[1], 6 + 15)]),
         "frame with a tag of zeros": forger.message(
-            frames=[forger.bodies()[0][:-16] + bytes(16), forger.bodies()[1]]
+            frames=[bodies[0][:-16] + bytes(16), bodies[1]]
         ),
-        "frames under each other's index": forger.message(frames=forger.bodies()[::-1]),
         "frames counted from 1": forger.message(frames=forger.bodies(first=1)),
         "frames under another sequence": forger.message(frames=forger.bodies(sequence=2)),
         "frames under the key of the other direction": forger.message(
@@ -351,23 +361,28 @@ def altered_ciphertext(one: bytes, two: bytes) -> list[Invalid]:
             ]
         ),
     }
-    first = same[64 + 16 + 2 * 24 :]
-    plain = sealed(Suite.AUTHENTICATE, CONTENT)[0]
     return [
         ("bit of the header's tag", "mac", b"", flipped(one, table - 1)),
-        ("bit of the first frame's tag", "mac", b"", flipped(one, table + 8)),
-        ("bit of the last frame's tag", "mac", b"", flipped(one, frames - 1)),
-        ("byte moved between frames", "mac", b"", moved + one[frames:]),
-        ("rows of two frames swapped", "mac", b"", one[:table] + rows[1] + rows[0] + one[frames:]),
-        ("tags of another message", "mac", b"", one[:table] + two[table:frames] + one[frames:]),
+        ("byte moved between frames", "mac", b"", moved),
         ("header of another message", "mac", b"", one[:64] + two[64:table] + one[table:]),
-        ("bit of the first frame", "gcm", b"", flipped(one, frames)),
-        ("bit of the last frame", "gcm", b"", flipped(one, len(one) - 1)),
-        ("frames swapped", "gcm", b"", same[: 64 + 16 + 48] + first[5:] + first[:5]),
-        ("one frame twice", "gcm", b"", same[: 64 + 16 + 48] + first[:5] + first[:5]),
-        ("frames of another message", "gcm", b"", one[:frames] + two[frames:]),
-        ("bit of the tag of an empty frame", "mac", b"", flipped(empty, len(empty) - 1)),
-        ("a message of suite 1", "format", b"", plain + bytes(16 + 2 * 16)),
+        ("start of another message", "sequence", b"", two[:first] + one[first:]),
+        ("bit of the first frame", "gcm", b"", flipped(one, first)),
+        ("bit of the first frame's tag", "gcm", b"", flipped(one, second - 1)),
+        ("bit of the last frame", "gcm", b"", flipped(one, second)),
+        ("bit of the last frame's tag", "gcm", b"", flipped(one, end - 1)),
+        ("frames swapped", "gcm", b"", b"".join((same[:-74], frames[1], frames[0], same[-32:]))),
+        ("one frame twice", "gcm", b"", b"".join((same[:-74], frames[0], frames[0], same[-32:]))),
+        ("frames of another message", "gcm", b"", one[:first] + two[first:]),
+        ("last frame of another message", "gcm", b"", one[:second] + two[second:]),
+        ("bit of the tag of an empty frame", "gcm", b"", flipped(empty, len(empty) - 33)),
+        ("bit of the last tag", "mac", b"", flipped(one, len(one) - 1)),
+        ("last tag of zeros", "mac", b"", one[:end] + bytes(32)),
+        ("last tag of another message", "mac", b"", one[:end] + two[end:]),
+        ("the tag of the prelude for the last", "mac", b"", one[:end] + one[32:64]),
+        ("the last tag in the prelude", "mac", b"", one[:32] + one[end:] + one[64:]),
+        ("a last tag over fewer frames", "mac", b"", forger.message(covered=bodies[:1])),
+        ("a last tag over other frames", "mac", b"", forger.message(covered=bodies[::-1])),
+        ("a message of suite 1", "format", b"", plain + bytes(16 + 2 * 16 + 32)),
         *((name, "gcm", b"", wire) for name, wire in forged.items()),
     ]
 
