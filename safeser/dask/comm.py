@@ -26,7 +26,15 @@ from safeser.dask.ceilings import check_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
-from safeser.dask.unfinished import COUNTED_FROM, Arriving, fill, frame_memory, unfinished
+from safeser.dask.unfinished import (
+    COUNTED_FROM,
+    PIECE,
+    Arriving,
+    fill,
+    frame_memory,
+    receive,
+    unfinished,
+)
 from safeser.envelope import PRELUDE_SIZE, Arrival, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
@@ -283,7 +291,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             arriving.end()
             *frames, end = _cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
             return session.verify(Sealed(start, frames, end))
-        arrival = session.arrival(start)
+        arrival = session.arrival(start, piece=PIECE)
+        await arriving.take(arrival.memory)
         for together in runs(start.lengths, small=_SMALL, together=_ONE_READ):
             await _read_frames(stream, together, arriving, arrival, prelude.overhead.frame)
         last = await _read_end(stream, prelude.overhead.end)
@@ -423,7 +432,7 @@ async def _read_frames(
     for frame in frames:
         # Parts of one value lie behind each other, without what follows them on the wire.
         arrival.begin(frame)
-        await fill(stream, frame, arriving, arrival.arrived)
+        await receive(stream, len(frame), arriving, arrival.space, arrival.arrived)
         arrival.finish(await _read_end(stream, added))
 
 

@@ -24,11 +24,13 @@ from tornado.iostream import IOStream
 
 __all__ = [
     "COUNTED_FROM",
+    "PIECE",
     "Arriving",
     "Unfinished",
     "fill",
     "frame_memory",
     "read_frame",
+    "receive",
     "unfinished",
 ]
 
@@ -39,7 +41,7 @@ BUDGET = 1 << 30
 COUNTED_FROM = 1 << 14
 
 #: Large frames are read in pieces of this size, each of which takes less than a millisecond.
-_PIECE = 1 << 20
+PIECE = 1 << 20
 
 #: While others wait, a sender sends at least so many bytes a second, after so many seconds: any
 #: network is faster.
@@ -194,25 +196,31 @@ def frame_memory(length: int) -> memoryview:
     return memoryview(host_array(length)).cast("B")
 
 
-async def fill(
-    stream: IOStream,
-    frame: memoryview,
-    arriving: Arriving,
-    arrived: Callable[[int], object] | None = None,
-) -> None:
-    """Read bytes of *stream* until *frame* is full, in pieces between which others run.
+async def fill(stream: IOStream, frame: memoryview, arriving: Arriving) -> None:
+    """Read bytes of *stream* until *frame* is full, in pieces between which others run."""
+    await receive(stream, len(frame), arriving, lambda start, stop: frame[start:stop])
 
-    :param arrived: is called after each piece with how many bytes of *frame* are there.
+
+async def receive(
+    stream: IOStream,
+    length: int,
+    arriving: Arriving,
+    memory: Callable[[int, int], memoryview],
+    arrived: Callable[[], object] | None = None,
+) -> None:
+    """Read *length* bytes of *stream* in pieces between which others run.
+
+    :param memory: returns where the bytes from one position to another are read to.
+    :param arrived: is called when what *memory* returned last is full.
     """
-    length = len(frame)
-    for at in range(0, length, _PIECE):
-        piece = frame[at : at + _PIECE]
+    for at in range(0, length, PIECE):
+        piece = memory(at, min(at + PIECE, length))
         if length > COUNTED_FROM:
             await arriving.take(len(piece))
         await stream.read_into(piece)
         arriving.note(len(piece))
         if arrived is not None:
-            arrived(at + len(piece))
+            arrived()
         # A sender that is as fast as this side would keep the event loop for itself.
         await asyncio.sleep(0)
 

@@ -63,8 +63,12 @@ class AuthenticationKeys(KeepsSecrets):
         yield b"".join((fields, tag, header, pack_lengths([*map(len, frames)])))
         yield from frames
 
-    def open(self, start: Start) -> Opening:
-        """Return what verifies the message that begins with *start*."""
+    def open(self, start: Start, *, piece: int) -> Opening:
+        """Return what verifies the message that begins with *start*.
+
+        :param piece: at most this many bytes of a frame arrive at once; it makes no difference.
+        """
+        del piece
         return Opening(self, start)
 
     def tag(
@@ -145,6 +149,10 @@ class _Pieces(KeepsSecrets):
         self._index = index
         self._frame = frame
 
+    def space(self, start: int, stop: int) -> memoryview:
+        """Return where the bytes of the frame from *start* to *stop* are to be received."""
+        return self._frame[start:stop]
+
     def take(self, start: int, stop: int) -> None:
         """Take the bytes of the frame from *start* to *stop*, which have arrived."""
 
@@ -175,9 +183,12 @@ class Opening(_Tag):
     """Verifies one message whose frames arrive in order.
 
     :ivar header: of the message, not to be believed before :meth:`check` returns.
+    :ivar memory: bytes that it takes beside the frames.
     """
 
     __slots__ = ("_start", "header")
+
+    memory = 0
 
     def __init__(self, keys: AuthenticationKeys, start: Start) -> None:
         prelude = start.prelude

@@ -264,18 +264,20 @@ class Session(KeepsSecrets):
             self.end(error.message)
             raise
 
-    def arrival(self, start: Start) -> Arrival:
+    def arrival(self, start: Start, *, piece: int) -> Arrival:
         """Return what takes the frames of the message that begins with *start*.
 
         In suite 2 the tag of its prelude is verified here: the lengths are the peer's own.
-        """
-        return Arrival(self, start, self._open(start))
 
-    def _open(self, start: Start) -> _Opening:
+        :param piece: at most this many bytes of a frame arrive at once.
+        """
+        return Arrival(self, start, self._open(start, piece=piece))
+
+    def _open(self, start: Start, *, piece: int = 0) -> _Opening:
         keys = self._claim(self._receiving, start.prelude.message_length)
         try:
             self._check_sequence(start.prelude)
-            return keys.open(start)
+            return keys.open(start, piece=piece)
         except EnvelopeError as error:
             self.end(error.message)
             raise
@@ -283,7 +285,7 @@ class Session(KeepsSecrets):
     def verify(self, sealed: Sealed) -> Verified:
         """Return the message in *sealed* if its tags hold; anything else ends the session.
 
-        In suite 2 its frames are decrypted in place where they can be written to.
+        In suite 2 its frames are decrypted where they are, if that memory can be written to.
         """
         start, opening = sealed.start, self._open(sealed.start)
         frames = [self._own(flat(frame)) for frame in sealed.frames]
@@ -365,6 +367,8 @@ class Session(KeepsSecrets):
 class _Pieces(Protocol):
     """One frame that arrives in pieces, in either suite."""
 
+    def space(self, start: int, stop: int) -> memoryview: ...
+
     def take(self, start: int, stop: int) -> None: ...
 
     def finish(self, end: Buffer) -> None: ...
@@ -374,6 +378,7 @@ class _Opening(Protocol):
     """One message that arrives, in either suite: what verifies and decrypts its frames."""
 
     header: bytes
+    memory: int
 
     def take(self, index: int, sealed: memoryview) -> memoryview: ...
 
@@ -386,12 +391,11 @@ class Arrival(KeepsSecrets):
     """One message whose frames arrive in order: verified as they do, released when all have.
 
     Each frame is given with :meth:`take` when it is there, as it stands on the wire, or with
-    :meth:`begin`, :meth:`arrived` and :meth:`finish` while its bytes come in. In suite 2 it is
-    decrypted in place. Until :meth:`verified` returns, its memory is for the caller alone, and
-    nothing in it may be believed.
+    :meth:`begin`, :meth:`space`, :meth:`arrived` and :meth:`finish` while its bytes come in. Until
+    :meth:`verified` returns, its memory is for the caller alone, and nothing in it may be believed.
     """
 
-    __slots__ = ("_at", "_frame", "_frames", "_opening", "_pieces", "_session", "_start")
+    __slots__ = ("_at", "_frame", "_frames", "_opening", "_pieces", "_session", "_start", "_stop")
 
     def __init__(self, session: Session, start: Start, opening: _Opening) -> None:
         self._session = session
@@ -400,7 +404,12 @@ class Arrival(KeepsSecrets):
         self._frames: list[memoryview] = []
         self._pieces: _Pieces | None = None  # of the frame that was begun
         self._frame = memoryview(b"")
-        self._at = 0
+        self._at = self._stop = 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes beside the frames while one of them arrives in pieces."""
+        return self._opening.memory
 
     def take(self, sealed: memoryview) -> None:
         """Verify the next frame, all of which is in *sealed*."""
@@ -411,17 +420,27 @@ class Arrival(KeepsSecrets):
             self._fail(error)
 
     def begin(self, frame: memoryview) -> None:
-        """Say that the next frame arrives in *frame*."""
+        """Say that the next frame arrives, and is to be in *frame*."""
         self._expect(len(frame))
-        self._frame, self._at = frame, 0
+        self._frame, self._at, self._stop = frame, 0, 0
         self._pieces = self._opening.pieces(len(self._frames), frame)
 
-    def arrived(self, stop: int) -> None:
-        """Say that the frame that was begun has arrived up to its byte *stop*."""
-        if self._pieces is None or not self._at <= stop <= len(self._frame):
+    def space(self, start: int, stop: int) -> memoryview:
+        """Return where the bytes of that frame from *start* to *stop*, the next ones, are received.
+
+        In suite 2 that is not in the frame: what arrives is ciphertext.
+        """
+        if self._pieces is None or not self._at == start <= stop <= len(self._frame):
             self._fail(_other_shape())
-        self._pieces.take(self._at, stop)
-        self._at = stop
+        self._stop = stop
+        return self._pieces.space(start, stop)
+
+    def arrived(self) -> None:
+        """Say that the bytes for which :meth:`space` was asked last are there."""
+        if self._pieces is None:
+            self._fail(_other_shape())
+        self._pieces.take(self._at, self._stop)
+        self._at = self._stop
 
     def finish(self, end: Buffer = b"") -> None:
         """Verify the frame that was begun; *end* follows it on the wire: in suite 2 its tag."""

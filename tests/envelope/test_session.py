@@ -19,7 +19,7 @@ from safeser.envelope import MAX_SECONDS, MAX_SESSION_BYTES, Sealed, Verified
 from safeser.errors import EnvelopeError
 from safeser.values import Limits
 
-EDGES = [0, 1, 15, 16, 17, 4095, 4096, 4097, 9000, (1 << 15) - 1, 1 << 15, (1 << 15) + 1]
+EDGES = [0, 1, 15, 16, 17, 4095, 4096, 4097, 9000]
 frames_strategy = st.lists(
     st.one_of(
         st.binary(max_size=40),
@@ -349,7 +349,7 @@ def test_a_session_ends_after_a_day(world):
     wires = [world.sealed(a, b"h", []) for _ in range(2)]
     prelude = b.prelude(wires[0][:64])
     start = world.start(b, wires[0])
-    arrival = b.arrival(start)
+    arrival = b.arrival(start, piece=1)
     now[0] = MAX_SECONDS
     for attempt in (
         lambda: arrival.verified(wires[0][len(wires[0]) - world.end :]),
