@@ -461,6 +461,7 @@ class Arrival(KeepsSecrets):
         if self._pieces is not None or len(self._frames) != len(self._start.lengths):
             self._fail(_other_shape())
         try:
+            self._session._check_sequence(self._start.prelude)  # one arrival makes one message
             self._opening.check(end)
         except EnvelopeError as error:
             self._fail(error)

@@ -1,4 +1,4 @@
-"""A decoder of messages, written from docs/envelope-v1.md alone; it imports no safeser.
+"""A reader and a writer of messages, written from docs/envelope-v1.md alone; it imports no safeser.
 
 The one rule: where it and safeser differ, one of them, or the document, is wrong.
 """
@@ -25,6 +25,7 @@ __all__ = [
     "parse_key",
     "read_canonical",
     "read_message",
+    "write_message",
 ]
 
 MAX_FRAME = 1 << 30
@@ -103,6 +104,30 @@ def read_message(
     return opened, frames
 
 
+def write_message(
+    suite: int, keys: dict[str, bytes], sequence: int, header: bytes, frames: Sequence[bytes]
+) -> bytes:
+    """Return the message number *sequence* with *header* and *frames*."""
+    lengths = [len(frame) for frame in frames]
+    fields = struct.pack(
+        "<4sBBHQIIQ", b"SSm1", 1, 1, 0, sequence, len(header), len(frames), sum(lengths)
+    )
+    table = struct.pack(f"<{len(lengths)}Q", *lengths)
+    key = keys["HMAC-SHA256"]
+    if suite == 1:
+        gmac = keys["AES-256-GMAC"]
+        parts = [_part_1(gmac, _nonce(sequence, i), frame) for i, frame in enumerate(frames)]
+        tag = hmac.digest(key, _pae(fields, header, *parts), "sha256")
+        return b"".join((fields, tag, header, table, *frames))
+    gcm = keys["AES-256-GCM"]
+    sealed_header = _encrypt(gcm, _nonce(sequence, 2**32 - 1), header)
+    sealed = [_encrypt(gcm, _nonce(sequence, i), frame) for i, frame in enumerate(frames)]
+    tag = hmac.digest(key, _pae(fields, sealed_header, table), "sha256")
+    parts = [struct.pack("<QB", len(each) - 16, 2) + each[-16:] for each in sealed]
+    end = hmac.digest(key, _pae(fields, sealed_header, *parts), "sha256")
+    return b"".join((fields, tag, sealed_header, table, *sealed, end))
+
+
 def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
     made = []
     for length in lengths:
@@ -128,6 +153,11 @@ def _part_1(key: bytes, nonce: bytes, frame: bytes) -> bytes:
     gmac.authenticate_additional_data(frame)
     gmac.finalize()
     return struct.pack("<Q", len(frame)) + b"\1" + gmac.tag
+
+
+def _encrypt(key: bytes, nonce: bytes, frame: bytes) -> bytes:
+    gcm = Cipher(algorithms.AES256(key), modes.GCM(nonce)).encryptor()
+    return gcm.update(frame) + gcm.finalize() + gcm.tag
 
 
 def _decrypt(key: bytes, nonce: bytes, sealed: bytes) -> bytes:
