@@ -15,7 +15,7 @@ from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
 from safeser.channel.link import Link
 from safeser.channel.records import AuditSink, event
-from safeser.envelope import Handshake, HandshakeRefused
+from safeser.envelope import Handshake, SuiteRefused
 from safeser.errors import AuthenticationError, ConfigError, PolicyDenied
 from safeser.families.registered.own import own_families
 from safeser.keys import Identity, Roster
@@ -155,10 +155,7 @@ class Channel:
             session.local, session.peer, transport=transport, same_host=same_host
         )
         if session.suite < required:
-            raise HandshakeRefused(
-                f"the session with {session.peer} is of suite {session.suite.word}, and the policy"
-                f" here requires {required.word}"
-            )
+            raise SuiteRefused(session.peer, suite=session.suite, required=required)
         link = Link(
             session=session,
             policy=self.policy,

@@ -52,9 +52,10 @@ from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.schemes import note_left
 from safeser.dask.taken import take_whole_graphs
 from safeser.dask.wanted_keys import want_known_keys
-from safeser.envelope import Handshake
+from safeser.envelope import Handshake, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
+from safeser.values import UNKNOWN
 
 __all__ = ["HANDSHAKE_SECONDS", "PREFIX", "Backend"]
 
@@ -337,16 +338,23 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             logger.warning("Closed %s: it did not authenticate (%s)", peer, _detail(error))
             # Closed first: a log that cannot be written must not keep a stranger connected.
             stream.close()
-            self._channel.audit.count(
-                sender="unknown",
-                recipient=self._channel.identity.principal,
-                operation="handshake",
-                rule="authentication",
-                permitted=False,
-            )
+            self._count_refused(error)
             return None
         finally:
             self._pending.pop(stream, None)
+
+    def _count_refused(self, error: Exception) -> None:
+        """Count a peer that did not authenticate, or that did and proposed too little."""
+        sender, rule = UNKNOWN, "authentication"
+        if isinstance(error, SuiteRefused):
+            sender, rule = error.principal, f"suite.{error.suite.word}"
+        self._channel.audit.count(
+            sender=sender,
+            recipient=self._channel.identity.principal,
+            operation="handshake",
+            rule=rule,
+            permitted=False,
+        )
 
     def abort_handshaking_comms(self) -> None:
         for stream in list(self._pending):

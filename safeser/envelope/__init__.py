@@ -7,7 +7,7 @@ whether to believe them. ``docs/envelope-v1.md`` is the normative description.
 from safeser.envelope import canonical
 from safeser.envelope.claims import CLAIMS_SIZE, Claims
 from safeser.envelope.format import MAX_FRAME, PRELUDE_SIZE, Buffer, Prelude, Sealed, Start
-from safeser.envelope.handshake import Handshake, preamble
+from safeser.envelope.handshake import Handshake, SuiteRefused, preamble
 from safeser.envelope.noise import HandshakeRefused
 from safeser.envelope.parts import check_payload, join, runs, split, too_large
 from safeser.envelope.session import MAX_SECONDS, MAX_SESSION_BYTES, Arrival, Session, Verified
@@ -27,6 +27,7 @@ __all__ = [
     "Sealed",
     "Session",
     "Start",
+    "SuiteRefused",
     "Verified",
     "canonical",
     "check_payload",

@@ -16,7 +16,7 @@ from safeser.errors import ConfigError, EnvelopeError
 from safeser.keys import Identity, KeepsSecrets, PrivateKey, PublicKey
 from safeser.values import Limits, Suite, check_principal
 
-__all__ = ["Handshake", "preamble"]
+__all__ = ["Handshake", "SuiteRefused", "preamble"]
 
 MAGIC = b"\x93SAFESER"  # the first byte is no text, no TLS record, and no count of Dask's
 VERSION = 1
@@ -37,6 +37,21 @@ def preamble(suite: Suite) -> bytes:
 
 
 _SUITE_OF = {preamble(suite): suite for suite in Suite}
+
+
+class SuiteRefused(HandshakeRefused):
+    """A peer that proved who it is has, or proposes, a session that does less than is required.
+
+    :ivar principal: the peer, and *suite* the suite of the session; for this process's own log.
+    """
+
+    def __init__(self, principal: str, *, suite: Suite, required: Suite) -> None:
+        super().__init__(
+            f"the session with {principal} would be of suite {suite.word}, and the policy here"
+            f" requires {required.word}"
+        )
+        self.principal = principal
+        self.suite = suite
 
 
 class Handshake(KeepsSecrets):
@@ -225,10 +240,7 @@ class Handshake(KeepsSecrets):
         """Refuse a session that does less than this side requires of one with *principal*."""
         required = self._required(principal)
         if self._suite < required:
-            raise HandshakeRefused(
-                f"the session with {principal} would be of suite {self._suite.word}, and the"
-                f" policy here requires {required.word}"
-            )
+            raise SuiteRefused(principal, suite=self._suite, required=required)
 
     def _claims(self, peer: str | None) -> Claims:
         name, revision, sha256 = self._policy
