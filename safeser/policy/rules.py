@@ -14,7 +14,7 @@ from typing import NamedTuple
 from safeser.allowed import Allowed
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, OPERATIONS
-from safeser.values import HARMLESS, TRANSPORTS, KeyConflicts, Kind, Suite
+from safeser.values import HARMLESS, TRANSPORTS, UNKNOWN, KeyConflicts, Kind, Suite
 
 __all__ = [
     "ANYWHERE",
@@ -166,6 +166,12 @@ class Rule:
     same_host: frozenset[bool | None] = ANYWHERE
     key_conflicts: KeyConflicts = UNSAID
     suite: Suite = Suite.AUTHENTICATE
+
+    @property
+    def in_sessions(self) -> bool:
+        """Tell whether what it decides can pass in a session of the envelope, which has a suite."""
+        named = self.senders != {UNKNOWN} and self.recipients != {UNKNOWN}
+        return named and bool(self.transports & {*SESSION_TRANSPORTS, None})
 
     def families(self, *, sealing: bool) -> tuple[str, ...]:
         return self.serializers if sealing else self.deserializers

@@ -18,9 +18,8 @@ import pytest
 
 from safeser import audit
 from safeser.envelope import preamble
-from safeser.policy.ready import locate
 from safeser.values import Suite
-from tests.conftest import DASK, until
+from tests.conftest import DASK, in_suite, until
 
 pytestmark = pytest.mark.cluster
 
@@ -79,13 +78,6 @@ class Relay:
     @property
     def bytes(self) -> bytes:
         return b"".join(bytes(side) for both in self.seen for side in both)
-
-
-def policy(suite: str) -> str:
-    text = locate("demo").read_text("utf-8")
-    changed = text.replace("revision: 1\n", f"revision: 1\nsuite: {suite}\n", 1)
-    assert changed != text
-    return changed
 
 
 def free_port() -> int:
@@ -147,16 +139,16 @@ DONE = {
 }
 
 
-@pytest.fixture(scope="module", params=["authenticate", "encrypt"])
+@pytest.fixture(scope="module", params=list(Suite), ids=lambda suite: suite.word)
 def traffic(request, cluster_under):
     """Return the suite, what the program printed, and what each relay saw."""
     with (
-        cluster_under(policy(request.param), workers=0) as cluster,
+        cluster_under(in_suite("demo", request.param), workers=0) as cluster,
         relayed(cluster) as relays,
     ):
         ended = cluster.run("alice", PROGRAM, relays[0].address, WORD, timeout=300)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
-        yield Suite.named(request.param), ended.answer, relays, cluster
+        yield request.param, ended.answer, relays, cluster
 
 
 def test_everything_works_in_either_suite(traffic):
@@ -212,9 +204,9 @@ except Exception as error:
 
 
 def test_a_client_with_a_weaker_policy_is_refused_and_told_what_to_check(cluster_under):
-    with cluster_under(policy("encrypt"), workers=1) as cluster:
+    with cluster_under(in_suite("demo", Suite.ENCRYPT), workers=1) as cluster:
         weaker = cluster.path / "weaker.yaml"
-        weaker.write_text(policy("authenticate"))
+        weaker.write_text(in_suite("demo", Suite.AUTHENTICATE))
         said = cluster.run(
             "alice", SUBMITS, cluster.address, DASK_SAFESER__POLICY=str(weaker)
         ).answer
@@ -230,9 +222,9 @@ def test_a_client_with_a_weaker_policy_is_refused_and_told_what_to_check(cluster
 
 
 def test_a_client_with_a_stricter_policy_encrypts_its_own_connections(cluster_under):
-    with cluster_under(policy("authenticate"), workers=1) as cluster:
+    with cluster_under(in_suite("demo", Suite.AUTHENTICATE), workers=1) as cluster:
         stricter = cluster.path / "stricter.yaml"
-        stricter.write_text(policy("encrypt"))
+        stricter.write_text(in_suite("demo", Suite.ENCRYPT))
         said = cluster.run("alice", SUBMITS, cluster.address, DASK_SAFESER__POLICY=str(stricter))
         assert said.answer == [3, "encrypt"]
 
@@ -263,9 +255,8 @@ if __name__ == "__main__":
 
 
 def test_a_local_cluster(folder):
-    text = locate("default").read_text("utf-8")
     chosen = folder.path / "policy.yaml"
-    chosen.write_text(text.replace("revision: 1\n", "revision: 1\nsuite: encrypt\n", 1))
+    chosen.write_text(in_suite("default", Suite.ENCRYPT))
     program = folder.path / "local.py"
     program.write_text(LOCAL)
     ended = folder.run("alice", program, str(chosen), timeout=200)
