@@ -41,7 +41,8 @@ _PART_LENGTH = _PART.size - LENGTH.size
 
 #: Larger frames are encrypted in pieces of this size, and decrypted in such pieces if they are in
 #: memory whole: a large frame is not copied whole, and a piece stays in the processor's cache.
-_PIECE = 1 << 20
+#: Of 128, 256, 512 and 1,024 KiB this takes the least processor time on a connection.
+_PIECE = 1 << 19
 
 
 class EncryptionKeys(KeepsSecrets):

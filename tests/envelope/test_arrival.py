@@ -226,12 +226,14 @@ def test_a_message_is_not_in_memory_twice(encrypted):
         arrival = b.arrival(start, piece=piece)
         received = memoryview(bytearray(size))
         arrival.begin(received)
-        for at in range(0, size, piece):
-            space = arrival.space(at, at + piece)
-            space[:] = next(buffers)
+        at = 0
+        while at < size:
+            written = next(buffers)
+            arrival.space(at, at + len(written))[:] = written
             arrival.arrived()
-        *tag, end = buffers
-        arrival.finish(b"".join(tag))
+            at += len(written)
+        tag, end = buffers
+        arrival.finish(tag)
         verified = arrival.verified(end)
         assert tracemalloc.get_traced_memory()[1] < size + 4 * piece
     finally:
