@@ -6,6 +6,8 @@ wrong ends the session for good. There is no resynchronizing, skipping or retryi
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, Protocol, SupportsIndex
@@ -103,13 +105,13 @@ _MessageKeys = AuthenticationKeys | EncryptionKeys
 class _Direction(KeepsSecrets):
     """Keys and counts of one direction; without keys, it is over."""
 
-    __slots__ = ("busy", "keys", "sequence", "total")
+    __slots__ = ("claimed", "keys", "sequence", "total")
 
     def __init__(self, keys: _MessageKeys) -> None:
         self.keys: _MessageKeys | None = keys
         self.sequence = 0
         self.total = 0
-        self.busy = False
+        self.claimed = threading.Lock()  # by the message that is being sealed or opened
 
 
 def expand(split_key: bytes, direction: str, purpose: str, session_id: bytes) -> bytes:
@@ -136,7 +138,8 @@ class Session(KeepsSecrets):
     """
 
     __slots__ = ("_clock", "_ended", "_ends_at", "_id", "_limits", "_local", "_peer",
-                 "_peer_claims", "_peer_key", "_receiving", "_sending", "_suite")  # fmt: skip
+                 "_peer_claims", "_peer_key", "_process", "_receiving", "_sending",
+                 "_suite")  # fmt: skip
 
     def __init__(
         self,
@@ -153,6 +156,7 @@ class Session(KeepsSecrets):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._suite = suite
+        self._process = os.getpid()
         self._id = session_id
         self._local = local
         self._peer = peer
@@ -235,10 +239,11 @@ class Session(KeepsSecrets):
         fields = pack_fields(sequence=out.sequence, **sizes)
         return self._made(out, keys.seal(out.sequence, fields, header, views))
 
-    @staticmethod
-    def _made(out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
-        yield from buffers
-        out.busy = False  # stays set where somebody gives up: the number was used
+    def _made(self, out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
+        for buffer in buffers:
+            yield buffer
+            self._check_ended()  # a key may be retired while a large message is written
+        out.claimed.release()  # stays claimed where a caller gives up: the number was used
 
     def prelude(self, data: Buffer) -> Prelude:
         """Parse the next 64 bytes of the connection; a wrong one ends the session.
@@ -307,12 +312,11 @@ class Session(KeepsSecrets):
     def _accept(self, start: Start, header: bytes, frames: Sequence[memoryview]) -> Verified:
         # It may have ended while the message arrived: a key was retired, or its time was up.
         self._check_time()
-        if self._ended:
-            raise self._over()
+        self._check_ended()
         self._check_sequence(start.prelude)  # one arrival makes one message
         incoming = self._receiving
         incoming.sequence = start.prelude.sequence
-        incoming.busy = False
+        incoming.claimed.release()
         return _verified(
             header, tuple(frames), self._peer, self._local, self._id, incoming.sequence
         )
@@ -326,20 +330,21 @@ class Session(KeepsSecrets):
         if not self._ended and self._clock() >= self._ends_at:
             self.end("its time is up")
 
-    def _over(self) -> EnvelopeError:
-        return EnvelopeError(
-            f"the session is over: {self._ended}", rule="envelope.ended", fix="Connect again."
-        )
+    def _check_ended(self) -> None:
+        if self._ended:
+            raise EnvelopeError(
+                f"the session is over: {self._ended}", rule="envelope.ended", fix="Connect again."
+            )
 
     def _check_alive(self, direction: _Direction) -> _MessageKeys:
         self._check_time()
-        if direction.keys is None:
-            raise self._over()
-        if direction.busy:
-            raise EnvelopeError(
-                "the session is in use by another caller, or its last message was interrupted",
-                rule="envelope.busy",
-            )
+        if self._process != os.getpid():
+            # Both would count on from the same number, under the same keys.
+            self.end("it is another process's")
+        self._check_ended()
+        if direction.claimed.locked():
+            raise _in_use()
+        assert direction.keys is not None  # a session that has not ended has its keys
         return direction.keys
 
     def _claim(self, direction: _Direction, size: int) -> _MessageKeys:
@@ -351,8 +356,9 @@ class Session(KeepsSecrets):
         keys = self._check_alive(direction)
         if direction.total + size > MAX_SESSION_BYTES:
             self.end("it has carried all that one session may")
-            return self._check_alive(direction)
-        direction.busy = True
+            self._check_ended()
+        if not direction.claimed.acquire(blocking=False):
+            raise _in_use()
         direction.total += size
         return keys
 
@@ -475,6 +481,13 @@ class Arrival(KeepsSecrets):
     def _fail(self, error: EnvelopeError) -> NoReturn:
         self._session.end(error.message)
         raise error
+
+
+def _in_use() -> EnvelopeError:
+    return EnvelopeError(
+        "the session is in use by another caller, or its last message was interrupted",
+        rule="envelope.busy",
+    )
 
 
 def _other_shape() -> EnvelopeError:

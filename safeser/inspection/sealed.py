@@ -22,7 +22,8 @@ def read_envelope(seen: Examination) -> None:
     seen.is_a("envelope", "a sealed message, not verified", loader="")
     prelude = _prelude(seen)
     seen.add("prelude", f"sequence {prelude.sequence}, tag not verified", 0, PRELUDE_SIZE)
-    seen.add("header", "not verified, not read", PRELUDE_SIZE, prelude.header_length)
+    header = prelude.header_length + prelude.overhead.header
+    seen.add("header", "not verified, not read", PRELUDE_SIZE, header)
     _add_frames(seen, prelude)
     raise PayloadError(
         "a sealed message means something only within its session, whose keys are gone:"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import threading
 
 import pytest
 
@@ -239,6 +240,60 @@ def test_two_messages_are_not_sealed_at_once(encrypted):
     assert caught.value.rule == "envelope.busy"
     assert len(list(buffers)) == 3
     assert session.seal(b"", [b"b"])
+
+
+def test_threads_never_share_a_sequence_number(encrypted):
+    """To check that a direction is free and to claim it is one step."""
+    session, _ = encrypted.sessions()
+    both = threading.Barrier(2)
+    outcomes = []
+
+    class Slow(Session):
+        __slots__ = ()
+
+        def _check_alive(self, direction):
+            keys = super()._check_alive(direction)
+            both.wait(10)  # each of two has seen that it is free
+            return keys
+
+    slow = Slow.__new__(Slow)
+    for name in Session.__slots__:
+        setattr(slow, name, getattr(session, name))
+
+    def claim():
+        try:
+            outcomes.append(slow.sealing(b"", [b"x"]))
+        except EnvelopeError as error:
+            outcomes.append(error.rule)
+
+    threads = [threading.Thread(target=claim) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert outcomes.count("envelope.busy") == 1
+    assert session._sending.sequence == 1
+
+
+def test_a_forked_process_has_no_session(world, monkeypatch):
+    """It would count on from the same number, under the same keys."""
+    a, b = world.sessions()
+    wire = world.sealed(b, b"h", [])
+    monkeypatch.setattr("safeser.envelope.session.os.getpid", lambda: -1)
+    for attempt in (lambda: a.seal(b"", [b"x"]), lambda: world.read(a, wire)):
+        with pytest.raises(EnvelopeError, match="another process"):
+            attempt()
+    assert a._sending.keys is a._receiving.keys is None
+
+
+def test_a_session_that_ends_while_a_message_is_written_writes_no_more(encrypted):
+    session, _ = encrypted.sessions()
+    buffers = session.sealing(b"", [bytes(4 << 20)])
+    next(buffers)
+    next(buffers)
+    session.end("its key was retired")
+    with pytest.raises(EnvelopeError, match="retired"):
+        next(buffers)
 
 
 def test_no_message_has_as_many_frames_as_the_index_of_the_header(encrypted):
