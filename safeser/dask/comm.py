@@ -376,15 +376,17 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def _write_pieces(self, buffers: Iterator[Buffer]) -> int:
         """Write *buffers*; return how many bytes they are.
 
-        Where they are encrypted as they are taken, the peer takes one before the next is made: the
-        ciphertext of a large message is never in memory whole.
+        Where they are encrypted as they are taken, one is made while the socket takes the one
+        before it, and no third: the ciphertext of a large message is never in memory whole.
         """
         waits = self.link.session.suite is Suite.ENCRYPT
-        total = 0
+        total, before = 0, None
         for piece in _pieces(buffers):
             total += self._enqueue(piece)
             if waits:
-                await self._written
+                if before is not None:
+                    await before
+                before = self._written
                 # A peer that is as fast as this side would keep the event loop for itself.
                 await asyncio.sleep(0)
         return total

@@ -160,6 +160,45 @@ def test_what_arrives_encrypted_counts_with_the_place_that_it_arrives_in(wire, r
     assert unfinished_module.unfinished.held == 0
 
 
+@encrypted
+def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, run, suite, monkeypatch):
+    """A peer that does not read costs a piece or two of ciphertext, not the message once more."""
+    size, turns, sent = 32 << 20, 200, []
+    real = SafeserComm._enqueue
+
+    def enqueue(self, piece):
+        sent.append(len(piece))
+        return real(self, piece)
+
+    async def main():
+        near, far = doors.links("alice", "scheduler", in_suite("demo", suite))
+        mine, theirs = socket.socketpair()
+        writer = SafeserComm(IOStream(mine), "safeser://a", "safeser://b", link=near, server=None)
+        reader = SafeserComm(
+            IOStream(theirs), "safeser://a", "safeser://b", link=far, server=Server.SCHEDULER
+        )
+        monkeypatch.setattr(reader.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(SafeserComm, "_enqueue", enqueue)
+        frame = os.urandom(1) * size
+        writing = asyncio.create_task(writer._send([b"", frame]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        held = writer.stream._total_write_index - writer.stream._total_write_done_index
+        begun = sum(sent)
+        with unfinished_module.unfinished.arriving(reader.abort) as arriving:
+            verified = await reader._receive(arriving)
+        await writing
+        assert bytes(verified.frames[1]) == frame
+        writer.abort()
+        reader.abort()
+        return held, begun
+
+    held, begun = run(main())
+    assert held <= 2 << 20
+    assert begun < size // 2
+    assert max(sent) <= 1 << 20
+
+
 @pytest.mark.parametrize("size", [1 << 18, (1 << 24) + 1])
 def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch, size):
     async def main():
