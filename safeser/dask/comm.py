@@ -62,14 +62,17 @@ _ONE_READ = 1 << 18
 #: many frames, and a system call for each takes longer than everything else that is done to it.
 _SMALL = 1 << 14
 
-#: What a frame counts among those besides its length: at most ten thousand are verified at once,
-#: in some 20 milliseconds.
-_EACH = 24
+#: What a frame counts among those besides its length: at most four thousand are verified at once,
+#: in some 10 milliseconds.
+_EACH = 1 << 6
 
 #: Messages up to this size are understood on the event loop: to parse and judge runs at a megabyte
 #: a second. To authenticate, encrypt and decrypt runs at some gigabytes, and larger messages are
 #: verified and decrypted there a piece at a time.
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 15
+
+#: What a frame costs beside its bytes, in bytes that are understood.
+_TO_UNDERSTAND = 1 << 6
 
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
@@ -148,7 +151,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             if isinstance(message, SafeserError):
                 raise message
             if message is not SKIP and not self.conversation.answers_requests:
-                return self._some_of(message)
+                return self._some_of(message) if self.conversation.reads_stream else message
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
             await asyncio.sleep(0)
@@ -158,7 +161,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 await self._flush()
 
     def _some_of(self, message: Any) -> Any:
-        """Return *message*, or as many elements of a long batch as may be handled at once.
+        """Return *message* of a stream, or as many of its elements as may be handled at once.
 
         Dask handles all elements of what it reads without a pause. The others are read next.
         """
@@ -176,7 +179,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
         A refused message is gone with this call: the error does not refer to its frames.
         """
-        with unfinished.arriving(self.abort) as arriving:
+        with unfinished.arriving(self.link.peer, self.abort) as arriving:
             try:
                 verified = await self._receive(arriving)
                 return await self._understand(verified, deserializers)
@@ -198,7 +201,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
         :raises CommClosedError: if it has no room, which Dask tries again.
         """
-        with unfinished.arriving(self.abort) as arriving:
+        with unfinished.arriving(self.link.peer, self.abort) as arriving:
             verified = await self._receive(arriving, first=True)
         said = [bytes(frame) for frame in verified.frames]
         if said == [_FULL]:
@@ -221,7 +224,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         Connections that Dask opens without *allow_offload*, a scheduler's, are no exception:
         nothing of the scheduler is touched there, only this connection's conversation.
         """
-        if sum(frame.nbytes for frame in verified.frames) > _AT_ONCE:
+        frames = verified.frames
+        if _TO_UNDERSTAND * len(frames) + sum(frame.nbytes for frame in frames) > _AT_ONCE:
             return await offload(self._hear, verified, deserializers)
         return self._hear(verified, deserializers)
 
@@ -284,9 +288,11 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         room = self.conversation.room()
         size, start_size = prelude.body_length, prelude.start_length
         check_room("a message", size, room.whole)
-        if prelude.message_length > COUNTED_FROM:
+        check_room("the header of a message", prelude.header_length, 0)  # Dask's have none
+        check_room("the number of a message's frames", prelude.frame_count, room.frames)
+        if start_size + size > COUNTED_FROM:
             await arriving.take(start_size + min(size, _ONE_READ))
-        whole = prelude.message_length <= _ONE_READ
+        whole = size + _EACH * prelude.frame_count <= _ONE_READ
         data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE if whole else start_size))
         await stream.read_into(data)
         start = session.start(prelude, data[:start_size])
@@ -296,7 +302,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             *frames, end = _cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
             return session.verify(Sealed(start, frames, end))
         arrival = session.arrival(start, piece=PIECE)
-        await arriving.take(arrival.memory)
+        if arrival.memory:
+            await arriving.take(arrival.memory)
         groups = runs(start.lengths, small=_SMALL, together=_ONE_READ, each=_EACH)
         for together in groups:
             await _read_frames(stream, together, arriving, arrival, prelude.overhead.frame)

@@ -59,7 +59,6 @@ class Table:
 
     :param rules: in the order of the file.
     :param principals: names that the policy lists; everybody else is ``unknown``.
-    :param policy: SHA-256 of the policy, for the grants.
     :param own: families that the policy declares beyond those built in.
     :param suite: of sessions between principals for whom no context decides anything.
     """
@@ -69,11 +68,9 @@ class Table:
         rules: Sequence[Rule],
         principals: Collection[str],
         *,
-        policy: str = "",
         own: frozenset[str] = frozenset(),
         suite: Suite = Suite.AUTHENTICATE,
     ) -> None:
-        self.policy = policy
         self.suite = suite
         self.own = own
         self._families = _FAMILIES | own
@@ -257,7 +254,7 @@ class Table:
             grant = self._grants[key]
         except KeyError:
             rule = self.match(key[0])
-            grant = None if rule is None else _bound(rule, *key, self.policy)
+            grant = None if rule is None else _bound(rule, *key)
             if len(self._grants) >= _CACHE_MAX:
                 self._grants.clear()
             self._grants[key] = grant
@@ -367,7 +364,7 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
 _STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
-def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool, policy: str) -> Grant:
+def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool) -> Grant:
     families = rule.families(sealing=sealing)
     stranger = UNKNOWN in hop[:2]
     if hop.kind is Kind.ADMIN:
@@ -386,7 +383,6 @@ def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool, policy: str) -> G
         allow=rule.allow if "pickle" in families else (),
         submission=rule.submission,
         operations=rule.operations,
-        policy=policy,
         types=rule.types if foreign else frozenset(),
         authors=rule.authors,
     )

@@ -70,7 +70,7 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
         reader = _Reader(context, index, document, members, own, suite=suite)
         reader.check_name(seen)
         rules.append(reader.rule())
-    table = Table(rules, principals, policy=document.sha256, own=own, suite=suite)
+    table = Table(rules, principals, own=own, suite=suite)
     try:
         unreached = table.shadowed()
     except ConfigError as error:

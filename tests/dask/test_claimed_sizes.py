@@ -77,7 +77,7 @@ def test_a_claim_takes_no_memory_before_its_bytes_arrive(wire, run, monkeypatch)
             return real(size)
 
         monkeypatch.setattr(unfinished_module, "host_array", noted)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
         mine.sendall(claim(1 << 30, 1 << 30) + bytes(1 << 16))
         before = resident()
         reading = asyncio.create_task(comm.read())
@@ -100,7 +100,7 @@ def test_a_claim_that_the_system_refuses_ends_the_session(wire, run, monkeypatch
         comm, _, mine = wire()
         mine.sendall(claim(1 << 29))
         monkeypatch.setattr(unfinished_module, "host_array", refuse)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
         with pytest.raises(CommClosedError):
             await comm.read()
         assert comm.closed()
@@ -121,7 +121,7 @@ def test_a_forged_claim_asks_for_no_memory_where_messages_are_encrypted(wire, ru
         forged = claim(1 << 30, 1 << 30)
         mine.sendall(forged[:PRELUDE_SIZE] + bytes(GCM_TAG_SIZE) + forged[PRELUDE_SIZE:])
         monkeypatch.setattr(module, "frame_memory", sizes.append)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
         with pytest.raises(CommClosedError):
             await comm.read()
         assert unfinished_module.unfinished.held == 0
@@ -145,11 +145,11 @@ def test_what_arrives_encrypted_counts_with_the_place_that_it_arrives_in(wire, r
     async def main():
         comm, near, mine = wire()
         monkeypatch.setattr(module, "receive", noted)
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
         size = 3 << 20
         buffers = near.session.seal(b"", [bytes(size)])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
-        with unfinished_module.unfinished.arriving(comm.abort) as arriving:
+        with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
             await asyncio.gather(comm._receive(arriving), sending)
         comm.abort()
         return size
@@ -177,7 +177,7 @@ def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, run, suite, 
         reader = SafeserComm(
             IOStream(theirs), "safeser://a", "safeser://b", link=far, server=Server.SCHEDULER
         )
-        monkeypatch.setattr(reader.conversation, "room", lambda: Room(1 << 62, 1 << 62))
+        monkeypatch.setattr(reader.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
         monkeypatch.setattr(SafeserComm, "_enqueue", enqueue)
         frame = os.urandom(1) * size
         writing = asyncio.create_task(writer._send([b"", frame]))
@@ -185,7 +185,7 @@ def test_a_large_message_is_encrypted_as_its_reader_takes_it(doors, run, suite, 
             await asyncio.sleep(0)
         held = writer.stream._total_write_index - writer.stream._total_write_done_index
         begun = sum(sent)
-        with unfinished_module.unfinished.arriving(reader.abort) as arriving:
+        with unfinished_module.unfinished.arriving("p", reader.abort) as arriving:
             verified = await reader._receive(arriving)
         await writing
         assert bytes(verified.frames[1]) == frame
@@ -206,8 +206,8 @@ def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch
         frame = os.urandom(1) * size
         buffers = near.session.seal(b"", [b"", frame, b"x"])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
-        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
-        with unfinished_module.unfinished.arriving(comm.abort) as arriving:
+        monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62, 1 << 62))
+        with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
             verified, _ = await asyncio.gather(comm._receive(arriving), sending)
         comm.abort()
         assert [bytes(each) for each in verified.frames] == [b"", frame, b"x"]
