@@ -21,9 +21,13 @@ from typing import Any
 import psutil
 
 from safeser.identities import make_identities
+from safeser.policy.ready import locate
+from safeser.values import Suite
 
 PROJECT = Path(__file__).parents[1]
-SCHEMES = ("safeser", "tcp", "tls")
+
+#: What is compared, and the scheme of each; two differ in the suite of the envelope alone.
+TRANSPORTS = {"safeser": "safeser", "safeser encrypt": "safeser", "tcp": "tcp", "tls": "tls"}
 
 _PATIENCE = 120.0  # seconds for a loaded machine to start a process
 _GRACE = 10.0  # seconds between asking a process to end and killing it
@@ -38,11 +42,15 @@ class StartError(Exception):
 
 @dataclass
 class Cluster:
-    """A scheduler, workers and a client on one transport."""
+    """A scheduler, workers and a client on one transport.
+
+    :param suite: of the envelope, where the scheme is ``safeser``.
+    """
 
     scheme: str
     folder: Path
     workers: int = 2
+    suite: Suite = Suite.AUTHENTICATE
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
     _client: subprocess.Popen[str] | None = None
 
@@ -54,10 +62,15 @@ class Cluster:
     def audit_key(self) -> Path:
         return self.folder / "keys" / "audit.key"
 
+    @property
+    def policy(self) -> Path:
+        return self.folder / "policy.yaml"
+
     def prepare(self) -> None:
         self.folder.mkdir(mode=0o700)
         if self.scheme == "safeser":
             make_identities(self.folder / "keys", _PRINCIPALS)
+            self.policy.write_text(_policy(self.suite), encoding="utf-8")
         elif self.scheme == "tls":
             _make_certificate(self.folder)
 
@@ -186,18 +199,21 @@ class Cluster:
         env["PYTHONPATH"] = str(PROJECT)
         if self.scheme == "safeser":
             env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{role}.key")
-            env["DASK_SAFESER__POLICY"] = "default"
+            env["DASK_SAFESER__POLICY"] = str(self.policy)
             env["DASK_SAFESER__AUDIT"] = str(self.audit)
         return env
 
 
 @contextlib.contextmanager
 def running(folder: Path, *, workers: int = 2) -> Iterator[dict[str, Cluster]]:
-    """Start one cluster for each of :data:`SCHEMES`, all of them alike, and stop them at the end.
+    """Start one cluster for each of :data:`TRANSPORTS`, all alike, and stop them at the end.
 
     :raises StartError: if one of them does not come up.
     """
-    clusters = {scheme: Cluster(scheme, folder / scheme, workers) for scheme in SCHEMES}
+    clusters = {
+        name: Cluster(scheme, folder / name.replace(" ", "-"), workers, _suite(name))
+        for name, scheme in TRANSPORTS.items()
+    }
     try:
         for cluster in clusters.values():
             cluster.prepare()
@@ -211,6 +227,18 @@ def running(folder: Path, *, workers: int = 2) -> Iterator[dict[str, Cluster]]:
         for cluster in clusters.values():
             cluster.stop()
         _stop_unlisted()
+
+
+def _suite(name: str) -> Suite:
+    return Suite.ENCRYPT if name.endswith(" encrypt") else Suite.AUTHENTICATE
+
+
+def _policy(suite: Suite) -> str:
+    """Return the ready policy ``default`` with that suite."""
+    text = locate("default").read_text(encoding="utf-8")
+    changed = text.replace("revision: 1\n", f"revision: 1\nsuite: {suite.word}\n", 1)
+    assert changed != text
+    return changed
 
 
 def _stop_unlisted() -> None:

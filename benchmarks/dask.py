@@ -1,22 +1,24 @@
-"""``python -m benchmarks.dask``: a Dask cluster on safeser://, beside the same on tcp:// and tls://.
+"""``python -m benchmarks.dask``: Dask clusters on safeser://, beside the same on tcp:// and tls://.
 
-The one rule: one run has all three clusters up at once and lets them take turns, so that whatever
-else the machine does falls on each of them alike. Who begins changes from round to round, A B C,
-B C A, C A B: the first to transfer may pay for memory that the next ones reuse.
+The one rule: one run has all clusters up at once and lets them take turns, so that whatever else
+the machine does falls on each of them alike. Which begins changes from round to round, A B C D,
+B C D A, and so on: the first to transfer may pay for memory that the next ones reuse.
 
 Each cluster is a scheduler, two workers with one thread each and one client, all of them processes
-on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides and the audit
-log is written. The keys of tls:// are those of ``distributed.Security.temporary()``.
+on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides, with suite
+authenticate in one cluster and encrypt in another, and the audit log is written. The keys of tls://
+are those of ``distributed.Security.temporary()``.
 """
 
 from __future__ import annotations
 
 import datetime
+import enum
 import os
 import signal
 import statistics
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -31,8 +33,29 @@ from safeser.audit import verify
 MEGABYTE = 10**6
 
 
+class Measure(enum.Enum):
+    """What a client does while it is measured."""
+
+    TASKS = "tasks"
+    CALLS = "calls"
+    TRANSFER = "transfer"
+    SHUFFLE = "shuffle"
+
+
+#: By which measure each quantity is found.
+MEASURE_OF = {
+    "tasks": "tasks",
+    "cpu": "tasks",
+    "scheduler": "tasks",
+    "calls": "calls",
+    "scatter": "transfer",
+    "gather": "transfer",
+    "shuffle": "shuffle",
+}
+
+
 class Run:
-    """One run over three clusters: every measure once a round, the transports taking turns."""
+    """One run over all clusters: every measure once a round, the transports taking turns."""
 
     def __init__(
         self,
@@ -43,20 +66,23 @@ class Run:
         size: int,
         transfers: int,
         shuffled: int,
+        only: Collection[Measure] = tuple(Measure),
     ) -> None:
         self._clusters = clusters
         self._transfers = transfers
-        self._amounts = {"tasks": tasks, "calls": calls, "transfer": size, "shuffle": shuffled}
+        amounts = {"tasks": tasks, "calls": calls, "transfer": size, "shuffle": shuffled}
+        self._amounts = {each.value: amounts[each.value] for each in Measure if each in only}
         # One list for each quantity and transport; those of one quantity are equally long.
         self._seconds = {name: {scheme: [] for scheme in clusters} for name in self.quantities()}
 
     _seconds: dict[str, dict[str, list[float]]]
 
     def quantities(self) -> dict[str, Quantity]:
-        tasks, size = self._amounts["tasks"], self._amounts["transfer"]
-        shuffled = self._amounts["shuffle"]
+        """Return what is shown, of what is measured."""
+        amount = dict.fromkeys(MEASURE_OF.values(), 1) | self._amounts
+        tasks, size, shuffled = amount["tasks"], amount["transfer"], amount["shuffle"]
         mega, moved = number_of_megabytes(size), number_of_megabytes(shuffled)
-        return {
+        every = {
             "tasks": Quantity(f"map and gather {tasks:,} tasks", "tasks/s", tasks, True, 1),
             "cpu": Quantity("processor time, all processes", "ms/task", tasks, False, tasks / 1000),
             "scheduler": Quantity(
@@ -67,6 +93,7 @@ class Run:
             "gather": Quantity(f"gather {mega} MB", "MB/s", size, True, MEGABYTE),
             "shuffle": Quantity(f"p2p shuffle of {moved} MB", "MB/s", shuffled, True, MEGABYTE),
         }
+        return {name: each for name, each in every.items() if MEASURE_OF[name] in self._amounts}
 
     def warm_up(self) -> None:
         """Do everything once: imports, first connections, caches."""
@@ -124,7 +151,7 @@ def notes(cluster: Cluster, *, rounds: int, load: tuple[float, float, float]) ->
         f"Each cluster: scheduler, {cluster.workers} workers of one thread without nannies,"
         " one client; Dask's defaults, no compression; scatter and gather go through the scheduler",
         "tls:// with key and certificate by distributed.Security.temporary();"
-        " safeser:// with policy default, and an audit log of"
+        " safeser:// with policy default, in suite authenticate and encrypt, and an audit log of"
         f" {size / MEGABYTE:.1f} MB that {state}",
         "time / tcp and time / tls: median of the ratios of single rounds, above 1 is slower",
     ]
@@ -149,6 +176,9 @@ def main(
         float, typer.Option("--shuffle", min=0.001, help="Megabytes to shuffle.")
     ] = 1000,
     workers: Annotated[int, typer.Option(min=1, help="Workers of each cluster.")] = 2,
+    only: Annotated[
+        list[Measure] | None, typer.Option(help="Measure this alone; may stand several times.")
+    ] = None,
     markdown_file: Annotated[
         Path | None, typer.Option("--markdown", help="Write the table for the docs to this file.")
     ] = None,
@@ -160,7 +190,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
         try:
             with (
-                progress.status("Starting three clusters") as status,
+                progress.status("Starting four clusters") as status,
                 running(Path(folder), workers=workers) as up,
             ):
                 run = Run(
@@ -170,6 +200,7 @@ def main(
                     size=round(size * MEGABYTE),
                     transfers=transfers,
                     shuffled=round(shuffled * MEGABYTE),
+                    only=only or tuple(Measure),
                 )
                 status.update("Warming up")
                 run.warm_up()

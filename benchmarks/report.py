@@ -67,15 +67,16 @@ def rows(quantity: Quantity, seconds: Mapping[str, Sequence[float]]) -> list[Row
     """Return one row for each transport.
 
     :param seconds: for each transport what each round took; round by round they belong together.
+        A transport is a scheme, and may have a word behind it.
     """
     made: list[Row] = []
-    for scheme, taken in seconds.items():
+    for transport, taken in seconds.items():
         shown = [quantity.shown(each) for each in taken]
         low, high = quartiles(shown)
         made.append(
             Row(
                 "" if made else f"{quantity.name} ({quantity.unit})",
-                f"{scheme}://",
+                _address(transport),
                 number(statistics.median(shown)),
                 f"{number(low)} to {number(high)}",
                 f"{ratio(taken, seconds['tcp']):.2f}",
@@ -83,6 +84,11 @@ def rows(quantity: Quantity, seconds: Mapping[str, Sequence[float]]) -> list[Row
             )
         )
     return made
+
+
+def _address(transport: str) -> str:
+    scheme, *words = transport.split(" ")
+    return " ".join((f"{scheme}://", *words))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:

@@ -24,6 +24,8 @@ from safeser.channel import Channel, Link
 from safeser.errors import AuditError
 from safeser.keys import Identity, PrivateKey, Roster
 from safeser.policy import Policy
+from safeser.policy.ready import locate
+from safeser.values import Suite
 
 # The same examples every time, however slow or busy the machine is: luck has its place in the long
 # runs of tests/fuzz, tests/differential and tests/families/malformed.
@@ -128,6 +130,14 @@ class Witness:
     @property
     def rules(self) -> list[str]:
         return [event["rule"] for event in self.events if not event["permitted"]]
+
+
+def in_suite(name: str, suite: Suite) -> str:
+    """Return the text of the ready policy called *name* under *suite*."""
+    text = locate(name).read_text("utf-8")
+    changed = text.replace("revision: 1\n", f"revision: 1\nsuite: {suite.word}\n", 1)
+    assert changed != text
+    return changed
 
 
 class Doors:

@@ -10,15 +10,16 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakSet
 
 from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
 from safeser.channel.link import Link
-from safeser.channel.records import AuditSink, Recording, event
+from safeser.channel.records import PATIENCE, AuditSink, Recording, event
 from safeser.channel.standing import Ending, Standing
-from safeser.envelope import Handshake, HandshakeRefused
+from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.families.registered.own import own_families
 from safeser.keys import Identity, KeyState, PublicKey, Roster, today
@@ -28,10 +29,6 @@ from safeser.values import Context, Kind
 __all__ = ["Channel"]
 
 logger = logging.getLogger("safeser.channel")
-
-#: Looks at the files, of a second each, that a new key waits for sessions to be renewed by it: a
-#: peer whose roster does not list it yet must not hold it up.
-_PATIENCE = 10
 
 
 class Channel:
@@ -146,7 +143,7 @@ class Channel:
             self._waited += 1
             if coming is None:
                 self._waited = 0
-            elif self._waited > _PATIENCE or not any(
+            elif self._waited > PATIENCE or not any(
                 link.lasts and link.own_key != key for link in links
             ):
                 self._go_over(standing, coming)
@@ -245,9 +242,21 @@ class Channel:
 
     # --- connections -----------------------------------------------------------------------------
 
-    def handshake(self, *, initiator: bool, expected_peer: str | None = None) -> Handshake:
+    def handshake(
+        self,
+        *,
+        initiator: bool,
+        expected_peer: str | None = None,
+        transport: str = "library",
+        same_host: bool | None = None,
+    ) -> Handshake:
         """Return a fresh handshake that admits only principals whom the policy lets us meet.
 
+        An initiator proposes the suite that the policy requires with *expected_peer* or, where it
+        expects none, the strictest that it requires with any principal that it may meet this way.
+
+        :param transport: how messages of the session will travel, and *same_host* whether its other
+            end is on this machine, as in :meth:`link`.
         :raises AuthenticationError: if the roster does not let this process's own key speak.
         """
         standing = self._standing
@@ -257,20 +266,29 @@ class Channel:
             self._principal_of,
             initiator=initiator,
             expected_peer=expected_peer,
+            transport=transport,
+            same_host=same_host,
         )
 
-    def renewing(self, peer: str, *, initiator: bool) -> Handshake:
-        """Return a handshake that renews a session with *peer*, by the newest key of this process.
+    def renewing(self, link: Recording, *, initiator: bool) -> Handshake:
+        """Return a handshake that renews the session of *link*, by the newest key of this process.
 
         :raises AuthenticationError: if the roster does not let that key speak.
         """
 
         def principal_of(public: PublicKey) -> str | None:
-            return peer if self._principal_of(public) == peer else None
+            return link.peer if self._principal_of(public) == link.peer else None
 
         standing = self._standing
-        identity = self._coming or standing.identity
-        return self._handshake(standing, identity, principal_of, initiator=initiator)
+        return self._handshake(
+            standing,
+            self._coming or standing.identity,
+            principal_of,
+            initiator=initiator,
+            expected_peer=link.peer if initiator else None,
+            transport=link.transport,
+            same_host=link.same_host,
+        )
 
     def _handshake(
         self,
@@ -279,20 +297,25 @@ class Channel:
         principal_of: Callable[[PublicKey], str | None],
         *,
         initiator: bool,
-        expected_peer: str | None = None,
+        expected_peer: str | None,
+        transport: str,
+        same_host: bool | None,
     ) -> Handshake:
-        policy = standing.policy
-        own = standing.end_of_key(identity.public, identity.principal, self._today())
+        policy, local = standing.policy, identity.principal
+        own = standing.end_of_key(identity.public, local, self._today())
         if own is not None:
             raise AuthenticationError(
                 f"this process may not open sessions: {own}",
                 rule=own.rule,
                 fix="Give it a key that the roster lists as active.",
             )
+        suite = partial(policy.suite, local, transport=transport, same_host=same_host)
         return Handshake(
             initiator=initiator,
             identity=identity,
             principal_of=principal_of,
+            required=suite,
+            suite=suite(expected_peer) if initiator else None,
             policy=(policy.name, policy.revision, policy.sha256),
             expected_peer=expected_peer,
             limits=policy.limits,
@@ -330,8 +353,9 @@ class Channel:
     ) -> Link:
         """Return the link of a completed handshake.
 
-        :raises AuthenticationError: if it is not complete, or what has changed since it began
-            refuses its peer.
+        :raises AuthenticationError: if it is not complete, if its session is not of the suite that
+            the policy requires between these principals, on this transport, or if what has changed
+            since it began refuses its peer.
         :param shared: whether this channel's own calls find it by its peer. A connection that
             somebody else reads and writes must not be used by them: its messages are numbered.
         :param transport: how its messages travel, for contexts that ask for it.
@@ -339,8 +363,9 @@ class Channel:
         """
         if not handshake.complete:
             raise AuthenticationError("the handshake is not complete")
+        session = handshake.session()
         link = Link(
-            session=handshake.session(),
+            session=session,
             own_key=handshake.local_key,
             told=handshake.told,
             voices=self,
@@ -348,6 +373,8 @@ class Channel:
             transport=transport,
             same_host=same_host,
         )
+        if session.suite < link.required_suite:
+            raise SuiteRefused(link.peer, suite=session.suite, required=link.required_suite)
         # First among the live ones, then looked at: a roster that changes meanwhile finds it there,
         # or is what it is looked at by.
         with self._lock:
@@ -355,6 +382,7 @@ class Channel:
         self.inspect(link)
         if link.over is not None:
             raise HandshakeRefused(f"since the handshake began, {link.over}")
+        link.note_suite()
         link.note_drift()
         if shared:
             with self._lock:

@@ -32,8 +32,6 @@ __all__ = ["Link"]
 
 _PICKLES = ("pickle", "cloudpickle")
 
-_PREFIX = 8  # one length of the frame-length table, bytes
-
 #: The header of bytes that are one pickle, where nothing says so.
 _BARE_PICKLE: dict[str, Any] = {"serializer": "pickle", "writeable": []}
 
@@ -466,20 +464,20 @@ class Link(Recording):
             raise
 
     def _verify(self, frames: Sequence[Any]) -> Verified:
-        joined = memoryview(b"".join(frames))
+        # One copy, in which frames of suite 2 are decrypted.
+        joined = memoryview(bytearray().join(frames))
         if len(joined) < PRELUDE_SIZE:
             raise EnvelopeError("the message is shorter than its prelude", rule="envelope.format")
         prelude = self.session.prelude(joined[:PRELUDE_SIZE])
-        header_end = PRELUDE_SIZE + prelude.header_length
-        table_end = header_end + _PREFIX * prelude.frame_count
-        lengths = self.session.lengths(prelude, joined[header_end:table_end])
-        if len(joined) != table_end + sum(lengths):
+        at = PRELUDE_SIZE + prelude.start_length
+        start = self.session.start(prelude, joined[PRELUDE_SIZE:at])
+        if len(joined) != prelude.message_length:
             raise EnvelopeError("the message is not as long as it says", rule="envelope.format")
-        parts, start = [], table_end
-        for length in lengths:
-            parts.append(joined[start : start + length])
-            start += length
-        return self.session.verify(Sealed(prelude, joined[PRELUDE_SIZE:header_end], tuple(parts)))
+        parts = []
+        for length in start.sealed_lengths:
+            parts.append(joined[at : at + length])
+            at += length
+        return self.session.verify(Sealed(start, parts, joined[at:]))
 
     def admit_message(self, verified: Verified, context: Context) -> Admitted:
         """Decide a verified library message under *context*.

@@ -17,11 +17,15 @@ from safeser.envelope import Handshake, Session
 from safeser.errors import AuditError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.keys import PublicKey
 from safeser.policy import Policy
-from safeser.values import UNKNOWN, Context, Kind, Limits, Payload
+from safeser.values import UNKNOWN, Context, Kind, Limits, Payload, Suite
 
-__all__ = ["AuditSink", "Recording", "event", "note_refusal"]
+__all__ = ["PATIENCE", "AuditSink", "Recording", "event", "note_refusal"]
 
 logger = logging.getLogger("safeser.channel")
+
+#: Looks at the files, of a second each, that a new key or suite waits for sessions to be renewed by
+#: it: a peer that has not heard of it yet must not hold it up.
+PATIENCE = 10
 
 #: Contexts that one link keeps: more than there are operations, whatever a caller asks for.
 _CONTEXTS_MAX = 512
@@ -80,6 +84,7 @@ class Recording:
         #: Whether the peer wants it renewed.
         self.stale = False
         self._when_stale: Callable[[], None] | None = None
+        self._weak = 0  # looks since the policy required a stricter suite
         #: Why this link is over, once it is: nothing is decided for its peer any more.
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
@@ -153,23 +158,37 @@ class Recording:
     def tend(self, own_key: PublicKey, policy: Policy) -> None:
         """Have the session renewed if it is old, or was not begun by *own_key* and, where it lasts,
         *policy*, whose revision the peer should know.
+
+        End it if the policy requires a stricter suite, and it was not renewed by one in time.
         """
+        weak = self.session.suite < self.required_suite
+        self._weak = self._weak + 1 if weak else 0
+        if weak and (self._when_stale is None or self._weak > PATIENCE):
+            self.finish(Ending("policy.suite", self.peer))
         told = self.told in (policy.sha256, "") or not self.lasts
-        fresh = told and not self.stale and not self.session.is_aged
+        fresh = told and not (weak or self.stale or self.session.is_aged)
         if own_key == self.own_key and fresh:
             return
         if self._when_stale is not None and self.over is None:
             self._when_stale()
 
+    @property
+    def required_suite(self) -> Suite:
+        """The least strict suite that the policy accepts here."""
+        return self.policy.suite(
+            self.local, self.peer, transport=self.transport, same_host=self.same_host
+        )
+
     def handshake(self, *, initiator: bool) -> Handshake:
         """Return a handshake that renews the session with the same peer."""
-        return self.voices.renewing(self.peer, initiator=initiator)
+        return self.voices.renewing(self, initiator=initiator)
 
     def renewed(self, handshake: Handshake) -> None:
         """Take the session of *handshake* in the place of the one before, for what comes in."""
         self.session.receive_as(handshake.session())
         self.own_key, self.told = handshake.local_key, handshake.told
         self.voices.inspect(self)
+        self.note_suite()
         self.note_drift()
 
     def finish(self, ending: Ending) -> None:
@@ -248,6 +267,20 @@ class Recording:
     def note_unauthenticated(self, error: EnvelopeError) -> None:
         """Record bytes that nobody vouches for: they came on this link, but not from its peer."""
         self.note_refusal(Context(UNKNOWN, self.local, Kind.ADMIN), error)
+
+    def note_suite(self) -> None:
+        """Count the session with its suite: who spoke with whom readably, an auditor may ask."""
+        suite = self.session.suite.word
+        try:
+            self.audit.count(
+                sender=self.peer,
+                recipient=self.local,
+                operation="handshake",
+                rule=f"suite.{suite}",
+                permitted=True,
+            )
+        except AuditError as failure:
+            logger.error("The audit log refuses a count: %s", failure)  # noqa: TRY400 - one line
 
     def note_drift(self) -> None:
         """Record that the peer says to decide by another policy than this process does.

@@ -25,6 +25,7 @@ SENTENCES = {
     "key.expired": "the last day of the key of {whose} (not_after) is over",
     "key.unlisted": "the roster lists the key of {whose} no more",
     "policy.no-context": "the policy has no context with {whose} any more",
+    "policy.suite": "the policy requires a stricter suite of sessions with {whose}",
 }
 
 _STATES = {KeyState.RETIRED: "key.retired", KeyState.PENDING: "key.pending"}
@@ -60,8 +61,8 @@ class Voices(Protocol):
     def statement(self) -> dict[str, str | int]:
         """Return which policy and roster decide here, for operators who roll them out."""
 
-    def renewing(self, peer: str, *, initiator: bool) -> Handshake:
-        """Return a handshake that renews a session with *peer*."""
+    def renewing(self, link: Any, *, initiator: bool) -> Handshake:
+        """Return a handshake that renews the session of *link*."""
 
     def inspect(self, link: Any) -> None:
         """End the session of *link* if it must not be any more."""

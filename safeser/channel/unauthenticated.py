@@ -53,8 +53,8 @@ class _Fixed:
     def statement(self) -> dict[str, str | int]:
         return {}
 
-    def renewing(self, peer: str, *, initiator: bool) -> NoReturn:
-        raise TypeError(f"there is no session to renew with {peer}")
+    def renewing(self, link: Any, *, initiator: bool) -> NoReturn:
+        raise TypeError(f"there is no session to renew with {link.peer}")
 
     def inspect(self, link: Any) -> None:
         pass

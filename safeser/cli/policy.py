@@ -143,6 +143,8 @@ def _show_context(rule: Rule, *, every: bool) -> None:
 
 def _show_way(rule: Rule) -> None:
     """Show what else a context asks for: how a message came, and whose it may relay."""
+    if rule.in_sessions:
+        _row("suite", rule.suite.word)
     if None not in rule.transports:
         _row("transport", ", ".join(sorted(str(name) for name in rule.transports)))
     if None not in rule.same_host:

@@ -27,10 +27,19 @@ from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
 from safeser.dask.session_control import LONGEST_HEADER, SessionControl
-from safeser.dask.unfinished import COUNTED_FROM, Arriving, read_frame, unfinished
-from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
+from safeser.dask.unfinished import (
+    COUNTED_FROM,
+    PIECE,
+    Arriving,
+    fill,
+    frame_memory,
+    receive,
+    unfinished,
+)
+from safeser.envelope import PRELUDE_SIZE, Arrival, Buffer, HandshakeRefused, Sealed, Verified, runs
 from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
 from safeser.operations import Server
+from safeser.values import Suite
 
 __all__ = ["REFUSED", "SafeserComm"]
 
@@ -54,17 +63,20 @@ _ONE_READ = 1 << 18
 #: many frames, and a system call for each takes longer than everything else that is done to it.
 _SMALL = 1 << 14
 
-#: Messages up to this size are verified, and understood, on the event loop: to authenticate runs at
-#: some gigabytes a second, to parse and judge at a megabyte.
-_VERIFIED_AT_ONCE, _AT_ONCE = 1 << 24, 1 << 15
+#: What a frame counts among those besides its length: at most four thousand are verified at once,
+#: in some 10 milliseconds.
+_EACH = 1 << 6
 
-#: What a frame costs beside its bytes, in bytes that are authenticated, and that are understood.
-_TO_VERIFY, _TO_UNDERSTAND = 1 << 12, 1 << 6
+#: Messages up to this size are understood on the event loop: to parse and judge runs at a megabyte
+#: a second. To authenticate, encrypt and decrypt runs at some gigabytes, and larger messages are
+#: verified and decrypted there a piece at a time.
+_AT_ONCE = 1 << 15
+
+#: What a frame costs beside its bytes, in bytes that are understood.
+_TO_UNDERSTAND = 1 << 6
 
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
-
-_TABLE_ENTRY = 8
 
 
 class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
@@ -94,6 +106,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
         self._written: Any = None  # the future of the last write; done when all is written
+        self._sealing = asyncio.Lock()  # one message is sealed and written at a time
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
         self._deserializers = deserializers
         self.conversation = Conversation(
@@ -254,9 +267,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
         try:
-            sealed = await self._read_sealed(stream, arriving, first=first)
-            arriving.end()
-            return await self._verify(sealed)
+            return await self._read_message(stream, arriving, first=first)
         except StreamClosedError as error:
             self.stream = None
             self._closed = True
@@ -274,15 +285,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             self.abort()
             raise
 
-    async def _verify(self, sealed: Sealed) -> Verified:
-        verify = self.link.session.verify
-        prelude = sealed.prelude
-        if prelude.body_length + _TO_VERIFY * prelude.frame_count <= _VERIFIED_AT_ONCE:
-            return verify(sealed)
-        verified: Verified = await offload(verify, sealed)
-        return verified
-
-    async def _read_sealed(self, stream: IOStream, arriving: Arriving, *, first: bool) -> Sealed:
+    async def _read_message(self, stream: IOStream, arriving: Arriving, *, first: bool) -> Verified:
         session = self.link.session
         head = await stream.read_bytes(PRELUDE_SIZE)
         if first:
@@ -290,27 +293,30 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         prelude = session.prelude(head)
         # Dask's messages have no header; those about the session have little else.
         room = control_room() if prelude.header_length else self.conversation.room()
-        size = prelude.body_length
+        size, start_size = prelude.body_length, prelude.start_length
         check_room("a message", size, room.whole)
         check_room("the header of a message", prelude.header_length, LONGEST_HEADER)
         check_room("the number of a message's frames", prelude.frame_count, room.frames)
-        start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
-        if start + size > COUNTED_FROM:
-            await arriving.take(start + min(size, _ONE_READ))
-        if size <= _ONE_READ:
-            data = bytearray(start + size)
-            await stream.read_into(data)
-            header, table, body = _cut(memoryview(data), prelude.header_length, start)
-            lengths = session.lengths(prelude, table)
-            check_room("what a message says", max(lengths[:2], default=0), room.structure)
-            return Sealed(prelude, header, tuple(_cut_at(body, lengths)))
-        table = memoryview(await stream.read_bytes(start))  # as large a message has no header
-        lengths = session.lengths(prelude, table)
-        check_room("what a message says", max(lengths[:2], default=0), room.structure)
-        frames: list[memoryview] = []
-        for together in runs(lengths, small=_SMALL, together=_ONE_READ):
-            frames += _cut_at(await _read_frame(stream, sum(together), arriving), together)
-        return Sealed(prelude, memoryview(b""), tuple(frames))
+        if start_size + size > COUNTED_FROM:
+            await arriving.take(start_size + min(size, _ONE_READ))
+        whole = size + _EACH * prelude.frame_count <= _ONE_READ
+        data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE if whole else start_size))
+        await stream.read_into(data)
+        start = session.start(prelude, data[:start_size])
+        check_room("what a message says", max(start.lengths[:2], default=0), room.structure)
+        if whole:
+            arriving.end()
+            *frames, end = _cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
+            return session.verify(Sealed(start, frames, end))
+        arrival = session.arrival(start, piece=PIECE)
+        if arrival.memory:
+            await arriving.take(arrival.memory)
+        groups = runs(start.lengths, small=_SMALL, together=_ONE_READ, each=_EACH)
+        for together in groups:
+            await _read_frames(stream, together, arriving, arrival, prelude.overhead.frame)
+        last = await _read_end(stream, prelude.overhead.end)
+        arriving.end()
+        return arrival.verified(last)
 
     async def write(
         self,
@@ -369,7 +375,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         self.link.note_unauthenticated(error)
         self.link.session.end(error.message)
         self.abort()
-        raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
+        raise self._over(error) from None
 
     def is_idle(self) -> bool:
         """Tell whether this connection lies unused in one of Dask's pools."""
@@ -388,34 +394,74 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def _send_sealed(
         self, header: bytes, frames: Sequence[Any], *, then: Callable[[], None] | None = None
     ) -> int:
-        stream = self.stream
-        if stream is None or stream.closed():
+        # A message is sealed and enqueued before the next one is sealed: the sequence number is the
+        # order on the wire.
+        async with self._sealing:
+            size = sum(_EACH + memoryview(frame).nbytes for frame in frames)
+            buffers = self._seal(header, frames)
+            try:
+                if size <= _ONE_READ:
+                    sent = self._enqueue(b"".join(buffers))
+                else:
+                    sent = await self._write_pieces(buffers)
+            except StreamClosedError as error:
+                self.stream = None
+                self._closed = True
+                self.raise_if_ended()
+                convert_stream_closed_error(self, error)
+                raise  # unreachable: the line above always raises
+            except EnvelopeError as error:
+                self.raise_if_ended()
+                self.abort()
+                raise self._over(error) from None
+            except BaseException:
+                # Part of it may be written, and its number is taken: nothing can follow it.
+                self.abort()
+                raise
+            if then is not None:
+                then()
+            return sent
+
+    def _seal(self, header: bytes, frames: Sequence[Any]) -> Iterator[Buffer]:
+        if self.stream is None or self.stream.closed():
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
-        # Sealing and enqueueing happen without an await between them: the sequence number is the
-        # order on the wire.
         session = self.link.session
         try:
-            buffers = session.seal(header, frames)
+            return session.sealing(header, frames)
         except EnvelopeError as error:
             if not session.ended:  # this one message is too large; nothing of it was sent
                 raise
+            self.raise_if_ended()
             self.abort()
-            raise CommClosedError(f"the session with {self.link.peer} ended: {error}") from None
-        total = sum(memoryview(buffer).nbytes for buffer in buffers)
-        try:
-            for piece in [b"".join(buffers)] if total <= _ONE_READ else _pieces(buffers):
-                self._written = stream.write(piece)
-        except StreamClosedError as error:
-            self.stream = None
-            self._closed = True
-            convert_stream_closed_error(self, error)
-        except BaseException:
-            self.abort()
-            raise
-        if then is not None:
-            then()
+            raise self._over(error) from None
+
+    def _over(self, error: EnvelopeError) -> CommClosedError:
+        return CommClosedError(f"the session with {self.link.peer} ended: {error}")
+
+    async def _write_pieces(self, buffers: Iterator[Buffer]) -> int:
+        """Write *buffers*; return how many bytes they are.
+
+        Where they are encrypted as they are taken, one is made while the socket takes the one
+        before it, and no third: the ciphertext of a large message is never in memory whole.
+        """
+        waits = self.link.session.suite is Suite.ENCRYPT
+        total, before = 0, None
+        for piece in _pieces(buffers):
+            total += self._enqueue(piece)
+            if waits:
+                if before is not None:
+                    await before
+                before = self._written
+                # A peer that is as fast as this side would keep the event loop for itself.
+                await asyncio.sleep(0)
         return total
+
+    def _enqueue(self, piece: Buffer) -> int:
+        if self.stream is None:
+            raise CommClosedError("the connection is closed")
+        self._written = self.stream.write(piece)
+        return len(piece)
 
 
 def _no_pool() -> None:
@@ -445,17 +491,37 @@ def _pieces(buffers: Iterable[Any]) -> Iterator[Buffer]:
         yield b"".join(small)
 
 
-async def _read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
+async def _read_frames(
+    stream: IOStream, lengths: Sequence[int], arriving: Arriving, arrival: Arrival, added: int
+) -> None:
+    """Read frames of *lengths* into memory that they share, and give each to *arrival*.
+
+    :param added: bytes that follow each of them on the wire.
+    """
+    small = sum(lengths) <= _ONE_READ
+    sealed = [length + added for length in lengths] if small else lengths
     try:
-        return await read_frame(stream, length, arriving)
+        memory = frame_memory(sum(sealed))
     except MemoryError:
         raise EnvelopeError(
             "there is no memory for a frame as long as a message says", rule="envelope.limits"
         ) from None
+    frames = _cut_at(memory, sealed)
+    if small:
+        await fill(stream, memory, arriving)
+        for frame in frames:
+            arrival.take(frame)
+        return
+    for frame in frames:
+        # Parts of one value lie behind each other, without what follows them on the wire.
+        arrival.begin(frame)
+        await receive(stream, len(frame), arriving, arrival.space, arrival.arrived)
+        arrival.finish(await _read_end(stream, added))
 
 
-def _cut(data: memoryview, header: int, start: int) -> tuple[memoryview, memoryview, memoryview]:
-    return data[:header], data[header:start], data[start:]
+async def _read_end(stream: IOStream, size: int) -> bytes:
+    data: bytes = await stream.read_bytes(size) if size else b""
+    return data
 
 
 def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:

@@ -20,13 +20,18 @@ from jinja2 import TemplateError
 from safeser.dask.guarded.comm import GUARDED
 from safeser.dask.widgets import escape_templates
 from safeser.errors import PolicyDenied, SafeserError
-from safeser.values import Grant, Kind
+from safeser.values import Grant, Kind, Suite
 
 __all__ = ["Display"]
 
 _SHOWN_MAX = 200  # an address; more is no help to a reader
 _PACKAGES_MAX = 200  # of which one process tells the versions
 _HASH_SHOWN = 12  # as `safeser policy show` and the log begin it
+
+_SUITES = {
+    Suite.AUTHENTICATE: "traffic is readable on the network",
+    Suite.ENCRYPT: "traffic is encrypted",
+}
 
 #: What Dask's own drawing raises about a scheduler that says of itself what it should not.
 _UNDRAWABLE = (
@@ -132,6 +137,9 @@ class Display:
         theirs = _other_policy(link, policy)
         if theirs:  # the reason for refusals that this process's own copy does not explain
             yield "peer's policy", theirs
+        suite = getattr(getattr(link, "session", None), "suite", None)
+        if suite is not None:
+            yield "suite", f"{suite.word} ({_SUITES[suite]})"
         if link is not None:
             yield "opens", _families(link, willing=getattr(self, "_deserializers", None))
             yield "sends", _sent(link, getattr(self, "_serializers", None))

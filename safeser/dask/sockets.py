@@ -52,9 +52,10 @@ from safeser.dask.roles import Roles, scheduler_of, served_by
 from safeser.dask.schemes import note_left
 from safeser.dask.taken import take_whole_graphs
 from safeser.dask.wanted_keys import want_known_keys
-from safeser.envelope import Handshake
+from safeser.envelope import Handshake, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
+from safeser.values import UNKNOWN
 
 __all__ = ["HANDSHAKE_SECONDS", "PREFIX", "Backend"]
 
@@ -138,7 +139,8 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             raise
         expected = self._roles.expected_at(address, given)
         try:
-            handshake = channel.handshake(initiator=True, expected_peer=expected)
+            way = _way(stream)
+            handshake = channel.handshake(initiator=True, expected_peer=expected, **way)
             try:
                 await asyncio.wait_for(_shake_hands(stream, handshake), HANDSHAKE_SECONDS)
             except StreamClosedError as error:
@@ -148,7 +150,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
                 PREFIX + get_stream_address(stream),
                 PREFIX + address,
                 deserialize,
-                link=channel.link(handshake, shared=False, **_way(stream)),
+                link=channel.link(handshake, shared=False, **way),
                 server=None,
                 deserializers=given.get("deserializers"),
                 registration_refused=partial(self._roles.stop_registering, at=address),
@@ -156,6 +158,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         except BaseException as error:
             stream.close()
             if isinstance(error, AuthenticationError) and error.rule == "authentication":
+                logger.warning("%s%s is not accepted: %s", PREFIX, address, _detail(error))
                 raise _not_accepted(address, channel, expected=expected) from None
             raise  # or what this process knows of its own key
         await self._confirm(comm, address, channel)
@@ -191,9 +194,14 @@ def _not_accepted(
     return AuthenticationError(
         f"{PREFIX}{address} and this process ({identity.principal}, {identity.public.text}) did not"
         " accept each other",
-        fix=f"Check that it speaks safeser://{who}, and that rosters and policies of both sides"
-        " list both keys.",
+        fix=f"Check that it speaks safeser://{who}, that rosters and policies of both sides list"
+        " both keys, and that both policies ask for the same suite.",
     )
+
+
+def _detail(error: Exception) -> str:
+    """Return what went wrong in a handshake, for this process's own log."""
+    return getattr(error, "detail", "") or type(error).__name__
 
 
 class _Listener(BaseTCPListener):  # type: ignore[misc]
@@ -322,24 +330,31 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             oldest.close()
         self._pending[stream] = None
         try:
-            handshake = self._channel.handshake(initiator=False)
+            way = _way(stream)
+            handshake = self._channel.handshake(initiator=False, **way)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
-            return self._channel.link(handshake, shared=False, **_way(stream))
+            return self._channel.link(handshake, shared=False, **way)
         except (AuthenticationError, StreamClosedError, TimeoutError, struct.error) as error:
-            detail = getattr(error, "detail", "") or type(error).__name__
-            logger.warning("Closed %s: it did not authenticate (%s)", peer, detail)
+            logger.warning("Closed %s: it did not authenticate (%s)", peer, _detail(error))
             # Closed first: a log that cannot be written must not keep a stranger connected.
             stream.close()
-            self._channel.audit.count(
-                sender="unknown",
-                recipient=self._channel.identity.principal,
-                operation="handshake",
-                rule="authentication",
-                permitted=False,
-            )
+            self._count_refused(error)
             return None
         finally:
             self._pending.pop(stream, None)
+
+    def _count_refused(self, error: Exception) -> None:
+        """Count a peer that did not authenticate, or that did and proposed too little."""
+        sender, rule = UNKNOWN, "authentication"
+        if isinstance(error, SuiteRefused):
+            sender, rule = error.principal, f"suite.{error.suite.word}"
+        self._channel.audit.count(
+            sender=sender,
+            recipient=self._channel.identity.principal,
+            operation="handshake",
+            rule=rule,
+            permitted=False,
+        )
 
     def abort_handshaking_comms(self) -> None:
         for stream in list(self._pending):

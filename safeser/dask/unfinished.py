@@ -24,7 +24,17 @@ from typing import Self
 from distributed.protocol.utils import host_array
 from tornado.iostream import IOStream
 
-__all__ = ["COUNTED_FROM", "Arriving", "Unfinished", "read_frame", "unfinished"]
+__all__ = [
+    "COUNTED_FROM",
+    "PIECE",
+    "Arriving",
+    "Unfinished",
+    "fill",
+    "frame_memory",
+    "read_frame",
+    "receive",
+    "unfinished",
+]
 
 #: Bytes of all unfinished messages of a process: as much as one array or buffer may be by default.
 BUDGET = 1 << 30
@@ -33,7 +43,7 @@ BUDGET = 1 << 30
 COUNTED_FROM = 1 << 14
 
 #: Large frames are read in pieces of this size, each of which takes less than a millisecond.
-_PIECE = 1 << 20
+PIECE = 1 << 20
 
 #: Waiting messages that are woken at a time, at most: each that goes on may wake others.
 _WOKEN = 64
@@ -237,24 +247,52 @@ class Arriving:
         self._owner._remove(self)
 
 
-async def read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
-    """Read one frame into memory of its own, which an array can keep without a copy.
+def frame_memory(length: int) -> memoryview:
+    """Return memory of its own for *length* bytes, which an array can keep without a copy.
 
-    Nothing vouches for *length* yet: whoever can change bytes on the way can claim a gigabyte. That
-    much address space is asked for, of one frame at a time, but the system gives memory to it only
-    where bytes arrive. Growing the buffer with them would copy each large frame once more.
+    Nothing vouches for *length* yet: an attacker who can change bytes on the way can claim a
+    gigabyte. That much address space is asked for, of one frame at a time, but the system gives
+    memory to it only where bytes arrive. Growing the buffer with them would copy each large frame
+    once more.
 
     :raises MemoryError: if there is no address space for it.
     """
-    frame = memoryview(host_array(length)).cast("B")
-    for at in range(0, length, _PIECE):
-        piece = frame[at : at + _PIECE]
+    return memoryview(host_array(length)).cast("B")
+
+
+async def fill(stream: IOStream, frame: memoryview, arriving: Arriving) -> None:
+    """Read bytes of *stream* until *frame* is full, in pieces between which others run."""
+    await receive(stream, len(frame), arriving, lambda start, stop: frame[start:stop])
+
+
+async def receive(
+    stream: IOStream,
+    length: int,
+    arriving: Arriving,
+    memory: Callable[[int, int], memoryview],
+    arrived: Callable[[], object] | None = None,
+) -> None:
+    """Read *length* bytes of *stream* in pieces between which others run.
+
+    :param memory: returns where the bytes from one position to another are read to.
+    :param arrived: is called when what *memory* returned last is full.
+    """
+    for at in range(0, length, PIECE):
+        piece = memory(at, min(at + PIECE, length))
         if length > COUNTED_FROM:
             await arriving.take(len(piece))
         await stream.read_into(piece)
         arriving.note(len(piece))
+        if arrived is not None:
+            arrived()
         # A sender that is as fast as this side would keep the event loop for itself.
         await asyncio.sleep(0)
+
+
+async def read_frame(stream: IOStream, length: int, arriving: Arriving) -> memoryview:
+    """Read one frame into memory of its own; see :func:`frame_memory`."""
+    frame = frame_memory(length)
+    await fill(stream, frame, arriving)
     return frame
 
 

@@ -1,24 +1,24 @@
 """The authenticated envelope: who is at the other end, and which bytes exactly they sent.
 
-The one rule: no I/O. Callers move the bytes, this room says how many to read, what to write, and
+The one rule: no I/O. Callers move the bytes, this package says how many to read, what to write, and
 whether to believe them. ``docs/envelope-v1.md`` is the normative description.
 """
 
 from safeser.envelope import canonical
 from safeser.envelope.claims import CLAIMS_SIZE, Claims
-from safeser.envelope.format import MAX_FRAME, PRELUDE_SIZE, Buffer, Prelude, Sealed
-from safeser.envelope.handshake import PREAMBLE, Handshake
+from safeser.envelope.format import MAX_FRAME, PRELUDE_SIZE, Buffer, Prelude, Sealed, Start
+from safeser.envelope.handshake import Handshake, SuiteRefused, preamble
 from safeser.envelope.noise import HandshakeRefused
 from safeser.envelope.parts import check_payload, join, runs, split, too_large
-from safeser.envelope.session import MAX_SECONDS, MAX_SESSION_BYTES, Session, Verified
+from safeser.envelope.session import MAX_SECONDS, MAX_SESSION_BYTES, Arrival, Session, Verified
 
 __all__ = [
     "CLAIMS_SIZE",
     "MAX_FRAME",
     "MAX_SECONDS",
     "MAX_SESSION_BYTES",
-    "PREAMBLE",
     "PRELUDE_SIZE",
+    "Arrival",
     "Buffer",
     "Claims",
     "Handshake",
@@ -26,10 +26,13 @@ __all__ = [
     "Prelude",
     "Sealed",
     "Session",
+    "Start",
+    "SuiteRefused",
     "Verified",
     "canonical",
     "check_payload",
     "join",
+    "preamble",
     "runs",
     "split",
     "too_large",

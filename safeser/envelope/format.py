@@ -1,17 +1,18 @@
-"""The bytes of one message: prelude, header, table of frame lengths, frames.
+"""The bytes of one message: prelude, header, table of frames, frames.
 
 The one rule: every number that a peer wrote is checked against the limits, and against the other
-numbers, before it sizes anything. Nothing here authenticates; see :mod:`safeser.envelope.mac`.
+numbers, before it sizes anything. Nothing here authenticates; see :mod:`safeser.envelope.mac` and
+:mod:`safeser.envelope.aead`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from safeser.errors import EnvelopeError
-from safeser.values import Limits
+from safeser.values import Limits, Suite
 
 __all__ = [
     "MAX_FRAME",
@@ -19,11 +20,13 @@ __all__ = [
     "Buffer",
     "Prelude",
     "Sealed",
+    "Start",
     "flat",
+    "message_length",
     "pack_fields",
     "pack_lengths",
-    "parse_lengths",
     "parse_prelude",
+    "parse_start",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -37,20 +40,41 @@ _FIELDS = struct.Struct("<4sBBHQIIQ")
 FIELDS_SIZE = _FIELDS.size
 TAG_SIZE = 32
 PRELUDE_SIZE = FIELDS_SIZE + TAG_SIZE
-LENGTH_SIZE = 8
+
+#: A tag of AES-256-GCM or AES-256-GMAC.
+GCM_TAG_SIZE = 16
+
+#: One row of the table: the length of a frame.
+_ROW_SIZE = 8
+
+
+class Overhead(NamedTuple):
+    """Bytes that a suite adds to the wire: to the header, to each frame, and at the end."""
+
+    header: int
+    frame: int
+    end: int
+
+
+OVERHEAD = {
+    Suite.AUTHENTICATE: Overhead(0, 0, 0),
+    Suite.ENCRYPT: Overhead(GCM_TAG_SIZE, GCM_TAG_SIZE, TAG_SIZE),
+}
 
 #: One GMAC, and one call of the library, covers at most this. Longer frames are split before; see
 #: :mod:`safeser.envelope.parts`.
 MAX_FRAME = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Prelude:
+class Prelude(NamedTuple):
     """The fixed start of a message, well-formed and within limits, but not yet authenticated.
 
+    :param suite: of the session; nothing in the prelude says it.
     :param fields: the 32 bytes that all other numbers were read from; the MAC covers these.
     :param tag: the 32 bytes of MAC that the peer sent.
     """
+
+    suite: Suite
 
     fields: bytes
     tag: bytes
@@ -60,22 +84,62 @@ class Prelude:
     body_length: int
 
     @property
-    def table_length(self) -> int:
-        return self.frame_count * LENGTH_SIZE
+    def overhead(self) -> Overhead:
+        return OVERHEAD[self.suite]
+
+    @property
+    def start_length(self) -> int:
+        """Bytes between the prelude and the first frame: the header and the table."""
+        return self.header_length + self.overhead.header + self.frame_count * _ROW_SIZE
 
     @property
     def message_length(self) -> int:
         """Bytes of the whole message on the wire."""
-        return PRELUDE_SIZE + self.header_length + self.table_length + self.body_length
+        return message_length(
+            self.suite,
+            header_length=self.header_length,
+            frame_count=self.frame_count,
+            body_length=self.body_length,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
-    """A message as it arrived: parsed by shape, not verified. Nothing in it may be believed."""
+class Start(NamedTuple):
+    """Everything of a message before its first frame: parsed by shape, not verified.
+
+    :param header: as it stands on the wire; in suite 2 ciphertext with its tag.
+    :param table: as it stands on the wire.
+    :param lengths: of the frames, without what the suite adds to them.
+    """
 
     prelude: Prelude
-    header: Buffer
+    header: bytes
+    table: bytes
+    lengths: tuple[int, ...]
+
+    @property
+    def sealed_lengths(self) -> list[int]:
+        """Bytes of each frame on the wire."""
+        added = self.prelude.overhead.frame
+        return [length + added for length in self.lengths]
+
+
+class Sealed(NamedTuple):
+    """A message as it arrived: parsed by shape, not verified. Nothing in it may be believed.
+
+    :param frames: as they stand on the wire; in suite 2 ciphertext with its tag.
+    :param end: what follows the last frame; empty in suite 1.
+    """
+
+    start: Start
     frames: Sequence[Buffer]
+    end: Buffer = b""
+
+
+def message_length(suite: Suite, *, header_length: int, frame_count: int, body_length: int) -> int:
+    """Return the bytes of a whole message on the wire."""
+    added = OVERHEAD[suite]
+    start = PRELUDE_SIZE + header_length + added.header
+    return start + frame_count * (_ROW_SIZE + added.frame) + body_length + added.end
 
 
 def check_sizes(limits: Limits, *, header_length: int, frame_count: int, body_length: int) -> None:
@@ -99,7 +163,7 @@ def pack_fields(*, sequence: int, header_length: int, frame_count: int, body_len
     )
 
 
-def parse_prelude(data: Buffer, limits: Limits) -> Prelude:
+def parse_prelude(data: Buffer, limits: Limits, suite: Suite) -> Prelude:
     """Return the prelude that *data* spells, or raise :class:`EnvelopeError`."""
     if memoryview(data).nbytes != PRELUDE_SIZE:
         raise EnvelopeError(f"a prelude has {PRELUDE_SIZE} bytes", rule="envelope.format")
@@ -114,24 +178,34 @@ def parse_prelude(data: Buffer, limits: Limits) -> Prelude:
     check_sizes(
         limits, header_length=header_length, frame_count=frame_count, body_length=body_length
     )
-    return Prelude(
-        raw[:FIELDS_SIZE], raw[FIELDS_SIZE:], sequence, header_length, frame_count, body_length
-    )
+    fields, tag = raw[:FIELDS_SIZE], raw[FIELDS_SIZE:]
+    return Prelude(suite, fields, tag, sequence, header_length, frame_count, body_length)
 
 
-def pack_lengths(lengths: Sequence[int]) -> bytes:
-    return struct.pack(f"<{len(lengths)}Q", *lengths)
+def parse_start(prelude: Prelude, data: Buffer) -> Start:
+    """Return what *data* holds, the bytes between *prelude* and the first frame.
 
-
-def parse_lengths(prelude: Prelude, table: Buffer) -> tuple[int, ...]:
-    """Return the frame lengths in *table*, which must add up to what the prelude announced."""
-    if memoryview(table).nbytes != prelude.table_length:
-        raise EnvelopeError("the table of lengths has another size", rule="envelope.format")
+    The lengths of the frames must add up to what the prelude announced.
+    """
+    view = memoryview(data)
+    if view.nbytes != prelude.start_length:
+        raise EnvelopeError(
+            "the header and the table of a message have another size", rule="envelope.format"
+        )
+    # Copied: what was verified must not change afterwards.
+    raw = bytes(view)
+    table_at = prelude.header_length + prelude.overhead.header
+    header, table = raw[:table_at], raw[table_at:]
     lengths: tuple[int, ...] = struct.unpack(f"<{prelude.frame_count}Q", table)
     if sum(lengths) != prelude.body_length:
         raise EnvelopeError("frame lengths don't add up to the body", rule="envelope.format")
     check_lengths(lengths)
-    return lengths
+    return Start(prelude, header, table, lengths)
+
+
+def pack_lengths(lengths: Sequence[int]) -> bytes:
+    """Return the table of a message."""
+    return struct.pack(f"<{len(lengths)}Q", *lengths)
 
 
 def check_lengths(lengths: Sequence[int]) -> None:

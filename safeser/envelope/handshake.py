@@ -14,16 +14,13 @@ from safeser.envelope.noise import DH_SIZE, TAG_SIZE, HandshakeRefused, Handshak
 from safeser.envelope.session import Session
 from safeser.errors import ConfigError, EnvelopeError
 from safeser.keys import Identity, KeepsSecrets, PrivateKey, PublicKey
-from safeser.values import Limits, check_principal
+from safeser.values import Limits, Suite, check_principal
 
-__all__ = ["PREAMBLE", "Handshake"]
+__all__ = ["Handshake", "SuiteRefused", "preamble"]
 
 MAGIC = b"\x93SAFESER"  # the first byte is no text, no TLS record, and no count of Dask's
 VERSION = 1
-SUITE = 1
-
-#: What each side sends first, and the prologue that the handshake authenticates.
-PREAMBLE = MAGIC + bytes((VERSION, SUITE, 0, 0))
+_PREAMBLE_SIZE = 12
 
 # All messages have one size, so no length is read from a stranger: 44 bytes from the initiator,
 # 428 from the responder, 384 to finish.
@@ -32,6 +29,29 @@ _MESSAGE_2 = DH_SIZE + (DH_SIZE + TAG_SIZE) + (CLAIMS_SIZE + TAG_SIZE)
 _MESSAGE_3 = (DH_SIZE + TAG_SIZE) + (CLAIMS_SIZE + TAG_SIZE)
 
 _Step = Callable[[bytes], bytes]
+
+
+def preamble(suite: Suite) -> bytes:
+    """Return what each side sends first: the prologue that the handshake authenticates."""
+    return MAGIC + bytes((VERSION, suite, 0, 0))
+
+
+_SUITE_OF = {preamble(suite): suite for suite in Suite}
+
+
+class SuiteRefused(HandshakeRefused):
+    """A peer that proved who it is has, or proposes, a session that does less than is required.
+
+    :ivar principal: the peer, and *suite* the suite of the session; for this process's own log.
+    """
+
+    def __init__(self, principal: str, *, suite: Suite, required: Suite) -> None:
+        super().__init__(
+            f"the session with {principal} would be of suite {suite.word}, and the policy here"
+            f" requires {required.word}"
+        )
+        self.principal = principal
+        self.suite = suite
 
 
 class Handshake(KeepsSecrets):
@@ -43,6 +63,9 @@ class Handshake(KeepsSecrets):
     :param initiator: whether this side opened the connection.
     :param identity: who this process is.
     :param principal_of: the roster's answer to whose key this is; None refuses.
+    :param required: the least strict suite that this side accepts with a principal. Neither side
+        ever talks the other down: a handshake below it is refused.
+    :param suite: initiator only: the suite to propose. A responder takes the one proposed.
     :param policy: name, revision and SHA-256 (hexadecimal) of the policy in force here.
     :param expected_peer: initiator only: the principal that must be at the other end.
     :param limits: what one message of the session may take.
@@ -50,8 +73,8 @@ class Handshake(KeepsSecrets):
     :param generate: makes the ephemeral key; a parameter for test vectors only.
     """
 
-    __slots__ = ("_clock", "_expected_peer", "_identity", "_initiator", "_limits",
-                 "_noise", "_outgoing", "_policy", "_principal_of", "_session",
+    __slots__ = ("_begun", "_clock", "_expected_peer", "_generate", "_identity", "_initiator",
+                 "_limits", "_outgoing", "_policy", "_principal_of", "_required", "_session",
                  "_steps")  # fmt: skip
 
     def __init__(
@@ -60,6 +83,8 @@ class Handshake(KeepsSecrets):
         initiator: bool,
         identity: Identity,
         principal_of: Callable[[PublicKey], str | None],
+        required: Callable[[str], Suite],
+        suite: Suite | None = None,
         policy: tuple[str, int, str],
         expected_peer: str | None = None,
         limits: Limits | None = None,
@@ -70,24 +95,51 @@ class Handshake(KeepsSecrets):
             check_principal(expected_peer)
             if not initiator:
                 raise ConfigError("only an initiator can expect a peer", rule="config.handshake")
+        if initiator is (suite is None):
+            raise ConfigError(
+                "an initiator proposes a suite, and a responder takes it", rule="config.handshake"
+            )
         self._initiator = initiator
         self._identity = identity
         self._principal_of = principal_of
+        self._required = required
         self._policy = policy
         self._expected_peer = expected_peer
         self._limits = limits or Limits()
         self._clock = clock
+        self._generate = generate
         self._session: Session | None = None
         self._claims(None)  # refuses a policy that cannot be claimed before anybody connects
-        self._noise = HandshakeState(
-            initiator=initiator, prologue=PREAMBLE, static=identity, generate=generate
-        )
-        self._outgoing = PREAMBLE + self._noise.write_message(b"") if initiator else b""
+        # What the preamble says, and the Noise handshake whose prologue it is.
+        self._begun: tuple[Suite, HandshakeState] | None = None
+        self._outgoing = b""
+        if suite is not None:
+            self._outgoing = preamble(suite) + self._begin(suite).write_message(b"")
         self._steps = self._plan()
+
+    def _begin(self, suite: Suite) -> HandshakeState:
+        noise = HandshakeState(
+            initiator=self._initiator,
+            prologue=preamble(suite),
+            static=self._identity,
+            generate=self._generate,
+        )
+        self._begun = suite, noise
+        return noise
+
+    @property
+    def _suite(self) -> Suite:
+        assert self._begun is not None  # the preamble is the first that is read
+        return self._begun[0]
+
+    @property
+    def _noise(self) -> HandshakeState:
+        assert self._begun is not None
+        return self._begun[1]
 
     def _plan(self) -> list[tuple[int, _Step]]:
         """Return what this side reads, the last first: how many bytes, and who takes them."""
-        start: tuple[int, _Step] = (len(PREAMBLE), self._read_preamble)
+        start: tuple[int, _Step] = (_PREAMBLE_SIZE, self._read_preamble)
         if self._initiator:
             return [(_MESSAGE_2, self._read_message_2), start]
         return [(_MESSAGE_3, self._read_message_3), (_MESSAGE_1, self._read_message_1), start]
@@ -146,13 +198,20 @@ class Handshake(KeepsSecrets):
         return step(bytes(data))
 
     def _read_preamble(self, data: bytes) -> bytes:
-        if data != PREAMBLE:
+        suite = _SUITE_OF.get(data)
+        if suite is None:
             raise HandshakeRefused(f"the peer {_describe(data)}")
+        if self._begun is None:
+            self._begin(suite)
+        elif suite is not self._suite:
+            raise HandshakeRefused(
+                f"the peer answers with suite {suite.word}, not {self._suite.word} as proposed"
+            )
         return b""
 
     def _read_message_1(self, data: bytes) -> bytes:
         self._noise.read_message(data)
-        return PREAMBLE + self._noise.write_message(self._claims(None).encode())
+        return preamble(self._suite) + self._noise.write_message(self._claims(None).encode())
 
     def _read_message_2(self, data: bytes) -> bytes:
         claims = self._authenticate(self._noise.read_message(data))
@@ -184,7 +243,14 @@ class Handshake(KeepsSecrets):
         claims = Claims.decode(payload)
         if claims.principal != principal:
             raise HandshakeRefused(f"a key of {principal} claims to be {claims.principal}")
+        self._check_suite(principal)
         return claims
+
+    def _check_suite(self, principal: str) -> None:
+        """Refuse a session that does less than this side requires of one with *principal*."""
+        required = self._required(principal)
+        if self._suite < required:
+            raise SuiteRefused(principal, suite=self._suite, required=required)
 
     def _claims(self, peer: str | None) -> Claims:
         name, revision, sha256 = self._policy
@@ -194,6 +260,7 @@ class Handshake(KeepsSecrets):
         key = self._noise.remote_static
         assert key is not None
         self._session = Session(
+            suite=self._suite,
             initiator=self._initiator,
             split=self._noise.split(),
             session_id=self._noise.hash,
@@ -213,8 +280,9 @@ class Handshake(KeepsSecrets):
 def _describe(data: bytes) -> str:
     """Say what a peer speaks that does not speak this version, for the operator's log."""
     if data.startswith(MAGIC):
+        suites = " and ".join(str(int(suite)) for suite in Suite)
         return (
-            f"speaks version {data[8]}, suite {data[9]}; this is version {VERSION}, suite {SUITE}"
+            f"speaks version {data[8]}, suite {data[9]}; this is version {VERSION}, suites {suites}"
         )
     if data[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP", b"OPTI", b"PRI "):
         return "speaks HTTP, not safeser"

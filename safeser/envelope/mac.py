@@ -1,4 +1,4 @@
-"""The tag of a message: HMAC-SHA256 over an unambiguous encoding, with AES-GMAC for big frames.
+"""Suite 1: one HMAC-SHA256 over an unambiguous encoding of a message, AES-GMAC for large frames.
 
 The one rule: a key has one direction and one purpose, and the length of a frame alone decides how
 it enters the tag. Nothing on the wire selects an algorithm.
@@ -12,42 +12,64 @@ from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import GCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from safeser.envelope.format import Buffer
+from safeser.envelope.format import GCM_TAG_SIZE, Buffer, Start, pack_lengths
+from safeser.errors import EnvelopeError
 from safeser.keys import KeepsSecrets
 
-__all__ = ["MessageKeys", "equal"]
+__all__ = ["COUNT_AND_LENGTH", "LENGTH", "NONCE", "AuthenticationKeys", "check_tag"]
 
 #: The shortest frame that GMAC covers. Below it one HMAC is quicker than the call.
 GMAC_FROM = 4096
-GMAC_SIZE = 16
 
 MODE_PLAIN = 0
 MODE_GMAC = 1
 
-_COUNT_AND_LENGTH = struct.Struct("<QQ")
-_LENGTH = struct.Struct("<Q")
+COUNT_AND_LENGTH = struct.Struct("<QQ")
+LENGTH = struct.Struct("<Q")
 _PART = struct.Struct("<QQB")  # length of the part; then the part: frame length, mode, body
 _PART_HEAD = 9  # of which the part's own fields
-_NONCE = struct.Struct(">QI")
+
+#: Sequence and index of a frame, big-endian: unique under one key.
+NONCE = struct.Struct(">QI")
 
 # Small frames are joined before they are hashed, this many at a time: 1 MiB at most is copied.
 _CHUNK = 256
 
 
-class MessageKeys(KeepsSecrets):
-    """The keys that authenticate one direction of one session."""
+class AuthenticationKeys(KeepsSecrets):
+    """The keys that authenticate one direction of one session of suite 1."""
 
-    __slots__ = ("_gmac", "_hmac")
+    __slots__ = ("aes", "gmac", "hmac")
 
     def __init__(self, *, hmac_key: bytes, gmac_key: bytes) -> None:
-        self._hmac = HMAC(hmac_key, SHA256())
-        self._gmac = AESGCM(gmac_key)
+        self.hmac = HMAC(hmac_key, SHA256())
+        self.gmac = AESGCM(gmac_key)
+        self.aes = AES256(gmac_key)
+
+    def seal(
+        self, sequence: int, fields: bytes, header: bytes, frames: Sequence[memoryview]
+    ) -> Iterator[Buffer]:
+        """Yield the buffers of one message; the frames are the caller's own, not copies."""
+        tag = self.tag(sequence, fields, header, frames)
+        yield b"".join((fields, tag, header, pack_lengths([*map(len, frames)])))
+        yield from frames
+
+    def open(self, start: Start, *, piece: int) -> Opening:
+        """Return what verifies the message that begins with *start*.
+
+        :param piece: at most this many bytes of a frame arrive at once; it makes no difference.
+        """
+        del piece
+        return Opening(self, start)
 
     def tag(
         self, sequence: int, fields: bytes, header: bytes, frames: Sequence[memoryview]
@@ -61,29 +83,137 @@ class MessageKeys(KeepsSecrets):
         :param fields: the prelude without its tag.
         :param frames: flat views, see :func:`safeser.envelope.format.flat`.
         """
-        mac = self._hmac.copy()
-        pieces: list[Buffer] = [
-            _COUNT_AND_LENGTH.pack(2 + len(frames), len(fields)),
+        running = _Tag(self, sequence, fields, header, len(frames))
+        for index, frame in enumerate(frames):
+            running.whole(index, frame)
+        return running.digest()
+
+
+class _Tag(KeepsSecrets):
+    """The tag of one message, to which its frames are added in order."""
+
+    __slots__ = ("_keys", "_mac", "_pieces", "_sequence")
+
+    def __init__(
+        self, keys: AuthenticationKeys, sequence: int, fields: bytes, header: bytes, count: int
+    ) -> None:
+        self._keys = keys
+        self._mac = keys.hmac.copy()
+        self._sequence = sequence
+        self._pieces: list[Buffer] = [
+            COUNT_AND_LENGTH.pack(2 + count, len(fields)),
             fields,
-            _LENGTH.pack(len(header)),
+            LENGTH.pack(len(header)),
             header,
         ]
-        for index, frame in enumerate(frames):
-            length = len(frame)
-            if length < GMAC_FROM:
-                pieces.append(_PART.pack(_PART_HEAD + length, length, MODE_PLAIN))
-                pieces.append(frame)
-            else:
-                pieces.append(_PART.pack(_PART_HEAD + GMAC_SIZE, length, MODE_GMAC))
-                # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
-                pieces.append(self._gmac.encrypt(_NONCE.pack(sequence, index), b"", frame))
-            if index % _CHUNK == _CHUNK - 1:
-                mac.update(b"".join(pieces))
-                pieces.clear()
-        mac.update(b"".join(pieces))
-        return mac.finalize()
+
+    def whole(self, index: int, frame: memoryview) -> None:
+        """Add frame *index*."""
+        length = len(frame)
+        if length < GMAC_FROM:
+            self._append(_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame)
+        else:
+            # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
+            self.add_gmac(length, self._keys.gmac.encrypt(self._nonce(index), b"", frame))
+
+    def pieces(self, index: int, frame: memoryview) -> _Pieces:
+        """Return what adds frame *index* as it arrives."""
+        if len(frame) < GMAC_FROM:
+            return _Pieces(self, index, frame)
+        return _Gmac(self, index, frame, Cipher(self._keys.aes, GCM(self._nonce(index))))
+
+    def _nonce(self, index: int) -> bytes:
+        return NONCE.pack(self._sequence, index)
+
+    def add_gmac(self, length: int, gmac: bytes) -> None:
+        self._append(_PART.pack(_PART_HEAD + GCM_TAG_SIZE, length, MODE_GMAC), gmac)
+
+    def digest(self) -> bytes:
+        self._mac.update(b"".join(self._pieces))
+        return self._mac.finalize()
+
+    def _append(self, head: bytes, body: Buffer) -> None:
+        self._pieces += (head, body)
+        if len(self._pieces) > 2 * _CHUNK:
+            self._mac.update(b"".join(self._pieces))
+            self._pieces.clear()
 
 
-def equal(left: bytes, right: bytes) -> bool:
-    """Compare two tags in a time that says nothing about them."""
-    return hmac.compare_digest(left, right)
+class _Pieces(KeepsSecrets):
+    """One small frame that arrives in pieces."""
+
+    __slots__ = ("_frame", "_index", "_tag")
+
+    def __init__(self, tag: _Tag, index: int, frame: memoryview) -> None:
+        self._tag = tag
+        self._index = index
+        self._frame = frame
+
+    def space(self, start: int, stop: int) -> memoryview:
+        """Return where the bytes of the frame from *start* to *stop* are to be received."""
+        return self._frame[start:stop]
+
+    def take(self, start: int, stop: int) -> None:
+        """Take the bytes of the frame from *start* to *stop*, which have arrived."""
+
+    def finish(self, end: Buffer) -> None:
+        """Add the frame, all of which has arrived, to the message's tag; nothing follows it."""
+        del end
+        self._tag.whole(self._index, self._frame)
+
+
+class _Gmac(_Pieces):
+    """The GMAC of one large frame that arrives in pieces."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, tag: _Tag, index: int, frame: memoryview, gcm: Cipher[GCM]) -> None:
+        super().__init__(tag, index, frame)
+        self._context = gcm.encryptor()
+
+    def take(self, start: int, stop: int) -> None:
+        self._context.authenticate_additional_data(self._frame[start:stop])
+
+    def finish(self, end: Buffer) -> None:
+        self._context.finalize()
+        self._tag.add_gmac(len(self._frame), self._context.tag)
+
+
+class Opening(_Tag):
+    """Verifies one message whose frames arrive in order.
+
+    :ivar header: of the message, not to be believed before :meth:`check` returns.
+    :ivar memory: bytes that it takes beside the frames.
+    """
+
+    __slots__ = ("_start", "header")
+
+    memory = 0
+
+    def __init__(self, keys: AuthenticationKeys, start: Start) -> None:
+        prelude = start.prelude
+        super().__init__(keys, prelude.sequence, prelude.fields, start.header, prelude.frame_count)
+        self._start = start
+        self.header = start.header
+
+    def take(self, index: int, sealed: memoryview) -> memoryview:
+        """Return frame *index*, which stands on the wire as it is."""
+        self.whole(index, sealed)
+        return sealed
+
+    def check(self, end: Buffer) -> None:
+        """Check the tag of the message, all of whose frames were added; nothing follows them.
+
+        :raises EnvelopeError: if it does not hold.
+        """
+        del end
+        check_tag(self.digest(), self._start.prelude.tag)
+
+
+def check_tag(tag: bytes, given: Buffer) -> None:
+    """Compare *tag* with the one that came, in a time that says nothing about them.
+
+    :raises EnvelopeError: if they differ.
+    """
+    if not hmac.compare_digest(tag, given):
+        raise EnvelopeError("a message does not authenticate", rule="envelope.mac")

@@ -96,7 +96,7 @@ def _is_cut(sizes: Sequence[int]) -> bool:
     return set(sizes[:-1]) == {wire.MAX_FRAME} and 0 < sizes[-1] <= wire.MAX_FRAME
 
 
-def runs(lengths: Sequence[int], *, small: int, together: int) -> list[list[int]]:
+def runs(lengths: Sequence[int], *, small: int, together: int, each: int = 0) -> list[list[int]]:
     """Return *lengths* in groups that a reader best puts into one buffer each.
 
     A frame of the largest size and the one behind it may be parts of one: only the message itself
@@ -105,18 +105,19 @@ def runs(lengths: Sequence[int], *, small: int, together: int) -> list[list[int]
     :param small: frames up to this size share a buffer with small neighbours: to read each by
         itself takes longer than what it holds is worth.
     :param together: the most that such frames fill of one buffer.
+    :param each: what a frame counts there besides its length: empty ones take time as well.
     """
     groups: list[list[int]] = []
     last, room = 0, -1
     for length in lengths:
         if last == wire.MAX_FRAME:
             groups[-1].append(length)
-        elif length <= min(small, room):
+        elif length <= small and length + each <= room:
             groups[-1].append(length)
-            room -= length
+            room -= length + each
         else:
             groups.append([length])
-            room = together - length if length <= small else -1
+            room = together - length - each if length <= small else -1
         last = length
     return groups
 

@@ -1,42 +1,46 @@
 """An authenticated connection between two principals: seals what goes out, verifies what comes in.
 
-The one rule: the receive state moves only after a MAC held, and the first thing that is wrong ends
-the session for good. There is no resynchronizing, skipping or retrying on a session.
+The one rule: the receive state moves only after a message's tags held, and the first thing that is
+wrong ends the session for good. There is no resynchronizing, skipping or retrying on a session.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import NoReturn, SupportsIndex
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn, Protocol, SupportsIndex
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from safeser.envelope.aead import EncryptionKeys
 from safeser.envelope.claims import Claims
 from safeser.envelope.format import (
-    PRELUDE_SIZE,
     Buffer,
     Prelude,
     Sealed,
+    Start,
     check_lengths,
     check_sizes,
     flat,
+    message_length,
     pack_fields,
-    pack_lengths,
-    parse_lengths,
     parse_prelude,
+    parse_start,
 )
-from safeser.envelope.mac import MessageKeys, equal
+from safeser.envelope.mac import AuthenticationKeys
 from safeser.errors import EnvelopeError
 from safeser.keys import KeepsSecrets, PublicKey
-from safeser.values import Limits
+from safeser.values import Limits, Suite
 
-__all__ = ["MAX_SECONDS", "MAX_SESSION_BYTES", "Session", "Verified"]
+__all__ = ["MAX_SECONDS", "MAX_SESSION_BYTES", "Arrival", "Session", "Verified"]
 
 #: A session key that leaks is worth a day of traffic at most.
 MAX_SECONDS = 24 * 60 * 60
-#: In each direction. Keeps AES-GMAC far from its bounds, and sequence numbers from their end.
+#: In each direction. Keeps AES-GCM and AES-GMAC far from their bounds, and sequence numbers from
+#: their end; docs/envelope-v1.md, section 9, has the arithmetic.
 MAX_SESSION_BYTES = 1 << 48
 
 _LABEL = "safeser envelope 1 {direction} {purpose}"
@@ -45,10 +49,10 @@ RESPONDER_TO_INITIATOR = "responder to initiator"
 
 
 class Verified:
-    """A message whose MAC held: it is what :attr:`sender` sealed, in order, and nothing else.
+    """A message whose tags held: it is what :attr:`sender` sealed, in order, and nothing else.
 
-    Only :meth:`Session.verify` makes one. The frames are the caller's own buffers: whoever writes
-    to them afterwards changes what was verified.
+    Only a :class:`Session` makes one. The frames are the caller's own buffers: to write to them
+    afterwards changes what was verified.
     """
 
     __slots__ = (
@@ -69,7 +73,7 @@ class Verified:
     sequence: int
 
     def __init__(self) -> None:
-        raise TypeError("only Session.verify makes a Verified")
+        raise TypeError("only a Session makes a Verified")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("a Verified is immutable")
@@ -95,19 +99,20 @@ def _verified(*values: object) -> Verified:
     return verified
 
 
+_MessageKeys = AuthenticationKeys | EncryptionKeys
+
+
 class _Direction(KeepsSecrets):
     """Keys and counts of one direction; without keys, it is over."""
 
-    __slots__ = ("busy", "keys", "sequence", "total")
+    __slots__ = ("claimed", "keys", "sequence", "suite", "total")
 
-    def __init__(self, split_key: bytes, direction: str, session_id: bytes) -> None:
-        self.keys: MessageKeys | None = MessageKeys(
-            hmac_key=expand(split_key, direction, "HMAC-SHA256", session_id),
-            gmac_key=expand(split_key, direction, "AES-256-GMAC", session_id),
-        )
+    def __init__(self, suite: Suite, keys: _MessageKeys) -> None:
+        self.suite = suite
+        self.keys: _MessageKeys | None = keys
         self.sequence = 0
         self.total = 0
-        self.busy = False
+        self.claimed = threading.Lock()  # by the message that is being sealed or opened
 
 
 def expand(split_key: bytes, direction: str, purpose: str, session_id: bytes) -> bytes:
@@ -116,19 +121,30 @@ def expand(split_key: bytes, direction: str, purpose: str, session_id: bytes) ->
     return HKDFExpand(algorithm=hashes.SHA256(), length=32, info=info).derive(split_key)
 
 
+def _keys(suite: Suite, split_key: bytes, direction: str, session_id: bytes) -> _MessageKeys:
+    hmac_key = expand(split_key, direction, "HMAC-SHA256", session_id)
+    if suite is Suite.AUTHENTICATE:
+        gmac_key = expand(split_key, direction, "AES-256-GMAC", session_id)
+        return AuthenticationKeys(hmac_key=hmac_key, gmac_key=gmac_key)
+    gcm_key = expand(split_key, direction, "AES-256-GCM", session_id)
+    return EncryptionKeys(hmac_key=hmac_key, gcm_key=gcm_key)
+
+
 class Session(KeepsSecrets):
     """One side of an authenticated connection, made by a complete Handshake.
 
-    Reading goes: :meth:`prelude`, :meth:`lengths`, :meth:`verify`. Either direction serves one
-    caller at a time; the two are independent of each other.
+    Reading goes: :meth:`prelude`, :meth:`start`, then :meth:`verify` if the frames are there, or
+    :meth:`arrival` to verify and decrypt them as they arrive. Either direction serves one caller at
+    a time; the two are independent of each other.
     """
 
     __slots__ = ("_clock", "_ended", "_ends_at", "_id", "_limits", "_local", "_peer",
-                 "_peer_claims", "_peer_key", "_receiving", "_sending")  # fmt: skip
+                 "_peer_claims", "_peer_key", "_process", "_receiving", "_sending")  # fmt: skip
 
     def __init__(
         self,
         *,
+        suite: Suite,
         initiator: bool,
         split: tuple[bytes, bytes],
         session_id: bytes,
@@ -139,6 +155,7 @@ class Session(KeepsSecrets):
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._process = os.getpid()
         self._id = session_id
         self._local = local
         self._peer = peer
@@ -148,14 +165,22 @@ class Session(KeepsSecrets):
         self._clock = clock
         self._ends_at = clock() + MAX_SECONDS
         self._ended = ""
-        there = _Direction(split[0], INITIATOR_TO_RESPONDER, session_id)
-        back = _Direction(split[1], RESPONDER_TO_INITIATOR, session_id)
+        there = _Direction(suite, _keys(suite, split[0], INITIATOR_TO_RESPONDER, session_id))
+        back = _Direction(suite, _keys(suite, split[1], RESPONDER_TO_INITIATOR, session_id))
         self._sending, self._receiving = (there, back) if initiator else (back, there)
 
     @property
     def id(self) -> bytes:
         """The handshake hash: 32 bytes that no other session has. Not a secret."""
         return self._id
+
+    @property
+    def suite(self) -> Suite:
+        """What the session does for its messages at the least; the handshake bound it.
+
+        While a session is renewed by another suite, its two directions differ for a moment.
+        """
+        return min(self._sending.suite, self._receiving.suite)
 
     @property
     def local(self) -> str:
@@ -209,35 +234,37 @@ class Session(KeepsSecrets):
         self._sending.keys = self._receiving.keys = None
 
     def seal(self, header: bytes, frames: Sequence[Buffer]) -> list[Buffer]:
-        """Return the buffers to write, in order, for one message; big frames are not copied.
+        """Return the buffers to write, in order, for one message; see :meth:`sealing`."""
+        return list(self.sealing(header, frames))
+
+    def sealing(self, header: bytes, frames: Sequence[Buffer]) -> Iterator[Buffer]:
+        """Return the buffers to write, in order, for one message, each made when it is asked for.
 
         A message that is too large is refused with :class:`EnvelopeError` and the session goes on,
-        since nothing was sent. Whatever this returns must be written before the next call's, and a
-        frame that changes before it is written ends the session at the other side.
+        since nothing was sent. All buffers must be taken, and written, before the next message is
+        sealed. In suite 1 large frames are not copied, and one that changes before it is written
+        ends the session at the other side. In suite 2 they are encrypted piece by piece.
         """
         views = [flat(frame) for frame in frames]
         lengths = [len(view) for view in views]
-        body_length = sum(lengths)
-        check_sizes(
-            self._limits,
-            header_length=len(header),
-            frame_count=len(views),
-            body_length=body_length,
-        )
+        sizes = {
+            "header_length": len(header),
+            "frame_count": len(views),
+            "body_length": sum(lengths),
+        }
+        check_sizes(self._limits, **sizes)
         check_lengths(lengths)
-        table = pack_lengths(lengths)
         out = self._sending
-        keys = self._start(out, PRELUDE_SIZE + len(header) + len(table) + body_length)
+        keys = self._claim(out, message_length(out.suite, **sizes))
         out.sequence += 1
-        fields = pack_fields(
-            sequence=out.sequence,
-            header_length=len(header),
-            frame_count=len(views),
-            body_length=body_length,
-        )
-        tag = keys.tag(out.sequence, fields, header, views)
-        out.busy = False
-        return [b"".join((fields, tag, header, table)), *views]
+        fields = pack_fields(sequence=out.sequence, **sizes)
+        return self._made(out, keys.seal(out.sequence, fields, header, views))
+
+    def _made(self, out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
+        for buffer in buffers:
+            yield buffer
+            self._check_ended()  # a key may be retired while a large message is written
+        out.claimed.release()  # stays claimed where a caller gives up: the number was used
 
     def prelude(self, data: Buffer) -> Prelude:
         """Parse the next 64 bytes of the connection; a wrong one ends the session.
@@ -247,85 +274,242 @@ class Session(KeepsSecrets):
         """
         self._check_alive(self._receiving)
         try:
-            prelude = parse_prelude(data, self._limits)
+            prelude = parse_prelude(data, self._limits, self._receiving.suite)
             self._check_sequence(prelude)
         except EnvelopeError as error:
             self.end(error.message)
             raise
         return prelude
 
-    def lengths(self, prelude: Prelude, table: Buffer) -> tuple[int, ...]:
-        """Parse the table of frame lengths after the header; a wrong one ends the session."""
+    def start(self, prelude: Prelude, data: Buffer) -> Start:
+        """Parse the bytes between *prelude* and the first frame; wrong ones end the session."""
         self._check_alive(self._receiving)
         try:
-            return parse_lengths(prelude, table)
+            return parse_start(prelude, data)
+        except EnvelopeError as error:
+            self.end(error.message)
+            raise
+
+    def arrival(self, start: Start, *, piece: int) -> Arrival:
+        """Return what takes the frames of the message that begins with *start*.
+
+        In suite 2 the tag of its prelude is verified here: the lengths are the peer's own.
+
+        :param piece: at most this many bytes of a frame arrive at once.
+        """
+        return Arrival(self, start, self._open(start, piece=piece))
+
+    def _open(self, start: Start, *, piece: int = 0) -> _Opening:
+        keys = self._claim(self._receiving, start.prelude.message_length)
+        try:
+            self._check_sequence(start.prelude)
+            return keys.open(start, piece=piece)
         except EnvelopeError as error:
             self.end(error.message)
             raise
 
     def verify(self, sealed: Sealed) -> Verified:
-        """Return the message in *sealed* if its MAC holds; anything else ends the session."""
-        incoming = self._receiving
-        keys = self._start(incoming, sealed.prelude.message_length)
+        """Return the message in *sealed* if its tags hold; anything else ends the session.
+
+        In suite 2 its frames are decrypted where they are, if that memory can be written to.
+        """
+        start, opening = sealed.start, self._open(sealed.start)
+        frames = [self._own(flat(frame)) for frame in sealed.frames]
         try:
-            verified = self._verify(keys, sealed)
+            if [len(frame) for frame in frames] != start.sealed_lengths:
+                raise _other_shape()
+            opened = [opening.take(index, frame) for index, frame in enumerate(frames)]
+            opening.check(sealed.end)
         except EnvelopeError as error:
             self.end(error.message)
             raise
-        incoming.sequence = sealed.prelude.sequence
-        incoming.busy = False
-        return verified
+        return self._accept(start, opening.header, opened)
 
-    def _verify(self, keys: MessageKeys, sealed: Sealed) -> Verified:
-        prelude = sealed.prelude
-        # 1. the numbers of the prelude are those of the message; 2. it is the next one;
-        # 3. the tag holds. The header is copied first: it must not change once it was verified.
-        header = bytes(sealed.header)
-        frames = tuple([flat(frame) for frame in sealed.frames])
-        shape = (len(header), len(frames), sum(map(len, frames)))
-        if shape != (prelude.header_length, prelude.frame_count, prelude.body_length):
-            raise EnvelopeError("a message is not what its prelude says", rule="envelope.format")
-        self._check_sequence(prelude)
-        tag = keys.tag(prelude.sequence, prelude.fields, header, frames)
-        if not equal(tag, prelude.tag):
-            raise EnvelopeError("a message does not authenticate", rule="envelope.mac")
-        return _verified(header, frames, self._peer, self._local, self._id, prelude.sequence)
+    def _own(self, frame: memoryview) -> memoryview:
+        if self._receiving.suite is Suite.ENCRYPT and frame.readonly:
+            return memoryview(bytearray(frame))
+        return frame
+
+    def _accept(self, start: Start, header: bytes, frames: Sequence[memoryview]) -> Verified:
+        # It may have ended while the message arrived: a key was retired, or its time was up.
+        self._check_time()
+        self._check_ended()
+        self._check_sequence(start.prelude)  # one arrival makes one message
+        incoming = self._receiving
+        incoming.sequence = start.prelude.sequence
+        incoming.claimed.release()
+        return _verified(
+            header, tuple(frames), self._peer, self._local, self._id, incoming.sequence
+        )
 
     def _check_sequence(self, prelude: Prelude) -> None:
         # Exactly the next one: a replay, a drop and a swap are all an attack on a stream.
         if prelude.sequence != self._receiving.sequence + 1:
             raise EnvelopeError("a message is out of sequence", rule="envelope.sequence")
 
-    def _check_alive(self, direction: _Direction) -> MessageKeys:
+    def _check_time(self) -> None:
         if not self._ended and self._clock() >= self._ends_at:
             self.end("its time is up")
-        if direction.keys is None:
+
+    def _check_ended(self) -> None:
+        if self._ended:
             raise EnvelopeError(
-                f"the session is over: {self._ended}",
-                rule="envelope.ended",
-                fix="Connect again.",
+                f"the session is over: {self._ended}", rule="envelope.ended", fix="Connect again."
             )
-        if direction.busy:
-            raise EnvelopeError(
-                "the session is in use by another caller, or its last message was interrupted",
-                rule="envelope.busy",
-            )
+
+    def _check_alive(self, direction: _Direction) -> _MessageKeys:
+        self._check_time()
+        if self._process != os.getpid():
+            # Both would count on from the same number, under the same keys.
+            self.end("it is another process's")
+        self._check_ended()
+        if direction.claimed.locked():
+            raise _in_use()
+        assert direction.keys is not None  # a session that has not ended has its keys
         return direction.keys
 
-    def _start(self, direction: _Direction, size: int) -> MessageKeys:
+    def _claim(self, direction: _Direction, size: int) -> _MessageKeys:
         """Claim *direction* for a message of *size* bytes.
 
-        It stays claimed when the work is interrupted, by whatever: a sequence number that may have
-        been used with a key must not be used again.
+        It stays claimed when the work is interrupted: a sequence number that may have been used
+        with a key must not be used again.
         """
         keys = self._check_alive(direction)
         if direction.total + size > MAX_SESSION_BYTES:
             self.end("it has carried all that one session may")
-            return self._check_alive(direction)
-        direction.busy = True
+            self._check_ended()
+        if not direction.claimed.acquire(blocking=False):
+            raise _in_use()
         direction.total += size
         return keys
 
     def __repr__(self) -> str:
         state = f", ended: {self._ended}" if self._ended else ""
-        return f"Session({self._local} with {self._peer}, id {self._id.hex()[:16]}{state})"
+        return (
+            f"Session({self._local} with {self._peer}, suite {self.suite.word},"
+            f" id {self._id.hex()[:16]}{state})"
+        )
+
+
+class _Pieces(Protocol):
+    """One frame that arrives in pieces, in either suite."""
+
+    def space(self, start: int, stop: int) -> memoryview: ...
+
+    def take(self, start: int, stop: int) -> None: ...
+
+    def finish(self, end: Buffer) -> None: ...
+
+
+class _Opening(Protocol):
+    """One message that arrives, in either suite: what verifies and decrypts its frames."""
+
+    header: bytes
+    memory: int
+
+    def take(self, index: int, sealed: memoryview) -> memoryview: ...
+
+    def pieces(self, index: int, frame: memoryview) -> _Pieces: ...
+
+    def check(self, end: Buffer) -> None: ...
+
+
+class Arrival(KeepsSecrets):
+    """One message whose frames arrive in order: verified as they do, released when all have.
+
+    Each frame is given with :meth:`take` when it is there, as it stands on the wire, or with
+    :meth:`begin`, :meth:`space`, :meth:`arrived` and :meth:`finish` while its bytes come in. Until
+    :meth:`verified` returns, its memory is for the caller alone, and nothing in it may be believed.
+    """
+
+    __slots__ = ("_at", "_frame", "_frames", "_opening", "_pieces", "_session", "_start", "_stop")
+
+    def __init__(self, session: Session, start: Start, opening: _Opening) -> None:
+        self._session = session
+        self._start = start
+        self._opening = opening
+        self._frames: list[memoryview] = []
+        self._pieces: _Pieces | None = None  # of the frame that was begun
+        self._frame = memoryview(b"")
+        self._at = self._stop = 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes beside the frames while one of them arrives in pieces."""
+        return self._opening.memory
+
+    def take(self, sealed: memoryview) -> None:
+        """Verify the next frame, all of which is in *sealed*."""
+        self._expect(len(sealed) - self._start.prelude.overhead.frame)
+        try:
+            self._frames.append(self._opening.take(len(self._frames), sealed))
+        except EnvelopeError as error:
+            self._fail(error)
+
+    def begin(self, frame: memoryview) -> None:
+        """Say that the next frame arrives, and is to be in *frame*."""
+        self._expect(len(frame))
+        self._frame, self._at, self._stop = frame, 0, 0
+        self._pieces = self._opening.pieces(len(self._frames), frame)
+
+    def space(self, start: int, stop: int) -> memoryview:
+        """Return where the bytes of that frame from *start* to *stop*, the next ones, are received.
+
+        In suite 2 that is not in the frame: what arrives is ciphertext.
+        """
+        if self._pieces is None or not self._at == start <= stop <= len(self._frame):
+            self._fail(_other_shape())
+        self._stop = stop
+        return self._pieces.space(start, stop)
+
+    def arrived(self) -> None:
+        """Say that the bytes for which :meth:`space` was asked last are there."""
+        if self._pieces is None:
+            self._fail(_other_shape())
+        self._pieces.take(self._at, self._stop)
+        self._at = self._stop
+
+    def finish(self, end: Buffer = b"") -> None:
+        """Verify the frame that was begun; *end* follows it on the wire: in suite 2 its tag."""
+        pieces, self._pieces = self._pieces, None
+        if pieces is None or self._at != len(self._frame):
+            self._fail(_other_shape())
+        try:
+            pieces.finish(end)
+        except EnvelopeError as error:
+            self._fail(error)
+        self._frames.append(self._frame)
+
+    def verified(self, end: Buffer = b"") -> Verified:
+        """Return the message, all of whose frames arrived; *end* follows the last on the wire.
+
+        :raises EnvelopeError: if something is missing or does not hold; the session is over then.
+        """
+        if self._pieces is not None or len(self._frames) != len(self._start.lengths):
+            self._fail(_other_shape())
+        try:
+            self._session._check_sequence(self._start.prelude)  # one arrival makes one message
+            self._opening.check(end)
+        except EnvelopeError as error:
+            self._fail(error)
+        return self._session._accept(self._start, self._opening.header, self._frames)
+
+    def _expect(self, length: int) -> None:
+        lengths, index = self._start.lengths, len(self._frames)
+        if self._pieces is not None or index >= len(lengths) or length != lengths[index]:
+            self._fail(_other_shape())
+
+    def _fail(self, error: EnvelopeError) -> NoReturn:
+        self._session.end(error.message)
+        raise error
+
+
+def _in_use() -> EnvelopeError:
+    return EnvelopeError(
+        "the session is in use by another caller, or its last message was interrupted",
+        rule="envelope.busy",
+    )
+
+
+def _other_shape() -> EnvelopeError:
+    return EnvelopeError("a message is not what its prelude says", rule="envelope.format")

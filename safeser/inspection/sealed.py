@@ -1,4 +1,4 @@
-"""A sealed message in a file: what its prelude says, which nobody has verified.
+"""A sealed message in a file: what its prelude says, which is not verified.
 
 The one rule: without its session there is no key, so nothing in it is looked into and nothing that
 is said of it is more than a claim.
@@ -6,10 +6,11 @@ is said of it is more than a claim.
 
 from __future__ import annotations
 
-from safeser.envelope.format import MAGIC, PRELUDE_SIZE, Prelude, parse_lengths, parse_prelude
+from safeser.envelope.format import MAGIC, PRELUDE_SIZE, Prelude, parse_prelude, parse_start
 from safeser.errors import PayloadError
 from safeser.inspection.examination import Examination
 from safeser.inspection.source import cut_off
+from safeser.values import Suite
 
 __all__ = ["ENVELOPE_START", "read_envelope"]
 
@@ -19,10 +20,10 @@ ENVELOPE_START = MAGIC
 def read_envelope(seen: Examination) -> None:
     """Show the sizes that a message claims, and end without a verdict."""
     seen.is_a("envelope", "a sealed message, not verified", loader="")
-    source, limits = seen.source, seen.limits
-    prelude = parse_prelude(source.read(0, min(source.size, PRELUDE_SIZE)), limits)
+    prelude = _prelude(seen)
     seen.add("prelude", f"sequence {prelude.sequence}, tag not verified", 0, PRELUDE_SIZE)
-    seen.add("header", "not verified, not read", PRELUDE_SIZE, prelude.header_length)
+    header = prelude.header_length + prelude.overhead.header
+    seen.add("header", "not verified, not read", PRELUDE_SIZE, header)
     _add_frames(seen, prelude)
     raise PayloadError(
         "a sealed message means something only within its session, whose keys are gone:"
@@ -32,14 +33,22 @@ def read_envelope(seen: Examination) -> None:
     )
 
 
+def _prelude(seen: Examination) -> Prelude:
+    """Return the prelude, which does not say its suite, by the suite that the file's size fits."""
+    source = seen.source
+    data = source.read(0, min(source.size, PRELUDE_SIZE))
+    read = [parse_prelude(data, seen.limits, suite) for suite in Suite]
+    return next((each for each in read if each.message_length == source.size), read[0])
+
+
 def _add_frames(seen: Examination, prelude: Prelude) -> None:
-    table_at = PRELUDE_SIZE + prelude.header_length
-    at = table_at + prelude.table_length
-    lengths = parse_lengths(prelude, seen.source.read(table_at, prelude.table_length))
+    at = PRELUDE_SIZE + prelude.start_length
+    start = parse_start(prelude, seen.source.read(PRELUDE_SIZE, prelude.start_length))
     if prelude.message_length > seen.source.size:
         raise cut_off("the message is cut off", seen.source.size)
-    for number, length in enumerate(lengths):
+    for number, length in enumerate(start.sealed_lengths):
         seen.add(f"frame {number}", "not verified, not read", at, length)
         at += length
+    at += prelude.overhead.end
     if at < seen.source.size:
         seen.add("behind it", "not read", at, seen.source.size - at)

@@ -35,7 +35,7 @@ from safeser.policy.rules import (
     Query,
     Rule,
 )
-from safeser.values import FAMILIES, UNKNOWN, Context, Decision, Grant, KeyConflicts, Kind
+from safeser.values import FAMILIES, UNKNOWN, Context, Decision, Grant, KeyConflicts, Kind, Suite
 
 __all__ = ["Table"]
 
@@ -60,6 +60,7 @@ class Table:
     :param rules: in the order of the file.
     :param principals: names that the policy lists; everybody else is ``unknown``.
     :param own: families that the policy declares beyond those built in.
+    :param suite: of sessions between principals for whom no context decides anything.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class Table:
         principals: Collection[str],
         *,
         own: frozenset[str] = frozenset(),
+        suite: Suite = Suite.AUTHENTICATE,
     ) -> None:
+        self.suite = suite
         self.own = own
         self._families = _FAMILIES | own
         self.rules = tuple(rules)
@@ -115,6 +118,27 @@ class Table:
         there = self._senders.get(one, 0) & self._recipients.get(other, 0)
         back = self._senders.get(other, 0) & self._recipients.get(one, 0)
         return bool(there | back)
+
+    def suite_between(
+        self, one: str, other: str, *, transport: str | None, same_host: bool | None
+    ) -> Suite:
+        """Return the strictest suite of all contexts that decide what either hands the other."""
+        hops = (
+            Hop(*pair, kind, transport, same_host)
+            for pair in ((one, other), (other, one))
+            for kind in Kind
+        )
+        deciding = (rule for rule in map(self.match, hops) if rule is not None)
+        return max((rule.suite for rule in deciding), default=self.suite)
+
+    def met(self, one: str) -> Iterable[str]:
+        """Return a principal of each kind that *one* meets, where kinds match the same contexts."""
+        kinds = {
+            (self._senders.get(other, 0), self._recipients.get(other, 0)): other
+            for other in self.principals
+            if self.meets(one, other)
+        }
+        return kinds.values()
 
     def shadowed(self) -> Rule | None:
         """Return the first context that earlier ones leave nothing to match, or None.

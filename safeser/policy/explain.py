@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from safeser.policy.faults import shown
 from safeser.policy.policy import Policy
-from safeser.policy.rules import Rule
-from safeser.values import UNKNOWN, Context, Decision
+from safeser.policy.rules import SESSION_TRANSPORTS, Rule
+from safeser.values import UNKNOWN, Context, Decision, Suite
 
 __all__ = ["Explanation", "explain"]
 
@@ -60,7 +60,7 @@ def explain(
         f" as {shown(str(family))}{operation}{written}{_way(context)}"
         f" ({'sealing' if sealing else 'opening'}), under {policy.name} revision {policy.revision}?"
     )
-    steps = _strangers(policy, context) + _walk(policy, context)
+    steps = _strangers(policy, context) + _walk(policy, context) + _suite(policy, context)
     return Explanation(question, decision, tuple(steps))
 
 
@@ -68,6 +68,17 @@ def _way(context: Context) -> str:
     """Say how the message came, as far as that is known."""
     over = f", over {context.transport}" if context.transport is not None else ""
     return over + ("" if context.same_host is None else f", from {_HOSTS[context.same_host]}")
+
+
+def _suite(policy: Policy, context: Context) -> list[str]:
+    """Return what the session between the two must be, where their connection is one."""
+    if context.transport not in {*SESSION_TRANSPORTS, None}:
+        return []
+    pair = (context.sender, context.recipient)
+    if not all(name in policy.principals for name in pair):
+        return []
+    suite = policy.suite(*pair, transport=context.transport, same_host=context.same_host)
+    return [f"their session: suite {suite.word}{' or stricter' if suite < max(Suite) else ''}"]
 
 
 def _strangers(policy: Policy, context: Context) -> list[str]:

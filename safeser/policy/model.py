@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from safeser.policy.faults import did_you_mean, fault, shown
 from safeser.policy.loader import Document, Path
-from safeser.values import LEAST_COLLISIONS, LEAST_WALK
+from safeser.values import LEAST_COLLISIONS, LEAST_WALK, Suite
 
 __all__ = [
     "ContextModel",
@@ -49,7 +49,6 @@ _LATER = frozenset(
         "learn",
         "min_peer_revision",
         "shadow",
-        "suite",
         "until",
         "warn",
     }
@@ -158,6 +157,7 @@ class ContextModel(_Strict):
     kinds: _Names | None = None
     transport: _OneOrMore | None = None
     same_host: bool | None = None
+    suite: str | None = None
     authors: _OneOrMore | None = None
     key_conflicts: KeyConflictsModel | None = None
     submission: str = "none"
@@ -217,6 +217,8 @@ class PolicyModel(_Strict):
     safeser: Literal[1]
     name: _Name
     revision: Annotated[int, Field(ge=1, le=_MAX_REVISION)]
+    # What sessions do at the least, where a context does not say it.
+    suite: str = Suite.AUTHENTICATE.word
     # Families that programs register; each is compared with every list by itself.
     families: Annotated[_MaybeNone, Field(max_length=100)] = ()
     principals: Annotated[dict[_Name, PrincipalModel], Field(min_length=1)]

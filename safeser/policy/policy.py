@@ -19,7 +19,7 @@ from safeser.policy.model import LimitsModel, shape
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal, Rule
-from safeser.values import Context, Decision, Grant, KeyConflicts, Limits
+from safeser.values import Context, Decision, Grant, KeyConflicts, Limits, Suite
 
 __all__ = ["Policy"]
 
@@ -50,6 +50,7 @@ class Policy:
     dashboard: str | None
     _table: Table
     _counterparts: dict[str, frozenset[str]] = field(default_factory=dict)
+    _suites: dict[tuple[str | None, ...], Suite] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path_or_name: str | os.PathLike[str]) -> Policy:
@@ -151,6 +152,36 @@ class Policy:
         if found is None:
             found = frozenset(other for other in self.principals if self._table.meets(name, other))
             self._counterparts[name] = found
+        return found
+
+    def suite(
+        self,
+        one: str,
+        other: str | None = None,
+        *,
+        transport: str | None = None,
+        same_host: bool | None = None,
+    ) -> Suite:
+        """Return the least strict suite of a session between *one* and *other*.
+
+        It is the strictest of all contexts that decide what either hands the other, of any kind:
+        one connection serves them all.
+
+        :param other: None for the strictest with any principal that *one* may meet.
+        :param transport: how the session's messages travel, and *same_host* whether both ends are
+            on one machine, for contexts that ask for it.
+        """
+        table = self._table
+        name = table.known(one)
+        asked = (name, None if other is None else table.known(other), transport, str(same_host))
+        found = self._suites.get(asked)
+        if found is None:
+            others = table.met(name) if asked[1] is None else (asked[1],)
+            each = (
+                table.suite_between(name, met, transport=transport, same_host=same_host)
+                for met in others
+            )
+            found = self._suites[asked] = max(each, default=table.suite)
         return found
 
     def __repr__(self) -> str:

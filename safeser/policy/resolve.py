@@ -25,6 +25,7 @@ from safeser.policy.rules import (
     ANY_TRANSPORT,
     ANYWHERE,
     PROFILES,
+    SESSION_TRANSPORTS,
     UNSAID,
     WEAKEST,
     Principal,
@@ -39,6 +40,7 @@ from safeser.values import (
     UNKNOWN,
     KeyConflicts,
     Kind,
+    Suite,
     check_family,
 )
 
@@ -50,6 +52,7 @@ _LISTABLE = tuple(family for family in FAMILIES if family != "error")
 _RESERVED = (UNKNOWN, ANY_AUTHOR)
 _GROUP = "group:"
 _KINDS = tuple(kind.value for kind in Kind)
+_SUITES = tuple(suite.word for suite in Suite)
 
 
 def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Principal], Table]:
@@ -60,13 +63,14 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
     principals = _principals(model, document)
     members = _selectors(principals)
     own = _own_families(model, document)
+    suite = _suite(model, document)
     rules = []
     seen: dict[str, int] = {}
     for index, context in enumerate(model.contexts):
-        reader = _Reader(context, index, document, members, own)
+        reader = _Reader(context, index, document, members, own, suite=suite)
         reader.check_name(seen)
         rules.append(reader.rule())
-    table = Table(rules, principals, own=own)
+    table = Table(rules, principals, own=own, suite=suite)
     try:
         unreached = table.shadowed()
     except ConfigError as error:
@@ -77,6 +81,19 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
     return principals, table
+
+
+def _suite(model: PolicyModel, document: Document) -> Suite:
+    """Return what sessions do at the least, where a context does not say it."""
+    if model.suite not in _SUITES:
+        raise fault(
+            f"there is no suite {shown(model.suite)}",
+            source=document.source,
+            place=document.place(("suite",)),
+            rule="config.suite",
+            fix=did_you_mean(model.suite, _SUITES),
+        )
+    return Suite.named(model.suite)
 
 
 def _own_families(model: PolicyModel, document: Document) -> frozenset[str]:
@@ -162,10 +179,13 @@ class _Reader(Entry):
         document: Document,
         members: Mapping[str, frozenset[str]],
         own: frozenset[str],
+        *,
+        suite: Suite,
     ) -> None:
         super().__init__(context, index, document)
         self.members = members
         self.own = own
+        self.default_suite = suite
         self.listable = (*_LISTABLE, *sorted(own))
 
     def check_name(self, seen: dict[str, int]) -> None:
@@ -198,6 +218,7 @@ class _Reader(Entry):
             transports=self._transports(),
             same_host=self._same_host(),
             key_conflicts=self._key_conflicts(),
+            suite=self._suite(),
         )
         floors.check(self, rule, listable=self.listable, own=self.own)
         return rule
@@ -351,6 +372,25 @@ class _Reader(Entry):
 
     def _same_host(self) -> frozenset[bool | None]:
         return ANYWHERE if self.context.same_host is None else frozenset({self.context.same_host})
+
+    def _suite(self) -> Suite:
+        word = self.context.suite
+        if word is None:
+            return self.default_suite
+        self._known((word,), _SUITES, "suite", "suite")
+        if not self._transports() & {*SESSION_TRANSPORTS, None}:
+            self._refuse_suite("a connection over tcp or tls is no session of safeser")
+        if (UNKNOWN,) in (self.context.sender, self.context.recipient):
+            self._refuse_suite("an unknown principal has no session")
+        return Suite.named(word)
+
+    def _refuse_suite(self, why: str) -> NoReturn:
+        self.refuse(
+            f"a suite has no effect here: {why}",
+            "suite",
+            rule="config.no-effect",
+            fix="Take it out.",
+        )
 
     def _key_conflicts(self) -> KeyConflicts:
         if self.context.key_conflicts is None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from safeser.allowed import Allowed
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, OPERATIONS
-from safeser.values import HARMLESS, TRANSPORTS, KeyConflicts, Kind
+from safeser.values import HARMLESS, TRANSPORTS, UNKNOWN, KeyConflicts, Kind, Suite
 
 __all__ = [
     "ANYWHERE",
@@ -26,6 +26,7 @@ __all__ = [
     "PICKLES",
     "PROFILES",
     "REFUSED",
+    "SESSION_TRANSPORTS",
     "SUBMIT",
     "UNKNOWN_OPERATIONS",
     "UNLISTED",
@@ -82,6 +83,9 @@ WEAKEST: Mapping[str, Kind] = MappingProxyType(
 #: How a message may have come, and where from; None where nobody knows.
 ANY_TRANSPORT: frozenset[str | None] = frozenset((*TRANSPORTS, None))
 ANYWHERE: frozenset[bool | None] = frozenset((True, False, None))
+
+#: Transports whose connections are sessions of the envelope, which have a suite.
+SESSION_TRANSPORTS = frozenset({"safeser", "library"})
 
 #: What becomes of taken keys where no context matches.
 REFUSED = KeyConflicts(definition="refuse", principal="refuse")
@@ -141,6 +145,7 @@ class Rule:
     :param line: where it stands in the file.
     :param transports: those it matches; with None among them, also what nobody knows.
     :param same_host: where it matches, likewise.
+    :param suite: what a session does at the least between principals for whom this context decides.
     """
 
     name: str
@@ -159,6 +164,13 @@ class Rule:
     transports: frozenset[str | None] = ANY_TRANSPORT
     same_host: frozenset[bool | None] = ANYWHERE
     key_conflicts: KeyConflicts = UNSAID
+    suite: Suite = Suite.AUTHENTICATE
+
+    @property
+    def in_sessions(self) -> bool:
+        """Tell whether what it decides can pass in a session of the envelope, which has a suite."""
+        named = self.senders != {UNKNOWN} and self.recipients != {UNKNOWN}
+        return named and bool(self.transports & {*SESSION_TRANSPORTS, None})
 
     def families(self, *, sealing: bool) -> tuple[str, ...]:
         return self.serializers if sealing else self.deserializers

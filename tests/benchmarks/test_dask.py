@@ -46,15 +46,28 @@ def test_a_tiny_run_measures_everything_on_every_transport(tmp_path):
         out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
     text = file.read_text()
-    for scheme in ("safeser", "tcp", "tls"):
-        assert text.count(f"| {scheme}:// |") == 7
-        assert f"{scheme}://" in out
+    for transport in ("safeser://", "safeser:// encrypt", "tcp://", "tls://"):
+        assert text.count(f"| {transport} |") == 7
+        assert transport in out
     # One run compared with itself.
     tcp = [line for line in text.splitlines() if "| tcp:// |" in line]
     assert all(line.split("|")[5].strip() == "1.00" for line in tcp)
     assert re.search(r"audit log of [\d.]+ MB that verified", text)
     assert "distributed 2026" in text
     assert str(tmp_path) not in text
+
+
+@pytest.mark.cluster
+def test_one_measure_alone(tmp_path):
+    file = tmp_path / "table.md"
+    only = ("--only", "transfer", "--workers", "1", "--markdown", str(file))
+    with start(*TINY, *only) as run:
+        _, err = run.communicate(timeout=300)
+    assert run.returncode == 0, err
+    text = file.read_text()
+    assert "| scatter 0.1 MB (MB/s) |" in text
+    assert "| gather 0.1 MB (MB/s) |" in text
+    assert text.count("| tls:// |") == 2
 
 
 @pytest.mark.cluster

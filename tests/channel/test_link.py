@@ -51,7 +51,10 @@ def test_contexts_name_who_proved_it(links):
 def test_a_message_without_payloads_is_counted(links):
     _, bea = links("ann", "bea")
     assert bea.load(bea.admit(bea.inbound(Kind.ADMIN, "identity"))) == []
-    assert bea.audit.counts == [("ann", "bea", "identity", "permit", True)]
+    assert bea.audit.counts == [
+        ("ann", "bea", "handshake", "suite.authenticate", True),
+        ("ann", "bea", "identity", "permit", True),
+    ]
     assert bea.audit.events == []
 
 

@@ -70,12 +70,15 @@ def test_show_names_what_else_a_context_asks_for(safeser, tmp_path):
         "  same_host: true\n  authors: [c]\n  submission: approved\n"
         "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
         "  operations: {grant: [look, update-graph]}\n  key_conflicts: {definition: warn}\n"
-        "- name: far\n  sender: a\n  recipient: b\n  same_host: false\n"
+        "- name: far\n  sender: a\n  recipient: b\n  same_host: false\n  suite: encrypt\n"
+        "- name: outside\n  sender: unknown\n  recipient: b\n  transport: tls\n"
     )
     policy.chmod(0o600)
     shown = safeser("policy", "show", policy).out
     for row in (
         "transport   library, safeser",
+        "suite       authenticate",
+        "suite       encrypt",
         "same host   yes",
         "same host   no, another",
         "authors     c, relayed",
@@ -84,10 +87,12 @@ def test_show_names_what_else_a_context_asks_for(safeser, tmp_path):
         "operations  look, update-graph (",
     ):
         assert row in shown
+    assert "suite" not in shown.partition("outside")[2]  # there is no session
     asked = ("--sender=a", "--recipient=b", "--family=pickle", "--author=c", "--same-host")
     ended = safeser("policy", "explain", policy, *asked, "--transport=safeser")
     assert ended.code == 0
     assert "over safeser, from the same host" in ended.out
+    assert "their session: suite authenticate or stricter" in ended.out
     ended = safeser("policy", "explain", policy, *asked[:-1], "--other-host", "--transport=tls")
     assert ended.code == 1
     assert "near: not for transport tls" in ended.out

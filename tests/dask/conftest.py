@@ -23,6 +23,8 @@ from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.identities import make_identities
 from safeser.operations import Server
+from safeser.values import Suite
+from tests.conftest import in_suite
 from tests.dask.forged import Eager, forged
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
@@ -187,13 +189,22 @@ PRINCIPALS = ("scheduler", "worker", "nanny", "client", "stranger")
 
 
 @pytest.fixture
-def net(tmp_path, monkeypatch):
+def suite():
+    """What sessions do; modules that try both have a fixture of this name."""
+    return Suite.AUTHENTICATE
+
+
+@pytest.fixture
+def net(tmp_path, monkeypatch, suite):
     """Settings for each role, and the scheme in this process beside stock ones."""
     keys = tmp_path / "keys"
     make_identities(keys, PRINCIPALS)
     roles = {role: {"identity": str(keys / f"{role}.key")} for role in PRINCIPALS[:4]}
     monkeypatch.setitem(registry.backends, "safeser", sockets.Backend())
-    with dask.config.set({"safeser": {"audit": str(tmp_path / "audit"), **roles}}):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(in_suite("default", suite))
+    settings = {"audit": str(tmp_path / "audit"), "policy": str(policy), **roles}
+    with dask.config.set({"safeser": settings}):
         yield Net(keys)
     close_channels_in(tmp_path)
     with warnings.catch_warnings():

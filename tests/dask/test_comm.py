@@ -25,6 +25,9 @@ from safeser.dask.settings import channel_for
 from safeser.dask.unfinished import unfinished
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.identities import make_identities
+from safeser.policy import Policy
+from safeser.values import Suite
+from tests.conftest import in_suite
 
 
 def port_of(listener):
@@ -259,8 +262,9 @@ def test_one_principal_leaves_connections_to_others(
                 with pytest.raises(CommClosedError, match="no more connections of client"):
                     await connector.connect(where, **net.arguments())
             other = await connector.connect(where, **net.arguments("worker"))
-            assert [(each["sender"], each["rule"], each["permitted"]) for each in counts] == [
-                ("client", "limits.max_connections", False)
+            refused = [each for each in counts if not each["permitted"]]
+            assert [(each["sender"], each["rule"]) for each in refused] == [
+                ("client", "limits.max_connections")
             ] * 2
             for comm in (other, opened.pop()):
                 comm.abort()
@@ -273,6 +277,30 @@ def test_one_principal_leaves_connections_to_others(
                 await asyncio.sleep(0.01)
 
     run(main())
+
+
+def test_a_principal_that_proposes_too_little_is_refused_and_counted_by_name(net, run, monkeypatch):
+    stricter = Policy.parse(in_suite("default", Suite.ENCRYPT))
+
+    async def main():
+        async with net.serving() as listener:
+            counts = []
+            monkeypatch.setattr(listener._channel, "policy", stricter)
+            monkeypatch.setattr(
+                listener._channel.audit, "count", lambda **said: counts.append(said)
+            )
+            with pytest.raises(AuthenticationError) as caught:
+                await net.asks(listener.contact_address)
+            assert "both policies ask for the same suite" in caught.value.fix
+            monkeypatch.setattr(listener._channel, "_principal_of", lambda key: None)
+            with pytest.raises(AuthenticationError):
+                await net.asks(listener.contact_address)
+            return counts
+
+    counts = run(main())
+    said = [(each["sender"], each["rule"], each["permitted"]) for each in counts]
+    assert said == [("client", "suite.authenticate", False), ("unknown", "authentication", False)]
+    assert net.seen == []
 
 
 def test_descriptors_without_a_limit(monkeypatch):

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from safeser.envelope import Claims, Handshake, Sealed, Session, Verified
+from safeser.envelope import Claims, Handshake, Sealed, Session, Start, Verified, preamble
 from safeser.keys import Identity, PrivateKey
-from safeser.values import Limits
+from safeser.values import Limits, Suite
 
 POLICY = ("production", 7, "ab" * 32)
 
@@ -22,12 +22,17 @@ class Truncated(Exception):
 
 
 class World:
-    """Principals with fixed keys, and the verbs that tests need."""
+    """Principals with fixed keys, and the verbs that tests need; its sessions are of one suite."""
 
     Truncated = Truncated
     policy = POLICY
 
-    def __init__(self) -> None:
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        self.encrypts = suite is Suite.ENCRYPT
+        self.preamble = preamble(suite)
+        #: What a header and a frame have on the wire beyond their bytes, and what a message has.
+        self.tag, self.end = (16, 32) if self.encrypts else (0, 0)
         self.alice = self.identity("alice")
         self.bob = self.identity("bob")
         self.mallory = self.identity("mallory")
@@ -40,12 +45,18 @@ class World:
         return Identity(principal, self.key(name or principal))
 
     def initiator(self, identity: Identity | None = None, **options: Any) -> Handshake:
-        options = {"principal_of": self.roster.get, "policy": POLICY, **options}
-        return Handshake(initiator=True, identity=identity or self.alice, **options)
+        return self._side(identity or self.alice, initiator=True, suite=self.suite, **options)
 
     def responder(self, identity: Identity | None = None, **options: Any) -> Handshake:
-        options = {"principal_of": self.roster.get, "policy": POLICY, **options}
-        return Handshake(initiator=False, identity=identity or self.bob, **options)
+        return self._side(identity or self.bob, initiator=False, **options)
+
+    def _side(self, identity: Identity, **options: Any) -> Handshake:
+        usual = {"principal_of": self.roster.get, "required": self.requires, "policy": POLICY}
+        return Handshake(identity=identity, **{**usual, **options})
+
+    def requires(self, principal: str) -> Suite:
+        assert isinstance(principal, str)
+        return self.suite
 
     def shake(self, initiator: Handshake, responder: Handshake) -> tuple[Session, Session]:
         """Carry bytes between the two until neither wants more."""
@@ -77,6 +88,7 @@ class World:
         def side(local: Identity, peer: Identity, *, initiator: bool) -> Session:
             seed = hashlib.sha512(str(number).encode()).digest()
             return Session(
+                suite=self.suite,
                 initiator=initiator,
                 split=(seed[:32], seed[32:]),
                 session_id=hashlib.sha256(seed).digest(),
@@ -107,14 +119,29 @@ class World:
             return part
 
         prelude = session.prelude(take(64))
-        header = take(prelude.header_length)
-        lengths = session.lengths(prelude, take(prelude.table_length))
-        return session.verify(Sealed(prelude, header, [take(length) for length in lengths]))
+        start = session.start(prelude, take(prelude.start_length))
+        frames = [take(length) for length in start.sealed_lengths]
+        return session.verify(Sealed(start, frames, take(prelude.overhead.end)))
+
+    def start(self, session: Session, data: bytes) -> Start:
+        """Read all of one message but its frames."""
+        prelude = session.prelude(data[:64])
+        return session.start(prelude, data[64 : 64 + prelude.start_length])
+
+
+@pytest.fixture(scope="session", params=list(Suite), ids=lambda suite: suite.word)
+def world(request: pytest.FixtureRequest) -> World:
+    return World(request.param)
 
 
 @pytest.fixture(scope="session")
-def world() -> World:
-    return World()
+def plain() -> World:
+    return World(Suite.AUTHENTICATE)
+
+
+@pytest.fixture(scope="session")
+def encrypted() -> World:
+    return World(Suite.ENCRYPT)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A decoder of library messages, written from docs/envelope-v1.md alone; it imports no safeser.
+"""A reader and a writer of messages, written from docs/envelope-v1.md alone; it imports no safeser.
 
 The one rule: where it and safeser differ, one of them, or the document, is wrong.
 """
@@ -6,11 +6,27 @@ The one rule: where it and safeser differ, one of them, or the document, is wron
 from __future__ import annotations
 
 import base64
+import hmac
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FamilyHeaderError", "HeaderError", "Value", "decode", "parse_key", "read_canonical"]
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+__all__ = [
+    "FamilyHeaderError",
+    "HeaderError",
+    "RefusedBy",
+    "Value",
+    "decode",
+    "derive",
+    "parse_key",
+    "read_canonical",
+    "read_message",
+    "write_message",
+]
 
 MAX_FRAME = 1 << 30
 MAX_DEPTH, MAX_VALUES = 100, 1_000_000
@@ -22,6 +38,135 @@ class HeaderError(Exception):
 
 class FamilyHeaderError(Exception):
     """The family header is refused."""
+
+
+# --- "Key schedule" --------------------------------------------------------------------------
+
+PURPOSES = {1: ("HMAC-SHA256", "AES-256-GMAC"), 2: ("HMAC-SHA256", "AES-256-GCM")}
+
+
+def derive(half: bytes, direction: str, suite: int, session_id: bytes) -> dict[str, bytes]:
+    """Return the keys of one direction. HKDF-Expand of 32 bytes is one HMAC."""
+    return {
+        purpose: hmac.digest(
+            half,
+            f"safeser envelope 1 {direction} {purpose}".encode() + session_id + b"\1",
+            "sha256",
+        )
+        for purpose in PURPOSES[suite]
+    }
+
+
+# --- "A message", "The tag", "Sequence" ------------------------------------------------------
+
+MAX_HEADER, MAX_FRAMES, MAX_BYTES = 1 << 20, 100_000, 2 << 30
+
+
+class RefusedBy(Exception):
+    """The message is refused by the layer that is its argument."""
+
+
+def _demand(fits: bool, layer: str) -> None:
+    if not fits:
+        raise RefusedBy(layer)
+
+
+def read_message(
+    suite: int, keys: dict[str, bytes], sequence: int, data: bytes
+) -> tuple[bytes, list[bytes]]:
+    """Return header and frames of the message *data*, which must have number *sequence*."""
+    fields, tag, rest = data[:32], data[32:64], data[64:]
+    magic, version, kind, reserved, number, header_length, count, body = struct.unpack(
+        "<4sBBHQIIQ", fields
+    )
+    _demand((magic, version, kind, reserved) == (b"SSm1", 1, 1, 0), "format")
+    _demand(header_length <= MAX_HEADER and count <= MAX_FRAMES and body <= MAX_BYTES, "format")
+    _demand(body <= count << 30, "format")
+    _demand(number == sequence, "sequence")
+    added = {1: 0, 2: 16}[suite]
+    header, rest = rest[: header_length + added], rest[header_length + added :]
+    table, rest = rest[: 8 * count], rest[8 * count :]
+    lengths = struct.unpack(f"<{count}Q", table)
+    _demand(sum(lengths) == body and max(lengths, default=0) <= 1 << 30, "format")
+    key = keys["HMAC-SHA256"]
+    if suite == 1:
+        frames = _cut(rest, lengths)
+        parts = [_part_1(keys["AES-256-GMAC"], _nonce(number, i), f) for i, f in enumerate(frames)]
+        _demand(hmac.digest(key, _pae(fields, header, *parts), "sha256") == tag, "mac")
+        return header, frames
+    _demand(hmac.digest(key, _pae(fields, header, table), "sha256") == tag, "mac")
+    gcm = keys["AES-256-GCM"]
+    opened = _decrypt(gcm, _nonce(number, 2**32 - 1), header)
+    sealed = _cut(rest[:-32], [length + 16 for length in lengths])
+    frames = [_decrypt(gcm, _nonce(number, i), each) for i, each in enumerate(sealed)]
+    parts = [struct.pack("<QB", len(each) - 16, 2) + each[-16:] for each in sealed]
+    _demand(hmac.digest(key, _pae(fields, header, *parts), "sha256") == rest[-32:], "mac")
+    return opened, frames
+
+
+def write_message(
+    suite: int, keys: dict[str, bytes], sequence: int, header: bytes, frames: Sequence[bytes]
+) -> bytes:
+    """Return the message number *sequence* with *header* and *frames*."""
+    lengths = [len(frame) for frame in frames]
+    fields = struct.pack(
+        "<4sBBHQIIQ", b"SSm1", 1, 1, 0, sequence, len(header), len(frames), sum(lengths)
+    )
+    table = struct.pack(f"<{len(lengths)}Q", *lengths)
+    key = keys["HMAC-SHA256"]
+    if suite == 1:
+        gmac = keys["AES-256-GMAC"]
+        parts = [_part_1(gmac, _nonce(sequence, i), frame) for i, frame in enumerate(frames)]
+        tag = hmac.digest(key, _pae(fields, header, *parts), "sha256")
+        return b"".join((fields, tag, header, table, *frames))
+    gcm = keys["AES-256-GCM"]
+    sealed_header = _encrypt(gcm, _nonce(sequence, 2**32 - 1), header)
+    sealed = [_encrypt(gcm, _nonce(sequence, i), frame) for i, frame in enumerate(frames)]
+    tag = hmac.digest(key, _pae(fields, sealed_header, table), "sha256")
+    parts = [struct.pack("<QB", len(each) - 16, 2) + each[-16:] for each in sealed]
+    end = hmac.digest(key, _pae(fields, sealed_header, *parts), "sha256")
+    return b"".join((fields, tag, sealed_header, table, *sealed, end))
+
+
+def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
+    made = []
+    for length in lengths:
+        made.append(data[:length])
+        data = data[length:]
+    assert data == b""
+    return made
+
+
+def _nonce(sequence: int, index: int) -> bytes:
+    return struct.pack(">QI", sequence, index)
+
+
+def _pae(*elements: bytes) -> bytes:
+    encoded = struct.pack("<Q", len(elements))
+    return encoded + b"".join(struct.pack("<Q", len(one)) + one for one in elements)
+
+
+def _part_1(key: bytes, nonce: bytes, frame: bytes) -> bytes:
+    if len(frame) < 4096:
+        return struct.pack("<Q", len(frame)) + b"\0" + frame
+    gmac = Cipher(algorithms.AES256(key), modes.GCM(nonce)).encryptor()
+    gmac.authenticate_additional_data(frame)
+    gmac.finalize()
+    return struct.pack("<Q", len(frame)) + b"\1" + gmac.tag
+
+
+def _encrypt(key: bytes, nonce: bytes, frame: bytes) -> bytes:
+    gcm = Cipher(algorithms.AES256(key), modes.GCM(nonce)).encryptor()
+    return gcm.update(frame) + gcm.finalize() + gcm.tag
+
+
+def _decrypt(key: bytes, nonce: bytes, sealed: bytes) -> bytes:
+    ciphertext, tag = sealed[:-16], sealed[-16:]
+    gcm = Cipher(algorithms.AES256(key), modes.GCM(nonce, tag)).decryptor()
+    try:
+        return gcm.update(ciphertext) + gcm.finalize()
+    except InvalidTag:
+        raise RefusedBy("gcm") from None
 
 
 # --- "Canonical MessagePack" -----------------------------------------------------------------

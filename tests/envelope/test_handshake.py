@@ -13,11 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from safeser.envelope import PREAMBLE, Claims, HandshakeRefused
+from safeser.envelope import Claims, HandshakeRefused, preamble
 from safeser.envelope.noise import HandshakeState
 from safeser.errors import AuthenticationError, ConfigError, SafeserError
 from safeser.keys import KeyState, PublicKey, Roster, RosterEntry
+from safeser.values import Suite
 
+PREAMBLE = preamble(Suite.AUTHENTICATE)
 OPAQUE = str(AuthenticationError("the peer could not be authenticated"))
 
 
@@ -41,12 +43,13 @@ def refused(handshake, *pieces):
 class Rogue:
     """An initiator that speaks perfect Noise and lies in its claims."""
 
-    def __init__(self, world, static, prologue=PREAMBLE):
-        self.state = HandshakeState(initiator=True, prologue=prologue, static=static)
+    def __init__(self, world, static):
+        self.preamble = world.preamble
+        self.state = HandshakeState(initiator=True, prologue=self.preamble, static=static)
 
     def against(self, responder, payload):
         first = self.state.write_message(b"")
-        responder.feed(PREAMBLE)
+        responder.feed(self.preamble)
         self.state.read_message(responder.feed(first)[12:])
         return self.state.write_message(payload)
 
@@ -100,7 +103,8 @@ def test_every_handshake_has_its_own_id(world):
         (b"\xff" * 12, "does not speak"),
         (b"SSH-2.0-Open", "does not speak"),
         (PREAMBLE[:8] + b"\2\1\0\0", "version 2, suite 1"),
-        (PREAMBLE[:9] + b"\2\0\0", "version 1, suite 2"),
+        (PREAMBLE[:9] + b"\0\0\0", "version 1, suite 0; this is version 1, suites 1 and 2"),
+        (PREAMBLE[:9] + b"\3\0\0", "version 1, suite 3"),
         (PREAMBLE[:11] + b"\1", "version 1"),
     ],
 )
@@ -156,10 +160,10 @@ def test_claims_that_are_none(world, payload):
 @pytest.mark.parametrize(("principal", "peer"), [("alice", None), ("bob", "alice")])
 def test_a_responder_that_lies(world, principal, peer):
     initiator = world.initiator()
-    state = HandshakeState(initiator=False, prologue=PREAMBLE, static=world.bob)
+    state = HandshakeState(initiator=False, prologue=world.preamble, static=world.bob)
     state.read_message(initiator.outgoing[12:])
     answer = state.write_message(Claims(principal, peer, *world.policy).encode())
-    refused(initiator, PREAMBLE, answer)
+    refused(initiator, world.preamble, answer)
 
 
 def test_the_initiator_reaches_whom_it_meant(world):
@@ -219,8 +223,8 @@ LOW_ORDER = (
 
 @pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point.hex()[-8:])
 def test_low_order_ephemeral(world, point):
-    refused(world.responder(), PREAMBLE, point)
-    refused(world.initiator(), PREAMBLE, point + bytes(384))
+    refused(world.responder(), world.preamble, point)
+    refused(world.initiator(), world.preamble, point + bytes(384))
 
 
 @pytest.mark.parametrize("point", LOW_ORDER[:7], ids=lambda point: point.hex()[-8:])
@@ -272,7 +276,7 @@ def test_sizes_are_exact(world):
     for size in (0, 11, 13, 4096):
         refused(world.responder(), PREAMBLE.ljust(size, b"\0")[:size])
     for size in (0, 31, 33):
-        refused(world.responder(), PREAMBLE, bytes(range(1, size + 1)))
+        refused(world.responder(), world.preamble, bytes(range(1, size + 1)))
 
 
 def test_the_reader_may_hand_over_any_buffer(world):

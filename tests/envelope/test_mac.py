@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safeser.envelope.mac import MessageKeys
+from safeser.envelope.mac import AuthenticationKeys
 
 HMAC_KEY, GMAC_KEY = bytes(range(32)), bytes(range(32, 64))
 FIELDS = bytes(32)
@@ -42,7 +42,7 @@ def reference(sequence, fields, header, frames):
 
 
 def tag(sequence, fields, header, frames):
-    keys = MessageKeys(hmac_key=HMAC_KEY, gmac_key=GMAC_KEY)
+    keys = AuthenticationKeys(hmac_key=HMAC_KEY, gmac_key=GMAC_KEY)
     return keys.tag(sequence, fields, header, list(map(memoryview, frames)))
 
 

@@ -123,6 +123,13 @@ def test_small_frames_are_read_with_their_neighbours(lengths, small, together):
         assert apart or LONGEST in one
 
 
+@given(st.integers(0, 50), st.integers(1, 30), st.integers(1, 10))
+def test_empty_frames_count_too(count, together, each):
+    groups = runs([0] * count, small=5, together=together, each=each)
+    assert sum(map(len, groups)) == count
+    assert all(len(group) <= max(1, together // each) for group in groups)
+
+
 @given(frames_strategy)
 def test_parts_that_were_read_into_one_buffer_are_not_copied(frames):
     parts, counts = split(frames)

@@ -29,6 +29,10 @@ frames_strategy = st.lists(
 )
 
 
+def row(length):
+    return struct.pack("<Q", length)
+
+
 def refused(world, session, data, *rules):
     """Reading *data* must fail by one of *rules*, and nothing must work afterwards."""
     with pytest.raises(EnvelopeError) as caught:
@@ -157,18 +161,23 @@ def test_frames_spliced_between_messages(world, size):
         world.sealed(a, b"h", [bytes([value]) * size, bytes([value + 1]) * size])
         for value in (1, 7)
     ]
-    refused(world, b, wires[0][:-size] + wires[1][-size:], "envelope.mac")
+    rule = "envelope.gcm" if world.encrypts else "envelope.mac"
+    at = size + world.tag + world.end
+    refused(world, b, wires[0][:-at] + wires[1][-at:], rule)
 
 
 @pytest.mark.parametrize("size", [5, 4096])
 def test_frames_swapped_inside_a_message(world, size):
     a, b = world.sessions()
     wire = world.sealed(a, b"h", [b"1" * size, b"2" * size])
-    swapped = wire[: -2 * size] + wire[-size:] + wire[-2 * size : -size]
-    refused(world, b, swapped, "envelope.mac")
+    body, end = wire[: len(wire) - world.end], wire[len(wire) - world.end :]
+    size += world.tag
+    swapped = body[: -2 * size] + body[-size:] + body[-2 * size : -size] + end
+    refused(world, b, swapped, "envelope.gcm" if world.encrypts else "envelope.mac")
 
 
-def test_bytes_moved_between_header_and_frames(world):
+def test_bytes_moved_between_header_and_frames(plain):
+    world = plain
     a, b = world.sessions()
     wire = world.sealed(a, b"headfi", [b"rst"])
     fields = struct.pack("<4sBBHQIIQ", b"SSm1", 1, 1, 0, 1, 4, 1, 5)
@@ -178,7 +187,9 @@ def test_bytes_moved_between_header_and_frames(world):
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=5), st.binary(min_size=20, max_size=20))
-def test_bytes_moved_between_frames(world, cuts, content):
+def test_bytes_moved_between_frames(plain, cuts, content):
+    world = plain
+
     def cut(sizes):
         frames, rest = [], content
         for size in sizes:
@@ -213,10 +224,11 @@ def test_any_bytes_after_a_good_start(world, prelude, table):
     with pytest.raises(EnvelopeError):
         b.prelude(prelude)
     a, b = world.sessions()
-    good = b.prelude(a.seal(b"", [b"abc", b"d"])[0][:64])
-    if table != struct.pack("<QQ", 3, 1):
+    start = a.seal(b"", [b"abc", b"d"])[0]
+    good = b.prelude(start[:64])
+    if table != start[64:]:
         try:
-            assert sum(b.lengths(good, table)) == 4
+            assert sum(b.start(good, table).lengths) == 4
         except EnvelopeError:
             assert b.ended
 
@@ -259,15 +271,21 @@ def test_a_frame_over_a_gibibyte_is_refused(world):
 
 
 def test_sealed_must_be_what_the_prelude_says(world):
-    for header, frames in [
-        (b"hea", [b"ab", b"c"]),
-        (b"head", [b"ab"]),
-        (b"head", [b"ab", b"cd"]),
-    ]:
+    changes = (
+        lambda one, two, *end: [one],
+        lambda one, two, *end: [one, two + b"d"],
+        lambda one, two, *end: [one, two[:-1]],
+        lambda one, two, *end: [one, two, b""],
+        lambda one, two, *end: [one, two, bytes(16)],
+        lambda one, two, *end: [one, b""],
+        lambda one, two, *end: [],
+    )
+    for change in changes:
         a, b = world.sessions()
-        prelude = b.prelude(a.seal(b"head", [b"ab", b"c"])[0][:64])
+        head, *frames = map(bytes, a.seal(b"head", [b"ab", b"c"]))
+        start = world.start(b, head)
         with pytest.raises(EnvelopeError) as caught:
-            b.verify(Sealed(prelude, header, frames))
+            b.verify(Sealed(start, change(*frames)))
         assert caught.value.rule == "envelope.format"
         assert b.ended
 
@@ -275,10 +293,11 @@ def test_sealed_must_be_what_the_prelude_says(world):
 def test_a_prelude_read_twice_verifies_once(world):
     a, b = world.sessions()
     wire = world.sealed(a, b"h", [])
-    one, two = b.prelude(wire[:64]), b.prelude(wire[:64])
-    b.verify(Sealed(one, b"h", []))
+    one, two = world.start(b, wire), world.start(b, wire)
+    end = wire[len(wire) - world.end :]
+    b.verify(Sealed(one, [], end))
     with pytest.raises(EnvelopeError) as caught:
-        b.verify(Sealed(two, b"h", []))
+        b.verify(Sealed(two, [], end))
     assert caught.value.rule == "envelope.sequence"
 
 
@@ -293,22 +312,21 @@ def test_any_contiguous_buffer_is_a_frame(world):
     ]
     a, b = world.sessions()
     buffers = a.seal(bytearray(b"h"), frames)
-    assert [len(buffer) for buffer in buffers[1:]] == [2, 16, 8000, 0, 6]
-    assert buffers[3].obj is grid
+    sizes = [len(buffer) - world.tag for buffer in buffers[1:]]
+    assert sizes[:5] == [2, 16, 8000, 0, 6]
     verified = world.read(b, b"".join(buffers))
     assert bytes(verified.frames[2]) == grid.tobytes()
     with pytest.raises(EnvelopeError, match="contiguous"):
         a.seal(b"", [memoryview(grid[:, ::2])])
 
 
-def test_frames_are_not_copied(world):
-    a, b = world.sessions()
+def test_frames_are_not_copied(plain):
+    a, b = plain.sessions()
     frame = bytearray(8 << 20)
     tracemalloc.start()
     try:
         start, body = a.seal(b"h", [frame])
-        prelude = b.prelude(start[:64])
-        verified = b.verify(Sealed(prelude, start[64:65], [body]))
+        verified = b.verify(Sealed(plain.start(b, start), [body]))
         assert tracemalloc.get_traced_memory()[1] < 64 << 10
     finally:
         tracemalloc.stop()
@@ -317,11 +335,10 @@ def test_frames_are_not_copied(world):
 
 def test_the_header_is_copied_before_it_is_verified(world):
     a, b = world.sessions()
-    start = a.seal(b"head", [])[0]
-    header = bytearray(b"head")
-    verified = b.verify(Sealed(b.prelude(start[:64]), header, []))
-    header[:] = b"evil"
-    assert verified.header == b"head"
+    wire = bytearray(world.sealed(a, b"head", []))
+    start, end = world.start(b, wire), bytes(wire[len(wire) - world.end :])
+    wire[:] = bytes(len(wire))
+    assert b.verify(Sealed(start, [], end)).header == b"head"
 
 
 def test_a_session_ends_after_a_day(world):
@@ -331,12 +348,15 @@ def test_a_session_ends_after_a_day(world):
     now[0] = MAX_SECONDS - 0.001
     wires = [world.sealed(a, b"h", []) for _ in range(2)]
     prelude = b.prelude(wires[0][:64])
+    start = world.start(b, wires[0])
+    arrival = b.arrival(start, piece=1)
     now[0] = MAX_SECONDS
     for attempt in (
+        lambda: arrival.verified(wires[0][len(wires[0]) - world.end :]),
         lambda: a.seal(b"h", []),
-        lambda: b.verify(Sealed(prelude, b"h", [])),
+        lambda: b.verify(Sealed(start, [])),
         lambda: b.prelude(wires[0][:64]),
-        lambda: b.lengths(prelude, b""),
+        lambda: b.start(prelude, b""),
     ):
         with pytest.raises(EnvelopeError, match="time is up") as caught:
             attempt()
@@ -345,7 +365,9 @@ def test_a_session_ends_after_a_day(world):
 
 def test_a_session_ends_after_its_bytes(world):
     a, b = world.sessions()
-    a._sending.total = b._receiving.total = MAX_SESSION_BYTES - 65  # one message more
+    # One message more.
+    size = 65 + world.tag + world.end
+    a._sending.total = b._receiving.total = MAX_SESSION_BYTES - size
     world.read(b, world.sealed(a, b"h", []))
     wire = world.sealed(world.sessions()[0], b"", [])
     with pytest.raises(EnvelopeError, match="all that one session may"):
@@ -400,7 +422,7 @@ def test_only_verify_makes_verified(world):
 
 def test_sessions_show_and_share_no_secret(world):
     a, _ = world.sessions()
-    assert repr(a) == f"Session(alice with bob, id {a.id.hex()[:16]})"
+    assert repr(a) == f"Session(alice with bob, suite {world.suite.word}, id {a.id.hex()[:16]})"
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy, json.dumps):
         with pytest.raises(TypeError):
             attempt(a)

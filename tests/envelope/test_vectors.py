@@ -2,72 +2,81 @@
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import json
-import struct
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from safeser.envelope import (
-    PREAMBLE,
-    Claims,
-    Handshake,
-    HandshakeRefused,
-    Session,
-)
+from safeser.envelope import Claims, Handshake, HandshakeRefused, Session, preamble
 from safeser.envelope.noise import HandshakeState
 from safeser.errors import EnvelopeError
 from safeser.keys import Identity, PrivateKey, PublicKey
-from safeser.values import Limits
+from safeser.values import Limits, Suite
+from tests.envelope import document
 
-PATH = Path(__file__).parents[1] / "vectors" / "envelope-v1.json"
-VECTORS = json.loads(PATH.read_text(encoding="ascii"))
+FOLDER = Path(__file__).parents[1] / "vectors"
+TEXTS = {
+    Suite.AUTHENTICATE: (FOLDER / "envelope-v1.json").read_text(encoding="ascii"),
+    Suite.ENCRYPT: (FOLDER / "envelope-v1-suite-2.json").read_text(encoding="ascii"),
+}
+VECTORS = {suite: json.loads(text) for suite, text in TEXTS.items()}
+ONE, TWO = VECTORS.values()
 DIRECTIONS = ("initiator to responder", "responder to initiator")
 LAYERS = {
     "format": ("envelope.format", "envelope.limits"),
     "mac": ("envelope.mac",),
+    "gcm": ("envelope.gcm",),
     "sequence": ("envelope.sequence",),
 }
 
+both = pytest.mark.parametrize("suite", list(Suite), ids=lambda suite: suite.word)
 
-def cases(kind):
-    return pytest.mark.parametrize("case", VECTORS[kind], ids=[v["name"] for v in VECTORS[kind]])
+
+def cases(kind, *files):
+    """Run a test for each case of *kind*; files of both suites unless others are named."""
+    found = [
+        (Suite(file["suite"]), case) for file in files or (ONE, TWO) for case in file.get(kind, ())
+    ]
+    names = [f"{suite.word}-{case['name']}" for suite, case in found]
+    return pytest.mark.parametrize(("suite", "case"), found, ids=names)
 
 
 def private(role, kind):
-    return PrivateKey.from_bytes(bytes.fromhex(VECTORS["identities"][role][kind]))
+    return PrivateKey.from_bytes(bytes.fromhex(ONE["identities"][role][kind]))
 
 
 def identity(role):
-    return Identity(VECTORS["identities"][role]["principal"], private(role, "static"))
+    return Identity(ONE["identities"][role]["principal"], private(role, "static"))
 
 
-def handshake(role):
+def handshake(role, suite):
     roster = {
-        PublicKey.parse(one["public"]): one["principal"] for one in VECTORS["identities"].values()
+        PublicKey.parse(one["public"]): one["principal"] for one in ONE["identities"].values()
     }
     return Handshake(
         initiator=role == "initiator",
         identity=identity(role),
         principal_of=roster.get,
-        policy=tuple(VECTORS["policy"].values()),
+        required=lambda _: suite,
+        suite=suite if role == "initiator" else None,
+        policy=tuple(ONE["policy"].values()),
         generate=lambda: private(role, "ephemeral"),
     )
 
 
-def session(role):
+def session(role, suite):
     other = {"initiator": "responder", "responder": "initiator"}[role]
-    peer = identity(other)
+    peer, vectors = identity(other), VECTORS[suite]
     return Session(
+        suite=suite,
         initiator=role == "initiator",
-        split=tuple(map(bytes.fromhex, VECTORS["handshake"]["split"])),
-        session_id=bytes.fromhex(VECTORS["handshake"]["session id"]),
+        split=tuple(map(bytes.fromhex, vectors["handshake"]["split"])),
+        session_id=bytes.fromhex(vectors["handshake"]["session id"]),
         local=identity(role).principal,
         peer=peer.principal,
         peer_key=peer.public,
-        peer_claims=Claims.decode(bytes.fromhex(VECTORS["handshake"][f"claims of the {other}"])),
+        peer_claims=Claims.decode(bytes.fromhex(vectors["handshake"][f"claims of the {other}"])),
         limits=Limits(),
     )
 
@@ -79,13 +88,22 @@ def read(world, receiver, data):
         pytest.fail("the vector is too short to be refused")
 
 
-def test_the_file_is_what_its_script_makes(generator):
-    assert PATH.read_text(encoding="ascii") == generator["text"]()
+@both
+def test_the_files_are_what_their_script_makes(generator, suite):
+    assert TEXTS[suite] == generator["text"](suite)
 
 
-def test_handshake():
-    initiator, responder = handshake("initiator"), handshake("responder")
-    expected = VECTORS["handshake"]
+def test_the_suites_share_identities_and_nothing_that_is_derived():
+    assert ONE["identities"] == TWO["identities"]
+    assert ONE["handshake"]["session id"] != TWO["handshake"]["session id"]
+    keys = [key for v in (ONE, TWO) for each in v["keys"].values() for key in each.values()]
+    assert len(set(keys)) == 8
+
+
+@both
+def test_handshake(suite):
+    initiator, responder = handshake("initiator", suite), handshake("responder", suite)
+    expected = VECTORS[suite]["handshake"]
     first, third = map(bytes.fromhex, expected["initiator sends"])
     second = bytes.fromhex(*expected["responder sends"])
     assert initiator.outgoing == first
@@ -96,92 +114,132 @@ def test_handshake():
     responder.feed(third)
     for side, other in ((initiator, "responder"), (responder, "initiator")):
         assert side.session().id.hex() == expected["session id"]
+        assert side.session().suite is suite
         assert side.session().peer_claims.encode().hex() == expected[f"claims of the {other}"]
-        assert side.session().peer_key.text == VECTORS["identities"][other]["public"]
+        assert side.session().peer_key.text == ONE["identities"][other]["public"]
 
 
-def test_messages(world):
-    ends = {role: session(role) for role in ("initiator", "responder")}
-    assert len({case["name"] for case in VECTORS["messages"]}) == len(VECTORS["messages"])
-    for case in VECTORS["messages"]:
+def frames_of(case):
+    return [bytes.fromhex(one["hex"]) * one.get("times", 1) for one in case["frames"]]
+
+
+@both
+def test_messages(plain, suite):
+    ends = {role: session(role, suite) for role in ("initiator", "responder")}
+    vectors = VECTORS[suite]["messages"]
+    assert len({case["name"] for case in vectors}) == len(vectors)
+    for case in vectors:
         sender, receiver = ends.values()
         if case["direction"] != DIRECTIONS[0]:
             sender, receiver = receiver, sender
-        frames = [bytes.fromhex(one["hex"]) * one.get("times", 1) for one in case["frames"]]
-        buffers = sender.seal(bytes.fromhex(case["header"]), frames)
+        frames = frames_of(case)
+        buffers = list(map(bytes, sender.seal(bytes.fromhex(case["header"]), frames)))
         assert buffers[0].hex() == case["start"]
         assert buffers[0][32:64].hex() == case["tag"]
-        verified = world.read(receiver, b"".join(buffers))
+        rest = hashlib.sha256(b"".join(buffers[1:])).hexdigest()
+        assert case.get("rest", rest) == rest
+        verified = plain.read(receiver, b"".join(buffers))
         assert verified.header.hex() == case["header"]
         assert list(map(bytes, verified.frames)) == frames
 
 
 @cases("invalid messages")
-def test_invalid_messages(world, case):
-    receiver = session("responder")
+def test_invalid_messages(plain, suite, case):
+    receiver = session("responder", suite)
     if case["before"]:
-        read(world, receiver, bytes.fromhex(case["before"]))
+        read(plain, receiver, bytes.fromhex(case["before"]))
     with pytest.raises(EnvelopeError) as caught:
-        read(world, receiver, bytes.fromhex(case["wire"]))
+        read(plain, receiver, bytes.fromhex(case["wire"]))
     assert caught.value.rule in LAYERS[case["layer"]]
     assert receiver.ended
 
 
+@cases("invalid messages")
+def test_invalid_messages_by_the_document_alone(suite, case):
+    keys = keys_of(suite, DIRECTIONS[0])
+    sequence = 1
+    if case["before"]:
+        document.read_message(suite, keys, sequence, bytes.fromhex(case["before"]))
+        sequence += 1
+    with pytest.raises(document.RefusedBy) as caught:
+        document.read_message(suite, keys, sequence, bytes.fromhex(case["wire"]))
+    assert caught.value.args == (case["layer"],)
+
+
+def keys_of(suite, direction):
+    """Return the keys of one direction, from the split keys."""
+    vectors = VECTORS[suite]["handshake"]
+    half = bytes.fromhex(vectors["split"][DIRECTIONS.index(direction)])
+    return document.derive(half, direction, suite, bytes.fromhex(vectors["session id"]))
+
+
 @cases("invalid handshakes")
-def test_invalid_handshakes(case):
-    responder = handshake("responder")
+def test_invalid_handshakes(suite, case):
+    responder = handshake("responder", suite)
     *before, last = map(bytes.fromhex, case["reads"])
     for piece in before:
         assert len(piece) == responder.wanted
         responder.feed(piece)
     assert len(last) == responder.wanted
-    with pytest.raises(HandshakeRefused):
+    with pytest.raises(HandshakeRefused) as caught:
         responder.feed(last)
-    if case["layer"] == "claims":
+    # The peer cannot tell the layers apart.
+    assert str(caught.value) == "the peer could not be authenticated [authentication]"
+    assert ("policy here requires" in caught.value.detail) == (case["layer"] == "suite")
+    if case["layer"] in ("claims", "suite"):
+        proposed = preamble(Suite.AUTHENTICATE)
+        assert before[0] == proposed
         bare = HandshakeState(
             initiator=False,
-            prologue=PREAMBLE,
+            prologue=proposed,
             static=identity("responder"),
             generate=lambda: private("responder", "ephemeral"),
         )
         bare.read_message(before[1])
-        bare.write_message(bytes.fromhex(VECTORS["handshake"]["claims of the responder"]))
+        bare.write_message(bytes.fromhex(ONE["handshake"]["claims of the responder"]))
         assert len(bare.read_message(last)) == 320  # the noise holds; what it says does not
 
 
-@cases("invalid claims")
-def test_invalid_claims(case):
+@cases("invalid claims", ONE)
+def test_invalid_claims(suite, case):
     with pytest.raises(EnvelopeError) as caught:
         Claims.decode(bytes.fromhex(case["block"]))
     assert caught.value.rule == "envelope.claims"
 
 
-def test_keys_from_the_document_alone():
-    session_id = bytes.fromhex(VECTORS["handshake"]["session id"])
-    for direction, half in zip(DIRECTIONS, VECTORS["handshake"]["split"], strict=True):
-        made = VECTORS["keys"][direction]
-        assert set(made) == {"HMAC-SHA256", "AES-256-GMAC"}
-        for purpose, key in made.items():
-            info = f"safeser envelope 1 {direction} {purpose}".encode() + session_id + b"\1"
-            assert hmac.digest(bytes.fromhex(half), info, "sha256").hex() == key
+@both
+def test_keys_from_the_document_alone(suite):
+    for direction in DIRECTIONS:
+        derived = {name: key.hex() for name, key in keys_of(suite, direction).items()}
+        assert VECTORS[suite]["keys"][direction] == derived
 
 
 @cases("messages")
-def test_tags_from_the_document_alone(case):
-    keys = {name: bytes.fromhex(key) for name, key in VECTORS["keys"][case["direction"]].items()}
+def test_messages_from_the_document_alone(suite, case):
+    """Seal with safeser from the split keys; read with the document's decoder."""
+    sender = "initiator" if case["direction"] == DIRECTIONS[0] else "responder"
+    end = session(sender, suite)
+    end._sending.sequence = bytes.fromhex(case["start"])[8] - 1
+    start, *bodies = map(bytes, end.seal(bytes.fromhex(case["header"]), frames_of(case)))
+    assert start.hex() == case["start"]
+    header, frames = document.read_message(
+        suite, keys_of(suite, case["direction"]), start[8], b"".join((start, *bodies))
+    )
+    assert header.hex() == case["header"]
+    assert frames == frames_of(case)
+
+
+@cases("messages")
+def test_messages_sealed_from_the_document_alone(suite, case):
+    """Seal by the document; that is the vector, byte by byte."""
     start = bytes.fromhex(case["start"])
-    nonce = start[8:16][::-1]
-    elements = [start[:32], bytes.fromhex(case["header"])]
-    for index, one in enumerate(case["frames"]):
-        body = bytes.fromhex(one["hex"]) * one.get("times", 1)
-        size, mode = struct.pack("<Q", len(body)), b"\0"
-        if len(body) >= 4096:
-            gcm = modes.GCM(nonce + struct.pack(">I", index))
-            gmac = Cipher(algorithms.AES256(keys["AES-256-GMAC"]), gcm).encryptor()
-            gmac.authenticate_additional_data(body)
-            gmac.finalize()
-            body, mode = gmac.tag, b"\1"
-        elements.append(size + mode + body)
-    encoded = struct.pack("<Q", len(elements))
-    encoded += b"".join(struct.pack("<Q", len(one)) + one for one in elements)
-    assert hmac.digest(keys["HMAC-SHA256"], encoded, "sha256").hex() == case["tag"]
+    header, frames = bytes.fromhex(case["header"]), frames_of(case)
+    sequence = int.from_bytes(start[8:16], "little")
+    keys = keys_of(suite, case["direction"])
+    wire = document.write_message(suite, keys, sequence, header, frames)
+    assert wire[: len(start)] == start
+    rest = hashlib.sha256(wire[len(start) :]).hexdigest()
+    if suite is Suite.ENCRYPT:
+        assert rest == case["rest"]
+    else:
+        assert wire[len(start) :] == b"".join(frames)

@@ -140,7 +140,7 @@ def test_tar_archives_are_recognised():
 # -- envelopes -----------------------------------------------------------------------------------
 
 
-def sealed(*lengths: int, sequence: int = 3, header: bytes = b"{}") -> bytes:
+def sealed(*lengths: int, sequence: int = 3, header: bytes = b"{}", suite: int = 1) -> bytes:
     from safeser.envelope.format import pack_fields, pack_lengths
 
     fields = pack_fields(
@@ -149,7 +149,9 @@ def sealed(*lengths: int, sequence: int = 3, header: bytes = b"{}") -> bytes:
         frame_count=len(lengths),
         body_length=sum(lengths),
     )
-    return fields + bytes(32) + header + pack_lengths(lengths) + bytes(sum(lengths))
+    tag, end = (16, 32) if suite == 2 else (0, 0)
+    body = bytes(sum(lengths) + tag * len(lengths) + end)
+    return fields + bytes(32) + header + bytes(tag) + pack_lengths(lengths) + body
 
 
 def test_an_envelope_is_shown_and_never_fine():
@@ -161,6 +163,12 @@ def test_an_envelope_is_shown_and_never_fine():
     )
     assert [part.size for part in report.parts] == [64, 2, 4, 9]
     assert "not verified" in report.title
+
+
+def test_an_encrypted_envelope_is_told_by_its_size():
+    report = looked_at(sealed(4, 9, suite=2))
+    assert (report.kind, report.rule) == ("envelope", "inspect.not-verified")
+    assert [part.size for part in report.parts] == [64, 2 + 16, 4 + 16, 9 + 16]
 
 
 def test_envelopes_that_are_cut_off_or_malformed():

@@ -153,6 +153,7 @@ def test_an_explanation_walks_the_contexts() -> None:
         "not for recipient c",
         "not for kind task",
         "deny",
+        "suite authenticate or stricter",
     ]
     assert "written by a" in answer.question
     assert "under test revision 4" in answer.question
@@ -163,7 +164,7 @@ def test_an_explanation_walks_the_contexts() -> None:
 def test_an_explanation_stops_at_the_match() -> None:
     answer = explain(loaded(), Context("a", "b", "data"), "msgpack", sealing=True)
     assert answer.decision.permitted
-    assert len(answer.steps) == 1
+    assert len(answer.steps) == 2
     assert "plain: matches" in answer.steps[0]
     assert "to change it" not in answer.text
 

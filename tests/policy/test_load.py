@@ -135,7 +135,7 @@ def test_wrong_types_at_the_top(head: str, words: str) -> None:
 
 @pytest.mark.parametrize(
     "field",
-    ["shadow: {}", "warn: x", "enforce: x", "min_peer_revision: 3", "suite: 2"],
+    ["shadow: {}", "warn: x", "enforce: x", "min_peer_revision: 3"],
 )
 def test_a_field_not_enforced_yet_is_refused_never_ignored(field: str) -> None:
     error = refused(more=field + "\n")

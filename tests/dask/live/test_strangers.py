@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from safeser.envelope import PREAMBLE
+from safeser.envelope import preamble
 from safeser.errors import SafeserError
+from safeser.values import Suite
 from tests.dask.live.controls import Traps, at_once, control
 from tests.dask.live.payloads import Evil, in_stock
 from tests.dask.live.rig import Rig
@@ -25,6 +26,8 @@ from tests.dask.live.table import ROWS
 from tests.dask.live.wires import Sealing, Stock, place
 
 pytestmark = pytest.mark.cluster
+
+PREAMBLE = preamble(Suite.AUTHENTICATE)
 
 
 def _begun(rig: Rig, target: str, data: bytes) -> socket.socket:

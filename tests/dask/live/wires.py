@@ -171,10 +171,8 @@ class Sealing(Wire):
     def read_frames(self) -> list[bytes]:
         session = self.link.session
         prelude = session.prelude(self.take(PRELUDE_SIZE))
-        header = self.take(prelude.header_length)
-        table = self.take(prelude.table_length)
-        frames = [memoryview(self.take(each)) for each in session.lengths(prelude, table)]
-        verified = session.verify(Sealed(prelude, memoryview(header), tuple(frames)))
+        start = session.start(prelude, self.take(prelude.start_length))
+        verified = session.verify(Sealed(start, [self.take(each) for each in start.lengths]))
         return [bytes(frame) for frame in verified.frames]
 
     def read(self) -> Any:

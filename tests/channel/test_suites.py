@@ -1,0 +1,137 @@
+"""``suite: encrypt`` between programs that use a Channel: what leaves is ciphertext, or nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safeser.envelope import HandshakeRefused
+from safeser.errors import EnvelopeError
+from safeser.values import Context, Suite
+
+WORD = b"Zq7Confidential3xW"
+
+
+def in_suite(policy: str, suite: str = "encrypt") -> str:
+    return policy.replace("revision: 3\n", f"revision: 3\nsuite: {suite}\n")
+
+
+def said(kind: str = "data") -> Context:
+    return Context("ann", "bea", kind)
+
+
+@pytest.fixture
+def pair(doors, policy):
+    """Return the channels of ann and bea under encrypt, who have a session."""
+    ann, bea = doors.channel("ann", in_suite(policy)), doors.channel("bea", in_suite(policy))
+    doors.shake(ann, bea)
+    return ann, bea
+
+
+VALUES = (
+    {WORD.decode(): [WORD, 5]},
+    WORD * 100_000,
+    [np.frombuffer(WORD * 100, np.uint8)],
+    (WORD.decode() * 3, {WORD}),
+)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_nothing_of_a_value_is_readable(pair, value):
+    ann, bea = pair
+    wire = b"".join(map(bytes, ann.seal(value, said())))
+    for word in (WORD, b"serializer", b"msgpack", b"dask", b"data"):
+        assert word not in wire
+    got = bea.open([wire], said())
+    assert str(got) == str(value)
+
+
+def test_under_authenticate_it_is_readable(doors, policy):
+    """Which shows that the test above looks at the right bytes."""
+    ann, bea = (doors.channel(name, in_suite(policy, "authenticate")) for name in ("ann", "bea"))
+    doors.shake(ann, bea)
+    wire = b"".join(map(bytes, ann.seal({"x": WORD}, said())))
+    assert WORD in wire
+    assert b"serializer" in wire
+
+
+def test_a_message_cut_into_any_buffers(pair):
+    ann, bea = pair
+    for size in (1, 7, 64, 1000):
+        wire = b"".join(map(bytes, ann.seal(WORD * 50, said())))
+        pieces = [wire[at : at + size] for at in range(0, len(wire), size)]
+        assert bea.open(pieces, said()) == WORD * 50
+
+
+@pytest.mark.parametrize("at", [70, 100, -1, -33, -40])
+def test_a_changed_byte_ends_the_session_and_is_recorded(pair, at):
+    ann, bea = pair
+    wire = bytearray(b"".join(map(bytes, ann.seal(WORD * 10, said()))))
+    wire[at] ^= 1
+    with pytest.raises(EnvelopeError):
+        bea.open([wire], said())
+    assert bea.audit.rules[-1].startswith("envelope.")
+    with pytest.raises(EnvelopeError):
+        bea.open(ann.seal(1, said()), said())
+
+
+def test_what_the_caller_gave_is_not_written_to(pair):
+    ann, bea = pair
+    wire = bytearray(b"".join(map(bytes, ann.seal(WORD * 10, said()))))
+    before = bytes(wire)
+    bea.open([memoryview(wire)], said())
+    assert wire == before
+
+
+# --- both sides keep to their own policy ---------------------------------------------------------
+
+
+def test_the_stricter_policy_holds_or_there_is_no_session(doors, policy):
+    weak, strict = policy, in_suite(policy)
+    for one, two, suite in (
+        (weak, weak, Suite.AUTHENTICATE),
+        (strict, weak, Suite.ENCRYPT),
+        (strict, strict, Suite.ENCRYPT),
+    ):
+        links = doors.shake(doors.channel("ann", one), doors.channel("bea", two))
+        assert [link.session.suite for link in links] == [suite] * 2
+    with pytest.raises(HandshakeRefused) as caught:
+        doors.shake(doors.channel("ann", weak), doors.channel("bea", strict))
+    assert caught.value.principal == "ann"
+
+
+def test_a_link_is_of_the_suite_of_its_own_transport(doors, policy):
+    """Whatever the handshake was made for."""
+    text = policy.replace(
+        "  - name: little\n",
+        "  - {name: out, sender: cy, recipient: bea, transport: safeser, suite: encrypt}\n"
+        "  - name: little\n",
+    )
+    cy, bea = doors.channel("cy", text), doors.channel("bea", text)
+    one, two = doors.handshakes(cy, bea)
+    assert one.session().suite is Suite.AUTHENTICATE
+    for channel, handshake in ((cy, one), (bea, two)):
+        with pytest.raises(HandshakeRefused):
+            channel.link(handshake, transport="safeser", same_host=True)
+        assert channel.link(handshake).session.suite is Suite.AUTHENTICATE
+
+
+def test_an_initiator_that_expects_no_one_proposes_the_strictest(doors, policy):
+    text = policy.replace(
+        "  - name: little\n    sender: cy", "  - name: little\n    suite: encrypt\n    sender: cy"
+    )
+    bea = doors.channel("bea", text)
+    ann = doors.channel("ann", text)
+    some = bea.handshake(initiator=True)
+    assert some.outgoing[9] == Suite.ENCRYPT  # it may reach cy
+    assert bea.handshake(initiator=True, expected_peer="ann").outgoing[9] == Suite.AUTHENTICATE
+    assert bea.handshake(initiator=True, expected_peer="cy").outgoing[9] == Suite.ENCRYPT
+    assert ann.handshake(initiator=True).outgoing[9] == Suite.AUTHENTICATE
+    with pytest.raises(HandshakeRefused):  # what it proposed holds for whomever it reaches
+        doors.shake(doors.channel("cy", policy), bea)
+
+
+def test_sessions_are_counted_with_their_suite(pair):
+    ann, bea = pair
+    assert ann.audit.counts == [("bea", "ann", "handshake", "suite.encrypt", True)]
+    assert bea.audit.counts == [("ann", "bea", "handshake", "suite.encrypt", True)]

@@ -1,0 +1,344 @@
+"""Attacks on the choice of a suite: nobody between the two, and neither of them, gets a weaker one.
+
+The sides of these tests hold right keys; what differs is the suite that they propose and require.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import threading
+
+import pytest
+
+from safeser.envelope import Handshake, HandshakeRefused, Session, preamble
+from safeser.envelope.session import expand
+from safeser.errors import ConfigError, EnvelopeError
+from safeser.values import Suite
+
+ONE, TWO = Suite.AUTHENTICATE, Suite.ENCRYPT
+
+
+def sides(world, *, proposes, here=ONE, there=ONE):
+    """Return an initiator and a responder that require what *here* and *there* say."""
+    usual = {"principal_of": world.roster.get, "policy": world.policy}
+    return (
+        Handshake(
+            initiator=True,
+            identity=world.alice,
+            required=lambda _: here,
+            suite=proposes,
+            **usual,
+        ),
+        Handshake(initiator=False, identity=world.bob, required=lambda _: there, **usual),
+    )
+
+
+@pytest.mark.parametrize(("proposes", "here", "there"), list(itertools.product(Suite, repeat=3)))
+def test_a_session_is_what_was_proposed_or_there_is_none(plain, proposes, here, there):
+    initiator, responder = sides(plain, proposes=proposes, here=here, there=there)
+    if proposes < max(here, there):
+        with pytest.raises(HandshakeRefused) as caught:
+            plain.shake(initiator, responder)
+        assert "the policy here requires encrypt" in caught.value.detail
+        assert "encrypt" not in str(caught.value)
+        assert not responder.complete
+        return
+    for session in plain.shake(initiator, responder):
+        assert session.suite is proposes
+
+
+def test_what_is_required_is_asked_for_the_principal_that_proved_itself(plain):
+    asked = []
+
+    def required(principal):
+        asked.append(principal)
+        return ONE
+
+    usual = {"principal_of": plain.roster.get, "policy": plain.policy, "required": required}
+    plain.shake(
+        Handshake(initiator=True, identity=plain.alice, suite=ONE, **usual),
+        Handshake(initiator=False, identity=plain.bob, **usual),
+    )
+    assert asked == ["bob", "alice"]
+
+
+@pytest.mark.parametrize(("proposes", "written"), [(TWO, ONE), (ONE, TWO)])
+def test_a_suite_changed_on_the_way_to_the_responder(plain, proposes, written):
+    initiator, responder = sides(plain, proposes=proposes)
+    responder.feed(preamble(written))
+    answer = responder.feed(initiator.outgoing[12:])
+    # The responder answers in the suite that it read, which is not the one proposed.
+    with pytest.raises(HandshakeRefused) as caught:
+        initiator.feed(answer[:12])
+    assert f"not {proposes.word} as proposed" in caught.value.detail
+    # Changed back as well, the responder's transcript has another prologue.
+    initiator, responder = sides(plain, proposes=proposes)
+    responder.feed(preamble(written))
+    answer = responder.feed(initiator.outgoing[12:])
+    initiator.feed(preamble(proposes))
+    with pytest.raises(HandshakeRefused):
+        initiator.feed(answer[12:])
+
+
+def test_a_suite_changed_on_the_way_back(plain):
+    initiator, responder = sides(plain, proposes=TWO)
+    responder.feed(initiator.outgoing[:12])
+    responder.feed(initiator.outgoing[12:])
+    with pytest.raises(HandshakeRefused):
+        initiator.feed(preamble(ONE))
+    with pytest.raises(HandshakeRefused):  # there is no second preamble
+        initiator.feed(preamble(TWO))
+
+
+def test_message_3_of_another_suite(plain):
+    """Both handshakes are between the same principals; only the prologues differ."""
+    encrypted, responder = sides(plain, proposes=TWO)
+    readable, other = sides(plain, proposes=ONE)
+    third = {}
+    for name, initiator, to in (("two", encrypted, responder), ("one", readable, other)):
+        to.feed(initiator.outgoing[:12])
+        answer = to.feed(initiator.outgoing[12:])
+        initiator.feed(answer[:12])
+        third[name] = initiator.feed(answer[12:])
+    with pytest.raises(HandshakeRefused):
+        responder.feed(third["one"])
+    with pytest.raises(HandshakeRefused):
+        other.feed(third["two"])
+
+
+@pytest.mark.parametrize("number", sorted(set(range(256)) - {1, 2}))
+def test_there_are_two_suites(plain, number):
+    _, responder = sides(plain, proposes=ONE)
+    with pytest.raises(HandshakeRefused):
+        responder.feed(preamble(ONE)[:9] + bytes((number, 0, 0)))
+
+
+def test_a_side_says_what_it_proposes_or_takes_what_it_hears(plain):
+    usual = {"principal_of": plain.roster.get, "policy": plain.policy, "required": lambda _: ONE}
+    with pytest.raises(ConfigError):
+        Handshake(initiator=True, identity=plain.alice, **usual)
+    with pytest.raises(ConfigError):
+        Handshake(initiator=False, identity=plain.bob, suite=ONE, **usual)
+
+
+# --- messages of one suite in a session of the other ---------------------------------------------
+
+
+def message(session, frames=(b"first", b"x" * 5000)):
+    return b"".join(session.seal(b"head", frames))
+
+
+@pytest.mark.parametrize("rest", [b"", bytes(4096)])
+def test_messages_of_the_other_suite(plain, encrypted, rest):
+    """Even with the same split keys and session id, which no two handshakes have."""
+    for one, other in ((plain, encrypted), (encrypted, plain)):
+        sender, _ = one.sessions()
+        _, receiver = other.sessions()
+        with pytest.raises((EnvelopeError, other.Truncated)) as caught:
+            other.read(receiver, message(sender) + rest)
+        assert receiver.ended or caught.type is other.Truncated
+        assert receiver._receiving.sequence == 0
+
+
+def test_the_suites_share_no_key_but_under_one_label(plain):
+    """The session id, a hash over the prologue, is in each label, so not even HMAC keys are."""
+    ids = {one.sessions()[0].id for one in (plain,)}
+    assert len(ids) == 1
+    purposes = ("HMAC-SHA256", "AES-256-GMAC", "AES-256-GCM")
+    keys = [
+        expand(bytes(32), direction, purpose, session_id)
+        for direction in ("initiator to responder", "responder to initiator")
+        for purpose in purposes
+        for session_id in (bytes(32), bytes(31) + b"\1")
+    ]
+    assert len(set(keys)) == 12
+
+
+def test_a_recorded_handshake_and_its_messages_replayed(encrypted):
+    initiator, responder = encrypted.initiator(), encrypted.responder()
+    spoken = [initiator.outgoing]
+    responder.feed(spoken[0][:12])
+    answer = responder.feed(spoken[0][12:])
+    initiator.feed(answer[:12])
+    spoken.append(initiator.feed(answer[12:]))
+    responder.feed(spoken[1])
+    fresh = encrypted.responder()
+    fresh.feed(spoken[0][:12])
+    fresh.feed(spoken[0][12:])
+    with pytest.raises(HandshakeRefused):  # its ephemeral key is another
+        fresh.feed(spoken[1])
+
+
+# --- nonces --------------------------------------------------------------------------------------
+
+
+class Recording:
+    """AES-256-GCM that notes the nonce of each encryption."""
+
+    def __init__(self, real, nonces):
+        self.real = real
+        self.nonces = nonces
+
+    def encrypt(self, nonce, data, associated):
+        self.nonces.append(bytes(nonce))
+        return self.real.encrypt(nonce, data, associated)
+
+    def decrypt(self, *arguments):
+        return self.real.decrypt(*arguments)
+
+
+@pytest.fixture
+def nonces(monkeypatch, encrypted):
+    """Return one end of a session, and the nonces that it encrypts under."""
+    found = []
+    session, _ = encrypted.sessions()
+    keys = session._sending.keys
+    keys.gcm = Recording(keys.gcm, found)
+    real = __import__("safeser.envelope.aead", fromlist=["GCM"])
+    gcm = real.GCM
+
+    def noted(nonce):
+        found.append(bytes(nonce))
+        return gcm(nonce)
+
+    monkeypatch.setattr(real, "GCM", noted)
+    return session, found
+
+
+def test_no_nonce_is_used_twice(nonces):
+    session, found = nonces
+    for _ in range(3):
+        message(session, [b"", b"a", bytes(1 << 20), bytes((1 << 20) + 1)])
+    session.seal(b"", [])
+    assert len(found) == 3 * 5 + 1
+    assert len(set(found)) == len(found)
+    assert found[0] == struct.pack(">QI", 1, 2**32 - 1)
+    assert found[1:5] == [struct.pack(">QI", 1, index) for index in range(4)]
+    assert found[-1] == struct.pack(">QI", 4, 2**32 - 1)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 4])
+def test_a_message_given_up_halfway_ends_what_the_direction_can_send(nonces, taken):
+    session, found = nonces
+    buffers = session.sealing(b"head", [b"a", bytes(3 << 20), b"b"])
+    for _ in range(taken):
+        next(buffers)
+    buffers.close()
+    for attempt in (session.seal, session.sealing):
+        with pytest.raises(EnvelopeError) as caught:
+            attempt(b"head", [b"another"])
+        assert caught.value.rule == "envelope.busy"
+    assert len(set(found)) == len(found)
+
+
+def test_two_messages_are_not_sealed_at_once(encrypted):
+    session, _ = encrypted.sessions()
+    buffers = session.sealing(b"", [b"a"])
+    with pytest.raises(EnvelopeError) as caught:
+        session.sealing(b"", [b"b"])
+    assert caught.value.rule == "envelope.busy"
+    assert len(list(buffers)) == 3
+    assert session.seal(b"", [b"b"])
+
+
+def test_threads_never_share_a_sequence_number(encrypted):
+    """To check that a direction is free and to claim it is one step."""
+    session, _ = encrypted.sessions()
+    both = threading.Barrier(2)
+    outcomes = []
+
+    class Slow(Session):
+        __slots__ = ()
+
+        def _check_alive(self, direction):
+            keys = super()._check_alive(direction)
+            both.wait(10)  # each of two has seen that it is free
+            return keys
+
+    slow = Slow.__new__(Slow)
+    for name in Session.__slots__:
+        setattr(slow, name, getattr(session, name))
+
+    def claim():
+        try:
+            outcomes.append(slow.sealing(b"", [b"x"]))
+        except EnvelopeError as error:
+            outcomes.append(error.rule)
+
+    threads = [threading.Thread(target=claim) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert outcomes.count("envelope.busy") == 1
+    assert session._sending.sequence == 1
+
+
+def test_a_forked_process_has_no_session(world, monkeypatch):
+    """It would count on from the same number, under the same keys."""
+    a, b = world.sessions()
+    wire = world.sealed(b, b"h", [])
+    monkeypatch.setattr("safeser.envelope.session.os.getpid", lambda: -1)
+    for attempt in (lambda: a.seal(b"", [b"x"]), lambda: world.read(a, wire)):
+        with pytest.raises(EnvelopeError, match="another process"):
+            attempt()
+    assert a._sending.keys is a._receiving.keys is None
+
+
+def test_a_session_that_ends_while_a_message_is_written_writes_no_more(encrypted):
+    session, _ = encrypted.sessions()
+    buffers = session.sealing(b"", [bytes(4 << 20)])
+    next(buffers)
+    next(buffers)
+    session.end("its key was retired")
+    with pytest.raises(EnvelopeError, match="retired"):
+        next(buffers)
+
+
+def test_no_message_has_as_many_frames_as_the_index_of_the_header(encrypted):
+    """The count is a u32, so that the last index that a frame can have is one below it."""
+    from safeser.envelope.aead import HEADER_INDEX
+
+    most = struct.unpack("<I", b"\xff" * 4)[0]
+    assert most - 1 < HEADER_INDEX < 2**32
+
+
+@pytest.mark.parametrize("left", [0, 1, 63])
+def test_a_direction_ends_before_its_bounds(encrypted, left):
+    from safeser.envelope import MAX_SESSION_BYTES
+
+    session, _ = encrypted.sessions()
+    session._sending.total = MAX_SESSION_BYTES - left
+    with pytest.raises(EnvelopeError, match="all that one session may"):
+        session.sealing(b"", [])
+    assert session.ended
+    assert session._sending.keys is session._receiving.keys is None
+
+
+def test_ciphertext_of_equal_messages_differs(encrypted):
+    session, other = encrypted.sessions()
+    one, two = message(session), message(session)
+    assert len(one) == len(two)
+    same = sum(a == b for a, b in zip(one[64:], two[64:], strict=True))
+    assert same < len(one) // 32  # the table of lengths, and chance
+    assert message(other)[64:] not in (one[64:], two[64:])
+
+
+def test_nothing_readable_but_sizes(encrypted):
+    session, _ = encrypted.sessions()
+    marker = b"CONFIDENTIAL-MARKER"
+    wire = b"".join(session.seal(marker, [marker, marker * 300, marker * 100_000]))
+    assert marker not in wire
+    for at in range(len(marker) - 3):
+        assert wire.count(marker[at : at + 4]) <= 2  # by chance
+    lengths = [len(marker), 300 * len(marker), 100_000 * len(marker)]
+    assert struct.pack("<3Q", *lengths) in wire
+
+
+def test_a_session_without_keys_encrypts_nothing(encrypted):
+    session, _ = encrypted.sessions()
+    assert isinstance(session, Session)
+    session.end("it was closed")
+    with pytest.raises(EnvelopeError, match="closed"):
+        session.sealing(b"", [b"a"])
