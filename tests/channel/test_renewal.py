@@ -55,6 +55,9 @@ class Pair:
         near, far = doors.shake(self.ann, self.bea)
         self.near, self.far = Side(near, initiator=True), Side(far, initiator=False)
 
+    def link_of(self, channel):
+        return (self.near if channel is self.ann else self.far).link
+
     def deliver(self, *, to_far):
         source, target = (self.near, self.far) if to_far else (self.far, self.near)
         if source.out:

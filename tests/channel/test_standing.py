@@ -404,7 +404,7 @@ def test_it_waits_until_sessions_that_last_have_gone_over(doors, policy, bea, li
     bea.adopt(roster=Roster([*bea.standing.listed.entries, entry(second)]), identity=second)
     assert bea.identity is first
     assert asked == [1]
-    assert bea.renewing("ann", initiator=False).local_key == second.public
+    assert bea.renewing(link, initiator=False).local_key == second.public
     link.own_key = second.public
     bea.tend()
     assert bea.identity is second

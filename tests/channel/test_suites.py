@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from safeser.channel import Ending
+from safeser.channel.records import PATIENCE
 from safeser.envelope import HandshakeRefused
-from safeser.errors import EnvelopeError
+from safeser.errors import EnvelopeError, SafeserError
+from safeser.policy import Policy
 from safeser.values import Context, Suite
+from tests.channel.test_renewal import Pair
 
 WORD = b"Zq7Confidential3xW"
 
@@ -135,3 +139,71 @@ def test_sessions_are_counted_with_their_suite(pair):
     ann, bea = pair
     assert ann.audit.counts == [("bea", "ann", "handshake", "suite.encrypt", True)]
     assert bea.audit.counts == [("ann", "bea", "handshake", "suite.encrypt", True)]
+
+
+# --- a policy that changes while sessions live ---------------------------------------------------
+
+
+def adopt(channel, text, *, revision=4):
+    assert channel.adopt(policy=Policy.parse(text.replace("revision: 3", f"revision: {revision}")))
+
+
+def test_a_session_goes_over_to_the_stricter_suite_and_back(doors, policy):
+    pair = Pair(doors, policy)
+    for revision, suite in ((4, Suite.ENCRYPT), (5, Suite.AUTHENTICATE)):
+        for channel in (pair.ann, pair.bea):
+            pair.link_of(channel).when_stale(lambda: None)
+            adopt(channel, in_suite(policy, suite.word), revision=revision)
+        pair.near.say(b"before")
+        pair.near.step(pair.near.renewal.start())
+        pair.near.say(b"behind")
+        pair.settle()
+        assert pair.far.got == [b"before", b"behind"]
+        pair.far.got.clear()
+        assert {side.link.session.suite for side in (pair.near, pair.far)} == {suite}
+        pair.near.say(WORD)
+        [buffers] = pair.near.out
+        assert (WORD in b"".join(map(bytes, buffers))) is (suite is Suite.AUTHENTICATE)
+        pair.settle()
+        assert pair.far.got.pop() == WORD
+    counted = [rule for *_, rule, _ in pair.bea.audit.counts]
+    assert counted == ["suite.authenticate", "suite.encrypt", "suite.authenticate"]
+
+
+@pytest.mark.parametrize("first", ["near", "far"])
+def test_a_peer_that_requires_less_is_not_renewed_by_less(doors, policy, first):
+    """Neither by its own proposal nor by taking one: the stricter policy holds, or it ends."""
+    pair = Pair(doors, policy)
+    strict = pair.bea
+    link = pair.link_of(strict)
+    link.when_stale(lambda: None)
+    adopt(strict, in_suite(policy))
+    if first == "far":
+        pair.far.step(pair.far.renewal.start())
+    else:
+        pair.near.step(pair.near.renewal.start())
+    pair.settle()
+    assert link.session.suite is Suite.AUTHENTICATE
+    assert link.over is None
+    for _ in range(PATIENCE):
+        strict.tend()
+    assert link.over == Ending("policy.suite", "ann")
+
+
+def test_a_session_without_renewal_ends_with_the_policy_that_forbids_it(doors, policy):
+    ann, bea = doors.channel("ann", policy), doors.channel("bea", policy)
+    near, _ = doors.shake(ann, bea)
+    adopt(ann, in_suite(policy))
+    assert near.over == Ending("policy.suite", "bea")
+    with pytest.raises(SafeserError):
+        ann.seal(WORD, said())
+
+
+def test_a_stricter_session_outlives_a_policy_that_requires_less(doors, policy):
+    ann, bea = doors.channel("ann", in_suite(policy)), doors.channel("bea", in_suite(policy))
+    near, far = doors.shake(ann, bea)
+    adopt(ann, policy)
+    for _ in range(PATIENCE * 2):
+        ann.tend()
+    assert near.over is None
+    assert bea.open(ann.seal(WORD, said()), said()) == WORD

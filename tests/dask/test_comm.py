@@ -280,12 +280,14 @@ def test_one_principal_leaves_connections_to_others(
 
 
 def test_a_principal_that_proposes_too_little_is_refused_and_counted_by_name(net, run, monkeypatch):
-    stricter = Policy.parse(in_suite("default", Suite.ENCRYPT))
+    text = in_suite("default", Suite.ENCRYPT)
+    stricter = Policy.parse(text.replace("revision: 1\n", "revision: 2\n"))
+    assert stricter.revision == 2
 
     async def main():
         async with net.serving() as listener:
             counts = []
-            monkeypatch.setattr(listener._channel, "policy", stricter)
+            listener._channel.adopt(policy=stricter)
             monkeypatch.setattr(
                 listener._channel.audit, "count", lambda **said: counts.append(said)
             )
