@@ -58,10 +58,10 @@ def measured(kind: Any) -> tuple[int, int]:
 
     :raises PayloadError: if it has too many parts, is too wide or nests too deep.
     """
-    level, parts, width = [(kind, 1)], 0, 0
+    level, parts, width = [(kind, 1, False)], 0, 0
     for _ in range(MAX_NESTING):
         below = []
-        for part, repeated in level:
+        for part, repeated, in_dense in level:
             parts += 1
             times = repeated * part.list_size if _is.is_fixed_size_list(part) else repeated
             if _is.is_fixed_size_binary(part) and not _is.is_decimal(part):
@@ -76,10 +76,14 @@ def measured(kind: Any) -> tuple[int, int]:
             if _is.is_union(part) and not part.num_fields:
                 # It has no value, and Arrow takes the first part for the type of a null.
                 raise refused("arrow-type", "an Arrow union has no parts")
+            dense = bool(_is.is_union(part)) and part.mode == "dense"
+            if dense and in_dense:
+                # nbytes of the outer one asks the inner one for elements that it does not have.
+                raise refused("arrow-type", "an Arrow dense union is part of another")
             if _is.is_run_end_encoded(part) and holds_list_view(part.value_type):
                 # Decoding no run of them leaves no chunk, and see chunked.
                 raise refused("arrow-type", "an Arrow type has runs of list views")
-            below += [(inner, times) for inner in parts_of(part)]
+            below += [(inner, times, dense or in_dense) for inner in parts_of(part)]
         if not below:
             return parts, width
         level = below

@@ -180,7 +180,7 @@ def used(data: bytes, buffers: list[Any]) -> str:
 
 def _stands_for_more(value: Any) -> bool:
     """Whether *value* is or holds a sparse matrix, which may stand for more than any memory."""
-    items = getattr(value, "flat", value)
+    items = value.values() if isinstance(value, dict) else getattr(value, "flat", value)
     held = itertools.islice(items, 50) if isinstance(value, Collection) else ()
     parts = (getattr(value, name, None) for name in ("start", "stop", "step"))
     return any("scipy.sparse" in type(part).__module__ for part in (value, *held, *parts))

@@ -74,6 +74,17 @@ CODED = pa.dictionary(pa.int8(), pa.string())
 UNITED = pa.UnionArray.from_sparse(pa.array([0, 0, 0], pa.int8()), [pa.array([1, 2, 3])])
 
 
+UNION = pa.dense_union([pa.field("a", pa.int64())])
+
+
+def united_twice():
+    """Return a dense union whose part is one that holds a type code of nothing."""
+    codes, offsets = pa.array([0, 127], pa.int8()), pa.array([0, 0], pa.int32())
+    buffers = [None, codes.buffers()[1], offsets.buffers()[1]]
+    inner = pa.Array.from_buffers(UNION, 1, buffers, children=[pa.array([1])])
+    return pa.UnionArray.from_dense(pa.array([0, 0], pa.int8()), offsets, [inner])
+
+
 def structure(mask, levels=1):
     """Return a structure of unions, whose bitmap no element of a slice may be missing by."""
     inner = pa.StructArray.from_arrays([UNITED], ["u"]) if levels == 2 else UNITED
@@ -150,6 +161,9 @@ PROBES = {
     "structure of unions with nulls": (lambda: structure([False, True, False]), "arrow"),
     "structure of unions past its nulls": (lambda: structure([True, True, False])[2:], ""),
     "structure of structures of unions": (lambda: structure([False, True, False], 2), "arrow"),
+    "union in a union": (lambda: pa.dense_union([pa.field("a", pa.list_(UNION))]), "arrow-type"),
+    "slice of a union in a union": (lambda: united_twice()[1:], "arrow-type"),
+    "union in a sparse union": (lambda: pa.sparse_union([pa.field("a", UNION)]), ""),
     "union of nothing": (lambda: pa.dense_union([]), "arrow-type"),
     "sparse union of nothing": (lambda: pa.list_(pa.sparse_union([])), "arrow-type"),
     "dictionary of nulls": (coded_nulls, "arrow"),
