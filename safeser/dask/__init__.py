@@ -39,37 +39,32 @@ def require_distributed() -> None:
 
 
 def backend() -> Backend:
-    """Return the comm backend for ``safeser://`` and close every other scheme in this process.
+    """Return the comm backend for ``safeser://`` and replace what safeser replaces of Dask.
 
     distributed calls it through the entry point ``distributed.comm.backends: safeser``.
     """
+    try:
+        return _backend()
+    except ConfigError as error:
+        from safeser.dask.roles import is_command, stop_command
+
+        if is_command():
+            stop_command(error)
+        raise
+
+
+def _backend() -> Backend:
     require_distributed()
     from safeser.dask import described, references
-    from safeser.dask.around import refuse_downloads
-    from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
-    from safeser.dask.events import make_no_loggers
-    from safeser.dask.gathering import end_what_may_not_come
     from safeser.dask.logged import escape_logs
-    from safeser.dask.named import name_roles
-    from safeser.dask.partitions import keep_own_partitions
-    from safeser.dask.rechunk import join_whole_arrays
-    from safeser.dask.schemes import seal_other_schemes
+    from safeser.dask.patches import install
     from safeser.dask.sockets import Backend
-    from safeser.dask.widgets import escape_templates
 
-    require_known_scheduler()
-    refuse_downloads()
-    seal_other_schemes()
-    honour_decorators()
-    name_roles()
-    keep_own_partitions()
-    join_whole_arrays()
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
-    escape_templates()
+    install()
     escape_logs()
-    make_no_loggers()
-    end_what_may_not_come()
+    honour_decorators()
     described.register()
     references.register()
     return Backend()

@@ -28,7 +28,7 @@ from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
 from safeser.dask.unfinished import COUNTED_FROM, Arriving, read_frame, unfinished
 from safeser.envelope import PRELUDE_SIZE, Buffer, HandshakeRefused, Sealed, Verified, runs
-from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
+from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
 
 __all__ = ["REFUSED", "SafeserComm"]
@@ -83,12 +83,14 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         deserializers: Sequence[str] | None = None,
         client_ids: ClientIds | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
+        authority: Callable[[SafeserComm, Any], None] | None = None,
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
         self._written: Any = None  # the future of the last write; done when all is written
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
         self._deserializers = deserializers
+        self._authority = authority
         self.conversation = Conversation(
             link,
             server=server,
@@ -139,10 +141,27 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
             await asyncio.sleep(0)
-            if message is not SKIP:
+            if message is not SKIP and not self._refuse(message):
                 return message
+            if message is not SKIP:
+                answers = self.conversation.take_answers()
+                for answer in answers:
+                    await self._send(answer)
             if answers:
                 await self._flush()
+
+    def _refuse(self, request: Any) -> bool:
+        """Refuse *request* where its peer may not make it now; tell whether that was so.
+
+        Dask calls the handler of what :meth:`read` returns without a pause.
+        """
+        try:
+            if self._authority is not None:
+                self._authority(self, request)
+        except PolicyDenied as error:
+            self.conversation.refuse(request, error)
+            return True
+        return False
 
     def _some_of(self, message: Any) -> Any:
         """Return *message*, or as many elements of a long batch as may be handled at once.
