@@ -88,17 +88,9 @@ def _derive(key: AuditKey, purpose: bytes, *ids: str) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key.secret)
 
 
-def encode_head(key: bytes, file: str, count: int, mac: bytes, size: int) -> bytes:
-    """Return the bytes of a head; the fields are those of :class:`Head`."""
-    body = (
-        f'{{"count":"{count:016d}","file":"{file}","mac":"{mac.hex()}","size":"{size:016d}","tag":"'
-    ).encode("ascii")
-    return b'%b%b"}\n' % (body, _mac(key, body).hex().encode("ascii"))
-
-
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a chained file ended when the head was last written.
+    """Where a chained file ends.
 
     :param file: id of the file.
     :param count: records in it.
@@ -113,7 +105,11 @@ class Head:
 
     def encode(self, key: bytes) -> bytes:
         """Return the head's fixed number of bytes, so that one write in place replaces it."""
-        return encode_head(key, self.file, self.count, self.mac, self.size)
+        body = (
+            f'{{"count":"{self.count:016d}","file":"{self.file}","mac":"{self.mac.hex()}",'
+            f'"size":"{self.size:016d}","tag":"'
+        ).encode("ascii")
+        return b'%b%b"}\n' % (body, _mac(key, body).hex().encode("ascii"))
 
     @staticmethod
     def decode(data: bytes, key: bytes) -> Head:

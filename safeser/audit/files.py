@@ -1,32 +1,108 @@
-"""Chained files and their heads on disk, inside one directory that only its owner can change.
+"""The files of a log, inside one directory that only its owner can change.
 
-The one rule: a record is whole in the file, chained and covered by the head before the caller goes
-on; whatever goes wrong leaves the file as it was, or closes it for good.
+The one rule: a file is reached through its open directory, never through a path again; a link is
+not followed, a FIFO is not waited for, and nothing is written to a file of another user.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import closing
 from typing import NoReturn
 
-from safeser.audit.chain import HEAD_SIZE, ZERO, Head, Keys, encode_head, step
-from safeser.audit.record import encode, line
+from safeser.audit.chain import HEAD_SIZE
 from safeser.errors import AuditError
 
-__all__ = ["ChainFile", "Directory", "head_name"]
+__all__ = ["Directory", "Handle", "failed", "head_name"]
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-# How many records may pass before the file's place is looked at again; the look costs 4 us.
-_LOOK_EVERY = 64
 
 
 def head_name(name: str) -> str:
     """Return the name of the head that stands beside the chained file *name*."""
     return f"{name.removesuffix('.log')}.head"
+
+
+class Handle:
+    """One open file.
+
+    :param fd: its descriptor; -1 once it is closed.
+    :param place: path of the file, for errors.
+    """
+
+    __slots__ = ("fd", "place")
+
+    def __init__(self, fd: int, place: str) -> None:
+        self.fd = fd
+        self.place = place
+
+    def stat(self) -> os.stat_result:
+        """Return what the system says about the file."""
+        try:
+            return os.fstat(self.fd)
+        except OSError as error:
+            raise failed("a file cannot be examined", error, where=self.place) from None
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Return *size* bytes from *offset* on, or what there is up to the end of the file."""
+        data = b""
+        try:
+            while len(data) < size:
+                part = os.pread(self.fd, size - len(data), offset + len(data))
+                if not part:
+                    break
+                data += part
+        except OSError as error:
+            raise failed("a file cannot be read", error, where=self.place) from None
+        return data
+
+    def append(self, data: bytes) -> None:
+        """Write *data* at the end. After any exception the file may hold a part of it, or all."""
+        done = 0
+        try:
+            while done < len(data):
+                count = os.write(self.fd, data[done:] if done else data)
+                done += count or _nothing_written()
+        except OSError as error:
+            raise failed("a record cannot be written", error, where=self.place) from None
+
+    def replace(self, data: bytes) -> None:
+        """Write *data* over the start of the file, in one write."""
+        try:
+            count = os.pwrite(self.fd, data, 0)
+        except OSError as error:
+            raise failed("a head cannot be written", error, where=self.place) from None
+        if count != len(data):
+            raise AuditError("a head was cut short", rule="audit.write", where=self.place)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to its first *size* bytes."""
+        try:
+            os.ftruncate(self.fd, size)
+        except OSError as error:
+            what = "a record was cut short and cannot be taken back"
+            raise failed(what, error, where=self.place) from None
+
+    def unlock(self) -> None:
+        """Let go of the lock on the file, which a forked child would hold on to otherwise."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+        except OSError:
+            return  # closing the file does it
+
+    def close(self) -> None:
+        """Close the file; closing twice does nothing."""
+        # Given up before it is closed: a number that was closed twice could be another's file.
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError:
+                return  # what had to be on the disk was synced before
 
 
 class Directory:
@@ -41,7 +117,7 @@ class Directory:
                 raise failed("the directory cannot be made", error, where=self.path) from None
         try:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            self.handle = os.open(self.path, flags)
+            self._handle = Handle(os.open(self.path, flags), self.path)
         except OSError as error:
             raise failed(
                 "the directory of the log cannot be opened; a symbolic link is not followed",
@@ -50,51 +126,82 @@ class Directory:
             ) from None
 
     def check_private(self) -> None:
-        """Raise :class:`AuditError` if somebody else could replace files in here."""
-        found = os.fstat(self.handle)
-        if found.st_uid != os.geteuid():
-            raise AuditError(
-                "the directory of the log belongs to another user",
-                rule="audit.directory",
-                where=self.path,
-            )
-        if found.st_mode & 0o022:
-            raise AuditError(
-                "the directory of the log can be written by others",
-                rule="audit.directory",
-                where=self.path,
-                fix="Run chmod 700 on it.",
-            )
+        """Raise :class:`AuditError` if another user could replace files in here."""
+        _check_own(self._handle, "the directory of the log", "audit.directory", "chmod 700")
 
-    def create(self, name: str, *, append: bool) -> int:
-        """Return a descriptor of the new, empty file *name*.
-
-        :param append: write at the end only, so that the file also works with ``chattr +a``.
-        """
-        flags = _NEW | os.O_RDWR | (os.O_APPEND if append else 0)
+    def names(self) -> set[str]:
+        """Return the names of what is in the directory."""
         try:
-            return os.open(name, flags, 0o600, dir_fd=self.handle)
+            return set(os.listdir(self._handle.fd))
         except OSError as error:
-            raise failed("a new file cannot be made", error, where=self.place(name)) from None
+            raise failed("the directory cannot be read", error, where=self.path) from None
 
-    def open(self, name: str, *, mode: int = os.O_RDONLY) -> int | None:
-        """Return a descriptor of the regular file *name*, or None if there is none of that name.
-
-        :param mode: flags of :func:`os.open` beside those that refuse links and waiting.
-        :raises AuditError: if it is anything but a regular file; a FIFO is not waited for.
-        """
-        flags = mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    def stat(self, name: str) -> os.stat_result | None:
+        """Return what the system says about *name*, a link not followed; None without one."""
         try:
-            handle = os.open(name, flags, 0o600, dir_fd=self.handle)
+            return os.stat(name, dir_fd=self._handle.fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise failed("a file cannot be opened", error, where=self.place(name)) from None
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
+            raise failed("a file cannot be examined", error, where=self.place(name)) from None
+
+    def create(self, name: str, *, append: bool) -> Handle:
+        """Return the new, empty file *name*.
+
+        :param append: write at the end only, so that the file also works with ``chattr +a``.
+        :raises AuditError: if something has that name; it is left as it is.
+        """
+        handle = self.create_if_absent(name, append=append)
+        if handle is None:
             raise AuditError(
-                "this is not a regular file", rule="audit.file", where=self.place(name)
+                "the log begins a new file, and there is one of that name",
+                rule="audit.file",
+                where=self.place(name),
+                fix=_NOT_OURS,
             )
+        return handle
+
+    def create_if_absent(self, name: str, *, append: bool) -> Handle | None:
+        """Return the new, empty file *name*, or None if something of that name is there."""
+        flags = _NEW | os.O_RDWR | (os.O_APPEND if append else 0)
+        place = self.place(name)
+        try:
+            return Handle(os.open(name, flags, 0o600, dir_fd=self._handle.fd), place)
+        except FileExistsError:
+            return None
+        except OSError as error:
+            raise failed("a new file cannot be made", error, where=place) from None
+
+    def open(self, name: str) -> Handle | None:
+        """Return the regular file *name*, open for reading, or None if nothing has that name.
+
+        :raises AuditError: if it is anything but a regular file; a FIFO is not waited for.
+        """
+        return self._open(name, os.O_RDONLY, _check_regular)
+
+    def open_own(self, name: str, *, append: bool) -> Handle | None:
+        """Return the regular file *name* of this user, open for writing too; None without one.
+
+        What it holds is the caller's to check, before a byte is written.
+        """
+        return self._open(name, os.O_RDWR | (os.O_APPEND if append else 0), _check_own_file)
+
+    def _open(self, name: str, mode: int, check: Callable[[Handle], None]) -> Handle | None:
+        flags = mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        place = self.place(name)
+        try:
+            handle = Handle(os.open(name, flags, dir_fd=self._handle.fd), place)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in _NOT_REGULAR:
+                raise _not_regular(place) from None
+            raise failed("a file cannot be opened", error, where=place) from None
+        try:
+            check(handle)
+        except BaseException:
+            handle.close()
+            raise
         return handle
 
     def read_head(self, name: str) -> bytes | None:
@@ -102,17 +209,13 @@ class Directory:
         handle = self.open(head_name(name))
         if handle is None:
             return None
-        try:
-            return os.pread(handle, HEAD_SIZE + 1, 0)
-        except OSError as error:
-            raise failed("a head cannot be read", error, where=self.place(name)) from None
-        finally:
-            os.close(handle)
+        with closing(handle):
+            return handle.read(HEAD_SIZE + 1, 0)
 
     def sync(self) -> None:
         """Make the names of new files survive a loss of power."""
         try:
-            os.fsync(self.handle)
+            os.fsync(self._handle.fd)
         except OSError as error:
             raise failed("the directory cannot be synced", error, where=self.path) from None
 
@@ -120,181 +223,49 @@ class Directory:
         return os.path.join(self.path, name)
 
     def close(self) -> None:
-        os.close(self.handle)
+        self._handle.close()
 
 
-class ChainFile:
-    """One chained file and its head, open for appending; the caller makes sure it is the only one.
+_NOT_OURS = "The log did not make it: move it away, or use a directory for audit logs alone."
 
-    :param head: what stands in the file already.
-    """
+# What opening a link, a folder and a socket for writing gives.
+_NOT_REGULAR = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
 
-    def __init__(
-        self,
-        directory: Directory,
-        name: str,
-        *,
-        handle: int,
-        head_handle: int,
-        keys: Keys,
-        head: Head,
-        fsync: bool,
-    ) -> None:
-        self.directory = directory
-        self.name = name
-        self.file = head.file
-        self.count = head.count
-        self.mac = head.mac
-        self.size = head.size
-        self._handle = handle
-        self._head_handle = head_handle
-        self._keys = keys
-        self._fsync = fsync
-        self._looked = head.count
-        self._broken = ""
-        self._identity = [_identity(handle), _identity(head_handle)]
 
-    @classmethod
-    def create(
-        cls, directory: Directory, name: str, *, file: str, keys: Keys, fsync: bool
-    ) -> ChainFile:
-        """Return a new, empty chained file."""
-        handle = directory.create(name, append=True)
-        try:
-            head_handle = directory.create(head_name(name), append=False)
-        except AuditError:
-            os.close(handle)
-            raise
-        head = Head(file, 0, ZERO, 0)
-        return cls(
-            directory,
-            name,
-            handle=handle,
-            head_handle=head_handle,
-            keys=keys,
-            head=head,
-            fsync=fsync,
-        )
+def _check_regular(handle: Handle) -> None:
+    if not stat.S_ISREG(handle.stat().st_mode):
+        raise _not_regular(handle.place)
 
-    def append(self, fields: dict[str, object]) -> None:
-        """Write one record and the head that covers it; see :meth:`append_all`."""
-        self.append_all((fields,))
 
-    def append_all(self, records: Sequence[dict[str, object]]) -> None:
-        """Write *records* at once, and the head that covers them.
+def _not_regular(place: str) -> AuditError:
+    return AuditError("this is not a regular file", rule="audit.file", where=place, fix=_NOT_OURS)
 
-        :raises AuditError: if they are not in the file, none of them, or the head does not cover
-            them. Then the file holds whole records only and the next call may succeed, or every
-            later call fails too.
-        """
-        if self._broken:
-            raise AuditError(self._broken, rule="audit.closed", where=self.place)
-        count, mac = self.count, self.mac
-        lines = []
-        for fields in records:
-            fields["seq"] = count
-            body = encode(fields)
-            mac = step(self._keys.chain, mac, count, body)
-            lines.append(line(mac, body))
-            count += 1
-        data = b"".join(lines)
-        if self.count - self._looked >= _LOOK_EVERY:
-            self.look()
-        self._write(data)
-        # From here on the records are part of the file, whatever becomes of their head.
-        self.count, self.mac, self.size = count, mac, self.size + len(data)
-        if self._fsync:
-            self._sync(self._handle)
-        self._write_head()
 
-    def _write(self, data: bytes) -> None:
-        done = 0
-        try:
-            while done < len(data):
-                count = os.write(self._handle, data[done:] if done else data)
-                done += count or _nothing_written()
-        except OSError as error:
-            self._undo(done)
-            raise failed("a record cannot be written", error, where=self.place) from None
+def _check_own_file(handle: Handle) -> None:
+    _check_regular(handle)
+    _check_own(handle, "a file of the log", "audit.file", "chmod 600")
 
-    def _undo(self, done: int) -> None:
-        # A torn record in the middle would break the chain of everything after it.
-        if done:
-            try:
-                os.ftruncate(self._handle, self.size)
-            except OSError:
-                self._broken = "a record was cut short and could not be taken back; nothing more"
 
-    def _write_head(self) -> None:
-        data = encode_head(self._keys.head, self.file, self.count, self.mac, self.size)
-        try:
-            count = os.pwrite(self._head_handle, data, 0)
-        except OSError as error:
-            raise failed("a head cannot be written", error, where=self.place) from None
-        if count != len(data):
-            raise AuditError("a head was cut short", rule="audit.write", where=self.place)
-
-    def _sync(self, handle: int) -> None:
-        try:
-            os.fdatasync(handle)
-        except OSError as error:
-            # After a failed fdatasync the kernel may have dropped the pages: a later success would
-            # say nothing about this record.
-            self._broken = "the disk did not take a record; nothing more is written"
-            raise failed("a record cannot be synced", error, where=self.place) from None
-
-    def sync(self) -> None:
-        """Make everything so far survive a loss of power: the file first, then its head."""
-        self._sync(self._handle)
-        self._sync(self._head_handle)
-
-    def look(self) -> None:
-        """Raise :class:`AuditError` if this is no longer the file of that name, as we left it.
-
-        Somebody who removes, replaces or cuts the file of a running process stops that process
-        from going on as if nothing had happened.
-        """
-        self._looked = self.count
-        names = (self.name, head_name(self.name))
-        for name, identity in zip(names, self._identity, strict=True):
-            try:
-                found = os.stat(name, dir_fd=self.directory.handle, follow_symlinks=False)
-            except OSError:
-                self._fail("was removed")
-            if (found.st_dev, found.st_ino) != identity:
-                self._fail("was replaced")
-            if name == self.name and found.st_size != self.size:
-                self._fail("has another size than this process left it with")
-
-    def _fail(self, what: str) -> NoReturn:
-        self._broken = f"the log file {what} while it was in use; nothing more is written"
+def _check_own(handle: Handle, what: str, rule: str, command: str) -> None:
+    found = handle.stat()
+    if found.st_uid != os.geteuid():
         raise AuditError(
-            self._broken,
-            rule="audit.replaced",
-            where=self.place,
-            fix="Verify the log, then start the process again.",
+            f"{what} belongs to another user",
+            rule=rule,
+            where=handle.place,
+            fix="Give each user a directory for logs of its own.",
         )
-
-    @property
-    def place(self) -> str:
-        return self.directory.place(self.name)
-
-    def close(self) -> None:
-        """Close both descriptors; nothing is written."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            os.close(self._head_handle)
-            self._handle = self._head_handle = -1
-            self._broken = self._broken or "the log is closed"
+    if found.st_mode & 0o022:
+        raise AuditError(
+            f"{what} can be written by others",
+            rule=rule,
+            where=handle.place,
+            fix=f"Run {command} on it.",
+        )
 
 
 def _nothing_written() -> NoReturn:
     raise OSError(errno.ENOSPC, "nothing was written")
-
-
-def _identity(handle: int) -> tuple[int, int]:
-    found = os.fstat(handle)
-    return found.st_dev, found.st_ino
 
 
 def failed(what: str, error: OSError, *, where: str) -> AuditError:

@@ -1,26 +1,27 @@
 """The index of a directory of logs: every file is registered at its start and at its end.
 
-The one rule: the index is appended to under an exclusive lock, and only after its own end has been
-verified; whatever a kill can leave is repaired, anything else is refused.
+The one rule: the index is appended to under an exclusive lock, and only after its own start and end
+have been verified. What a kill can leave is repaired; any other file of its name is refused and
+left as it is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from safeser.audit.chain import HEAD_SIZE, ZERO, Head, Keys, index_keys, step
-from safeser.audit.files import ChainFile, Directory, failed, head_name
+from safeser.audit.chain_file import ChainFile
+from safeser.audit.files import Directory, Handle, failed, head_name
 from safeser.audit.key import AuditKey
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line, parse, split
 from safeser.errors import AuditError
 
-__all__ = ["INDEX", "Entries", "genesis_of", "is_id", "locked", "new_id"]
+__all__ = ["INDEX", "Entries", "genesis_of", "is_id", "lock", "new_id", "update"]
 
 INDEX = "index"
 
@@ -32,6 +33,8 @@ _MAX_GENESIS = 1_024
 
 # A kill leaves at most one record beyond the head; a power loss a page of zeros.
 _MAX_BEYOND = 2 * MAX_LINE
+
+T = TypeVar("T")
 
 
 def new_id() -> str:
@@ -48,48 +51,58 @@ def is_id(text: str) -> bool:
 class Entries:
     """An index whose lock is held: its chain, ready to be appended to, and its directory's id."""
 
-    chain: ChainFile
+    chain: ChainFile[None]
     directory_id: str
 
+    def add(self, fields: dict[str, object]) -> None:
+        """Append one entry."""
+        self.chain.append_all((fields,), None)
 
-@contextlib.contextmanager
-def locked(directory: Directory, key: AuditKey, *, now: int) -> Iterator[Entries]:
-    """Hold the index of *directory* for appending; make it if the directory is new.
+    def has_end(self, file: str, *, since: int) -> bool:
+        """Tell whether an entry after the first *since* bytes registers the end of *file*."""
+        entries = map(parse, self.chain.read_from(since).splitlines())
+        return any(each.type == "close" and each.text("file") == file for each in entries)
+
+
+def update(directory: Directory, key: AuditKey, *, now: int, write: Callable[[Entries], T]) -> T:
+    """Call *write* with the index of *directory* while its lock is held; make a missing index.
 
     :param now: microseconds since 1970, for the first record of a new index.
     :raises AuditError: if another process holds it for too long, the key is not the one that it
-        was made with, or its end is not as its head says.
+        was made with, its end is not as its head says, or the file is not an index at all.
     """
-    mode = os.O_RDWR | os.O_APPEND | os.O_CREAT
-    handle = directory.open(INDEX, mode=mode)
-    if handle is None:
-        raise AuditError(
-            "the directory of the log is gone", rule="audit.directory", where=directory.path
-        )
-    head_handle = -1
+    opened: list[Handle] = []
     try:
-        lock(handle, directory, shared=False)
-        head_handle, data = _open_head(directory)
-        if len(data) == 0:
-            yield _begin(directory, key, handle, head_handle, now)
-        else:
-            yield _resume(directory, key, handle, head_handle, data)
+        return _update(directory, key, now, write, opened)
     finally:
-        # Said aloud, since a child forked meanwhile shares the lock until it is let go.
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)
-        os.close(handle)
-        if head_handle >= 0:
-            os.close(head_handle)
+        # An exception can come before the lock is let go of, below: closing the file does it, too.
+        for each in opened:
+            each.close()
 
 
-def lock(handle: int, directory: Directory, *, shared: bool, wait: float = _WAIT) -> None:
+def _update(
+    directory: Directory,
+    key: AuditKey,
+    now: int,
+    write: Callable[[Entries], T],
+    opened: list[Handle],
+) -> T:
+    handle = _open_index(directory)
+    opened.append(handle)
+    lock(handle, directory, shared=False)
+    try:
+        return write(_entries(directory, key, opened, now))
+    finally:
+        handle.unlock()
+
+
+def lock(handle: Handle, directory: Directory, *, shared: bool, wait: float = _WAIT) -> None:
     """Lock the open index, or raise :class:`AuditError` after *wait* seconds."""
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     deadline = time.monotonic() + wait
     while True:
         try:
-            fcntl.flock(handle, how)
+            fcntl.flock(handle.fd, how)
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 raise AuditError(
@@ -104,91 +117,125 @@ def lock(handle: int, directory: Directory, *, shared: bool, wait: float = _WAIT
             return
 
 
-def _open_head(directory: Directory) -> tuple[int, bytes]:
-    handle = directory.open(head_name(INDEX), mode=os.O_RDWR | os.O_CREAT)
-    if handle is None:
-        raise AuditError(
-            "the directory of the log is gone", rule="audit.directory", where=directory.path
-        )
-    return handle, os.pread(handle, HEAD_SIZE + 1, 0)
+def _open_index(directory: Directory) -> Handle:
+    """Return the file of the index, new and empty where the directory is."""
+    for _ in range(2):
+        handle = directory.open_own(INDEX, append=True)
+        if handle is not None:
+            return handle
+        # The index is the first file that a log makes. Whether another process has just made it
+        # is asked again after its other files were seen.
+        names = directory.names()
+        if INDEX not in names and (head_name(INDEX) in names or _logs(names)):
+            raise _orphaned(directory)
+        handle = directory.create_if_absent(INDEX, append=True)
+        if handle is not None:
+            return handle
+    raise _tampered(directory, "its index was removed while it was opened")
 
 
-def _begin(directory: Directory, key: AuditKey, handle: int, head_handle: int, now: int) -> Entries:
-    # Killed while it made the index, a process leaves no head and at most the first record; no log
-    # file can exist yet. With either, somebody removed what was there.
-    with os.scandir(directory.handle) as found:
-        orphan = any(entry.name.endswith(".log") for entry in found)
-    if os.fstat(handle).st_size > _MAX_GENESIS:
-        raise _tampered(directory, "the head of its index was removed")
-    if orphan:
-        raise AuditError(
-            "this folder holds .log files, and no index of safeser's that names them",
-            rule="audit.tampered",
-            where=directory.path,
-            fix="If they are audit logs, the index or its head was removed: keep them for the"
-            " investigation. In either case, use a folder for audit logs alone.",
-        )
-    os.ftruncate(handle, 0)
+def _logs(names: set[str]) -> bool:
+    return any(name.endswith(".log") for name in names)
+
+
+def _entries(directory: Directory, key: AuditKey, opened: list[Handle], now: int) -> Entries:
+    """Return the index that the first of *opened* is, ready to be appended to.
+
+    Its head is opened as well.
+    """
+    (handle,) = opened
+    head = directory.open_own(head_name(INDEX), append=False)
+    if head is not None:
+        opened.append(head)
+    data = head.read(HEAD_SIZE + 1, 0) if head is not None else b""
+    # A process that was stopped while it made the index leaves an empty one, or its first record
+    # alone, and no log file. With anything else the head was removed.
+    if not data and _logs(directory.names()):
+        raise _orphaned(directory)
+    if data or handle.stat().st_size:
+        return _resume(directory, key, handle, head, data)
+    if head is None:
+        head = directory.create(head_name(INDEX), append=False)
+        opened.append(head)
+    return _begin(directory, key, handle, head, now)
+
+
+def _begin(directory: Directory, key: AuditKey, handle: Handle, head: Handle, now: int) -> Entries:
     directory_id = new_id()
     keys = index_keys(key, directory=directory_id)
-    head = Head(directory_id, 0, ZERO, 0)
-    chain = _chain(directory, handle, head_handle, keys, head)
-    chain.append({"directory": directory_id, "time": now, "type": "index", "version": 1})
+    chain = _chain(directory, handle, head, keys, Head(directory_id, 0, ZERO, 0))
+    genesis = {"directory": directory_id, "time": now, "type": "index", "version": 1}
+    chain.append_all((genesis,), None)
+    # The head as well: a loss of power that emptied it would look like its removal.
+    chain.sync()
     directory.sync()
     return Entries(chain, directory_id)
 
 
 def _resume(
-    directory: Directory, key: AuditKey, handle: int, head_handle: int, data: bytes
+    directory: Directory, key: AuditKey, handle: Handle, head: Handle | None, data: bytes
 ) -> Entries:
     # 1. The genesis record gives the directory's id, and shows that the key is the right one.
-    start = os.pread(handle, _MAX_GENESIS, 0)
+    start = handle.read(_MAX_GENESIS, 0)
     genesis = genesis_of(start)
     directory_id = genesis.text("directory") if genesis is not None else ""
     if not is_id(directory_id):
-        raise _tampered(directory, "the start of its index is not one")
+        raise _foreign(directory)
     keys = index_keys(key, directory=directory_id)
-    if not _extends(start.partition(b"\n")[0], keys, Head(directory_id, 0, ZERO, 0)):
+    begun = _extends(start.partition(b"\n")[0], keys, Head(directory_id, 0, ZERO, 0))
+    if begun is None:
         raise AuditError(
             "the index does not verify with this key",
             rule="audit.key",
             where=directory.place(INDEX),
             fix="Use the key that the log was begun with, or another directory.",
         )
+    if head is None or (not data and handle.stat().st_size != begun.size):
+        raise _tampered(directory, "the head of its index was removed")
     # 2. The head says where the index ended; beyond it a kill leaves one record, whole or torn.
+    end = _covered(directory, directory_id, keys, data) if data else begun
+    end = _mended(directory, handle, keys, end)
+    return Entries(_chain(directory, handle, head, keys, end), directory_id)
+
+
+def _covered(directory: Directory, directory_id: str, keys: Keys, data: bytes) -> Head:
+    """Return the end that the head *data* names."""
     try:
-        head = Head.decode(data, keys.head)
+        end = Head.decode(data, keys.head)
     except AuditError:
         raise _tampered(directory, "the head of its index was changed") from None
-    beyond = os.fstat(handle).st_size - head.size
-    if head.file != directory_id or not 0 <= beyond <= _MAX_BEYOND:
+    if end.file != directory_id:
+        raise _tampered(directory, "the head of its index is that of another")
+    return end
+
+
+def _mended(directory: Directory, handle: Handle, keys: Keys, end: Head) -> Head:
+    """Return the end of the index with what a process that was stopped left beyond *end*."""
+    beyond = handle.stat().st_size - end.size
+    if not 0 <= beyond <= _MAX_BEYOND:
         raise _tampered(directory, "the end of its index was removed or grew")
-    *whole, torn = os.pread(handle, beyond, head.size).split(b"\n")
+    *whole, torn = handle.read(beyond, end.size).split(b"\n")
     for raw in whole:
-        extended = _extends(raw, keys, head)
+        extended = _extends(raw, keys, end)
         if extended is None:
             raise _tampered(directory, "the end of its index was changed")
-        head = extended
+        end = extended
     if not begins_like_a_line(torn):
         raise _tampered(directory, "the end of its index was changed")
     if torn:
-        os.ftruncate(handle, head.size)
-    return Entries(_chain(directory, handle, head_handle, keys, head), directory_id)
+        handle.truncate(end.size)
+    return end
 
 
 def _chain(
-    directory: Directory, handle: int, head_handle: int, keys: Keys, head: Head
-) -> ChainFile:
+    directory: Directory, handle: Handle, head: Handle, keys: Keys, end: Head
+) -> ChainFile[None]:
     # Always synced: an index that a power loss cut would keep every process from starting.
-    return ChainFile(
-        directory,
-        INDEX,
-        handle=handle,
-        head_handle=head_handle,
-        keys=keys,
-        head=head,
-        fsync=True,
+    chain = ChainFile(
+        directory, INDEX, log=handle, head=head, keys=keys, end=end, state=None, fsync=True
     )
+    chain.look()  # what was locked could have been replaced before
+    return chain
 
 
 def genesis_of(start: bytes) -> Record | None:
@@ -216,4 +263,26 @@ def _tampered(directory: Directory, what: str) -> AuditError:
         rule="audit.tampered",
         where=directory.path,
         fix="Verify it, keep it for the investigation, and use another directory.",
+    )
+
+
+def _orphaned(directory: Directory) -> AuditError:
+    return AuditError(
+        "this directory holds .log files or the head of an index, and no index of safeser's that"
+        " goes with them",
+        rule="audit.tampered",
+        where=directory.path,
+        fix="If they are audit logs, the index or its head was removed: keep them for the"
+        " investigation. In either case, use a directory for audit logs alone.",
+    )
+
+
+def _foreign(directory: Directory) -> AuditError:
+    return AuditError(
+        "the file is not the index of an audit log; nothing was written to it",
+        rule="audit.index",
+        where=directory.place(INDEX),
+        fix="If this directory holds an audit log, it was tampered with: verify it, and keep it for"
+        " the investigation. Otherwise move the file away, or use a directory for audit logs"
+        " alone.",
     )

@@ -80,10 +80,14 @@ class AuditKey:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.write(b"safeser-audit-key-v1 %b\n" % self._secret.hex().encode("ascii"))
-                file.flush()
-                os.fsync(file.fileno())
+                try:
+                    os.fchmod(file.fileno(), 0o600)
+                    file.write(b"safeser-audit-key-v1 %b\n" % self._secret.hex().encode("ascii"))
+                    file.flush()
+                    os.fsync(file.fileno())
+                except BaseException:
+                    os.unlink(path)  # a part of a key is none, and would be in the way of the next
+                    raise
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise _refused(path, f"cannot be written ({reason})") from None

@@ -12,35 +12,32 @@ import os
 import re
 import socket
 import sys
-import threading
 import time
 import weakref
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, NoReturn, TypeAlias
 
 from safeser.audit import index
+from safeser.audit.call_lock import CallLock
 from safeser.audit.chain import file_keys
-from safeser.audit.files import ChainFile, Directory
+from safeser.audit.chain_file import ChainFile, new_file
+from safeser.audit.files import Directory
+from safeser.audit.index import Entries
 from safeser.audit.key import KeySource, resolve
-from safeser.audit.record import MAX_INT, Field, clean, label, printable
-from safeser.audit.tally import SECOND, Tally, Throttle
+from safeser.audit.record import MAX_INT, Field, clean, printable
+from safeser.audit.state import Draft, Fields, PolicyName, State, initial_state, policy_fields
+from safeser.audit.tally import SECOND, note_refusal
 from safeser.errors import AuditError, ConfigError, SafeserError
 from safeser.values import check_principal
 
 __all__ = ["AuditLog", "Durability", "PolicyName"]
 
-#: Name, revision and SHA-256 (64 hexadecimal digits) of a policy.
-PolicyName: TypeAlias = tuple[str, int, str]
-
 Durability: TypeAlias = Literal["kernel", "fsync"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _NO_POLICY: PolicyName = ("none", 0, "0" * 64)
-
-_RULES_MAX = 256  # there are fewer
 
 _LAST_TIME = 253_402_300_799 * SECOND  # the end of the year 9999
 
@@ -70,27 +67,18 @@ class AuditLog:
         self._principal = check_principal(principal)
         self._clock = clock
         self._fsync = durability == "fsync"
-        self._policy = _check_policy(policy)
-        self._policy_text = _policy_text(policy)
-        self._lock = threading.RLock()
-        self._busy = False
+        self._lock = CallLock()
         self._closed = False
-        self._chain: ChainFile | None = None
-        self._file = ""
-        self._pid = -1
-        self._reset()
-
-    def _reset(self) -> None:
-        self._tally = Tally()
-        self._throttle = Throttle()
+        self._index_size = -1  # of the index, before this log's end was first registered there
         self._looked = 0
-        self._refusals: Counter[str] = Counter()
+        # One value, so that a process is never taken for the one that made its file.
+        self._present = self._begun(initial_state(_check_policy(policy)), parent="")
 
     @property
     def refusals(self) -> dict[str, int]:
         """What this process refused since it opened the log: how often, by rule."""
-        with self._lock:
-            return dict(self._refusals)
+        pid, chain = self._present
+        return dict(chain.state.refusals) if pid == os.getpid() else {}
 
     @classmethod
     def open(
@@ -127,8 +115,7 @@ class AuditLog:
                 clock=clock,
                 durability=durability,
             )
-            log._begin(parent="")
-        except SafeserError:
+        except BaseException:
             place.close()
             raise
         _live.add(log)
@@ -151,28 +138,14 @@ class AuditLog:
 
         :raises AuditError: if they could not be written; then none of them is in the file.
         """
-        cleaned = [clean(event) for event in events]
-        with self._using() as chain:
-            now = self._write_due(chain)
-            written = [fields for fields in cleaned if self._is_written(fields, now)]
-            if written:
-                chain.append_all([self._finished("event", fields, now) for fields in written])
+        self._lock.call(self._record, [clean(event) for event in events])
 
-    def _note_refusal(self, rule: object) -> None:
-        name = label(rule)
-        # A rule may be a peer's word, where its error is what was refused.
-        known = name in self._refusals or len(self._refusals) < _RULES_MAX
-        self._refusals[name if known else "other"] += 1
-
-    def _is_written(self, fields: dict[str, object], now: int) -> bool:
-        """Tell whether an event is written, rather than counted."""
-        if fields.get("permitted") is not False:
-            return True
-        self._note_refusal(fields.get("rule"))
-        write, last = self._throttle.admit(fields.get("sender"), fields.get("rule"), now)
-        if last:
-            fields["then"] = "counted"
-        return write
+    def _record(self, events: list[Fields]) -> None:
+        chain = self._ready()
+        draft = self._draft(chain, everything=False)
+        for fields in events:
+            draft.add_event(fields)
+        self._write(chain, draft)
 
     def count(
         self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
@@ -181,78 +154,107 @@ class AuditLog:
 
         :raises AuditError: if that record was due and could not be written.
         """
-        with self._lock:
-            if self._busy or self._closed:
-                self._refuse_call()
-            if not permitted:
-                self._note_refusal(rule)
-            if self._tally.add((sender, recipient, operation, rule, permitted), self._now()):
-                with self._using() as chain:
-                    self._write_due(chain, everything=True)
+        self._lock.call(self._count, (sender, recipient, operation, rule, permitted))
+
+    def _count(self, decision: tuple[str, str, str, str, bool]) -> None:
+        chain = self._ready()
+        state = chain.state
+        due = state.tally.add(decision, self._now())
+        if not decision[4]:
+            note_refusal(state.refusals, decision[3])
+        if due:
+            self._write(chain, self._draft(chain, everything=True))
 
     def flush(self) -> None:
         """Write what is only counted so far, and check that the file is still in its place."""
-        with self._using() as chain:
-            self._write_due(chain, everything=True)
-            chain.look()
-            if self._fsync:
-                chain.sync()
+        self._lock.call(self._flush)
+
+    def _flush(self) -> None:
+        chain = self._ready()
+        self._write(chain, self._draft(chain, everything=True))
+        chain.look()
+        if self._fsync:
+            chain.sync()
 
     def use_policy(self, policy: PolicyName) -> None:
         """Record that from here on decisions follow *policy*."""
-        checked = _check_policy(policy)
-        with self._using() as chain:
-            self._write_due(chain, everything=True)
-            self._policy, self._policy_text = checked, _policy_text(checked)
-            self._append(chain, "policy", _policy_fields(checked), self._now())
+        self._lock.call(self._use_policy, _check_policy(policy))
+
+    def _use_policy(self, policy: PolicyName) -> None:
+        chain = self._ready()
+        draft = self._draft(chain, everything=True)
+        draft.add_policy(policy)
+        self._write(chain, draft)
 
     def close(self) -> None:
         """Write the counts and a closing record, and register the file's end in the index.
 
         Closing twice does nothing. A process that does not come to close leaves a log that
-        verifies, too.
+        verifies, too. Where another exception than AuditError interrupts it, such as
+        KeyboardInterrupt, closing again goes on with it.
 
         :raises AuditError: if the end could not be written; the file is closed all the same.
         """
-        with self._lock:
-            if self._closed or self._busy:
-                return
-            chain = self._chain
-            try:
-                if chain is not None and self._pid == os.getpid():
-                    self._finish(chain)
-            finally:
-                self._closed = True
-                if chain is not None:
-                    chain.close()
-                self._directory.close()
-                _live.discard(self)
+        # From a signal handler in the middle of a call it would wait for its own thread.
+        if not self._lock.is_mine():
+            self._lock.call(self._close)
 
-    def _finish(self, chain: ChainFile) -> None:
-        self._write_due(chain, everything=True)
-        self._append(chain, "close", {}, self._now())
+    def _close(self) -> None:
+        if self._closed:
+            return
+        pid, chain = self._present
+        try:
+            if pid == os.getpid():
+                self._finish(chain)
+        except AuditError:
+            self._shut(chain)
+            raise
+        self._shut(chain)
+
+    def _finish(self, chain: ChainFile[State]) -> None:
+        chain.settled()
+        if not chain.state.ended:
+            draft = self._draft(chain, everything=True)
+            draft.add_end()
+            self._write(chain, draft)
         chain.look()
         chain.sync()
-        now = self._now()
-        with index.locked(self._directory, self._key, now=now) as entries:
-            entries.chain.append(
-                {
-                    "count": chain.count,
-                    "file": self._file,
-                    "mac": chain.mac.hex(),
-                    "time": now,
-                    "type": "close",
-                }
-            )
+        index.update(self._directory, self._key, now=self._now(), write=self._register_end)
 
-    def _using(self) -> _Use:
-        return _Use(self)
+    def _register_end(self, entries: Entries) -> None:
+        end = self._present[1].end
+        if self._index_size < 0:
+            self._index_size = entries.chain.end.size
+        elif entries.has_end(end.file, since=self._index_size):
+            return  # the call before was interrupted after it had written the entry
+        entries.add(
+            {
+                "count": end.count,
+                "file": end.file,
+                "mac": end.mac.hex(),
+                "time": self._now(),
+                "type": "close",
+            }
+        )
 
-    def _refuse_call(self) -> NoReturn:
+    def _shut(self, chain: ChainFile[State]) -> None:
+        self._closed = True
+        chain.close()
+        self._directory.close()
+        _live.discard(self)
+
+    def _ready(self) -> ChainFile[State]:
+        """Return the file of this process, which goes on where its last record is."""
         if self._closed:
             raise AuditError("the log is closed", rule="audit.closed")
-        # A signal handler interrupted us in the middle of a record, on this very thread.
-        raise AuditError("the log was called from inside itself", rule="audit.reentered")
+        pid, chain = self._present
+        if pid != os.getpid():
+            self._present = self._begun(initial_state(chain.state.policy), parent=chain.end.file)
+            chain.close()
+            _, chain = self._present
+        if chain.settled().state.ended:
+            raise AuditError("the log is closed", rule="audit.closed")
+        return chain
 
     def _now(self) -> int:
         now = self._clock() // 1_000
@@ -260,94 +262,92 @@ class AuditLog:
             raise AuditError("the clock is not between 1970 and 9999", rule="audit.clock")
         return now
 
-    def _append(self, chain: ChainFile, kind: str, fields: dict[str, object], now: int) -> None:
-        chain.append(self._finished(kind, fields, now))
-
-    def _finished(self, kind: str, fields: dict[str, object], now: int) -> dict[str, object]:
-        fields["policy"] = self._policy_text
-        fields["time"] = now
-        fields["type"] = kind
-        return fields
-
-    def _write_due(self, chain: ChainFile, *, everything: bool = False) -> int:
-        """Write the counts and summaries whose time has come; return the time."""
+    def _draft(self, chain: ChainFile[State], *, everything: bool) -> Draft:
+        """Return the records that are due before others, or all counts that there are."""
         now = self._now()
         if not 0 <= now - self._looked < SECOND:
-            self._looked = now
             chain.look()
-        tally, throttle = self._tally, self._throttle
-        if tally.total and (everything or tally.due(now)):
-            fields: dict[str, object] = {"counts": tally.peek(), "since": tally.since}
-            self._append(chain, "counts", fields, now)
-            tally.clear()
-        while throttle.pending and (everything or throttle.due(now)):
-            entries = throttle.peek()
-            self._append(chain, "suppressed", {"suppressed": entries}, now)
-            throttle.clear(entries)
-        return now
+            self._looked = now
+        draft = Draft(chain.state, now)
+        draft.add_counts(everything=everything)
+        return draft
+
+    @staticmethod
+    def _write(chain: ChainFile[State], draft: Draft) -> None:
+        if draft.records:
+            chain.append_all(draft.records, draft.state)
+        else:
+            chain.keep(draft.state)
 
     # --- files ---------------------------------------------------------------------------------
 
-    def _begin(self, *, parent: str) -> None:
-        """Make and register the file of this process."""
+    def _begun(self, state: State, *, parent: str) -> tuple[int, ChainFile[State]]:
+        """Make and register the file of this process; return it with the process's id."""
         now = self._now()
+
+        def begin(entries: Entries) -> ChainFile[State]:
+            return self._new_file(entries, state, parent, now)
+
+        return os.getpid(), index.update(self._directory, self._key, now=now, write=begin)
+
+    def _new_file(self, entries: Entries, state: State, parent: str, now: int) -> ChainFile[State]:
         file = index.new_id()
         stamp = datetime.fromtimestamp(now // SECOND, UTC).strftime("%Y%m%dT%H%M%SZ")
         name = f"{self._principal}-{stamp}-{file}.log"
-        with index.locked(self._directory, self._key, now=now) as entries:
-            keys = file_keys(self._key, directory=entries.directory_id, file=file)
-            chain = ChainFile.create(self._directory, name, file=file, keys=keys, fsync=self._fsync)
-            try:
-                # The genesis names the end of the index, and the index then names the genesis:
-                # neither can go back to an older state alone.
-                genesis: dict[str, object] = {
-                    "directory": entries.directory_id,
+        keys = file_keys(self._key, directory=entries.directory_id, file=file)
+        chain = new_file(
+            self._directory, name, file=file, keys=keys, state=state, fsync=self._fsync
+        )
+        try:
+            draft = Draft(state, now)
+            draft.add("genesis", self._genesis(entries, chain, parent))
+            self._write(chain, draft)
+            chain.sync()
+            self._directory.sync()
+            entries.add(
+                {
                     "file": file,
-                    "host": printable(socket.gethostname(), 64),
-                    "index_count": entries.chain.count,
-                    "index_mac": entries.chain.mac.hex(),
-                    "parent": parent,
-                    "pid": os.getpid(),
+                    "genesis": chain.end.mac.hex(),
+                    "name": name,
                     "principal": self._principal,
-                    "program": printable(os.path.basename(sys.argv[0] if sys.argv else ""), 64),
-                    "version": 1,
-                    **_policy_fields(self._policy),
+                    "time": now,
+                    "type": "open",
                 }
-                self._append(chain, "genesis", genesis, now)
-                chain.sync()
-                self._directory.sync()
-                entries.chain.append(
-                    {
-                        "file": file,
-                        "genesis": chain.mac.hex(),
-                        "name": name,
-                        "principal": self._principal,
-                        "time": now,
-                        "type": "open",
-                    }
-                )
-            except AuditError:
-                chain.close()
-                raise
-        self._chain, self._file, self._pid = chain, file, os.getpid()
-        self._looked = now
+            )
+        except BaseException:
+            chain.close()
+            raise
+        return chain
+
+    def _genesis(self, entries: Entries, chain: ChainFile[State], parent: str) -> Fields:
+        # The genesis names the end of the index, and the index then names the genesis: neither can
+        # go back to an older state alone.
+        return {
+            "directory": entries.directory_id,
+            "file": chain.end.file,
+            "host": printable(socket.gethostname(), 64),
+            "index_count": entries.chain.end.count,
+            "index_mac": entries.chain.end.mac.hex(),
+            "parent": parent,
+            "pid": os.getpid(),
+            "principal": self._principal,
+            "program": printable(os.path.basename(sys.argv[0] if sys.argv else ""), 64),
+            "version": 1,
+            **policy_fields(chain.state.policy),
+        }
 
     def _after_fork(self) -> None:
-        # The lock may be held by a thread that does not exist here, and the counts are the
-        # parent's to write. The file is closed at once: two writers would break its chain.
-        self._lock = threading.RLock()
-        self._busy = False
-        self._pid = -1
-        self._reset()
-        if self._chain is not None:
-            self._chain.close()
+        # The lock may be held by a thread that does not exist here. The file is closed at once:
+        # two writers would break its chain.
+        self._lock = CallLock()
+        self._present[1].close()
 
     # --- the rest ------------------------------------------------------------------------------
 
     @property
     def path(self) -> str:
         """Path of this process's file."""
-        return self._chain.place if self._chain is not None else ""
+        return self._present[1].place
 
     def __enter__(self) -> AuditLog:
         return self
@@ -367,36 +367,6 @@ class AuditLog:
         raise TypeError("an audit log is not pickled; each process opens its own")
 
 
-class _Use:
-    """Holds a log for one thread while it writes; a class, since it runs for each record."""
-
-    __slots__ = ("_lock", "_log")
-
-    def __init__(self, log: AuditLog) -> None:
-        self._log = log
-        self._lock = log._lock
-
-    def __enter__(self) -> ChainFile:
-        log = self._log
-        self._lock.acquire()
-        try:
-            if log._busy or log._closed:
-                log._refuse_call()
-            if log._pid != os.getpid() or log._chain is None:
-                log._begin(parent=log._file)
-            assert log._chain is not None
-            log._busy = True
-        except BaseException:
-            self._lock.release()
-            raise
-        else:
-            return log._chain
-
-    def __exit__(self, *_: object) -> None:
-        self._log._busy = False
-        self._lock.release()
-
-
 def _check_policy(policy: PolicyName) -> PolicyName:
     name, revision, digest = policy
     if not isinstance(name, str) or not isinstance(revision, int) or isinstance(revision, bool):
@@ -408,17 +378,6 @@ def _check_policy(policy: PolicyName) -> PolicyName:
             rule="config.audit-policy",
         )
     return (printable(name, 64), revision, digest)
-
-
-def _policy_text(policy: PolicyName) -> str:
-    # Short in each record; the genesis or policy record before it has the whole digest.
-    name, revision, digest = policy
-    return f"{printable(name, 64)}/{revision}/{digest[:16]}"
-
-
-def _policy_fields(policy: PolicyName) -> dict[str, object]:
-    name, revision, digest = policy
-    return {"policy_name": name, "policy_revision": revision, "policy_sha256": digest}
 
 
 #: Logs that are open in this process, for the end of the process and for forks.

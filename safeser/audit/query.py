@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
-from safeser.audit.files import Directory
+from safeser.audit.files import Directory, Handle
 from safeser.audit.record import MAX_LINE, Record, parse, printable
 from safeser.audit.report import moment, shown
 from safeser.errors import AuditError
@@ -40,7 +41,7 @@ def read(
         if single:
             yield from _read_file(directory, name, wait)
             return
-        for each in sorted(os.listdir(directory.handle)):
+        for each in sorted(directory.names()):
             if each.endswith(".log"):
                 yield from _read_file(directory, each, lambda: False)
     finally:
@@ -51,25 +52,33 @@ def _read_file(directory: Directory, name: str, wait: Callable[[], bool]) -> Ite
     handle = directory.open(name)
     if handle is None:
         raise AuditError("there is no such file", rule="audit.file", where=shown(name))
+    with closing(handle):
+        yield from _read_handle(handle, name, wait)
+
+
+def _read_handle(handle: Handle, name: str, wait: Callable[[], bool]) -> Iterator[Record]:
+    start, number = 0, 0  # of the next line
     buffer = b""
-    number = 0
-    try:
-        while True:
-            chunk = os.read(handle, _CHUNK)
-            if not chunk and not wait():
+    while True:
+        chunk = handle.read(_CHUNK, start + len(buffer))
+        if not chunk:
+            # Its writer may take back a line that is not whole, and write another one there.
+            buffer = b""
+            if not wait():
                 return
-            *whole, buffer = (buffer + chunk).split(b"\n")
-            if len(buffer) > MAX_LINE:
-                raise _not_a_record(name, number + len(whole) + 1)
-            for raw in whole:
-                number += 1
-                try:
-                    record = parse(raw)
-                except AuditError:
-                    raise _not_a_record(name, number) from None
-                yield record
-    finally:
-        os.close(handle)
+            continue
+        *whole, rest = (buffer + chunk).split(b"\n")
+        start += len(buffer) + len(chunk) - len(rest)
+        buffer = rest
+        if len(buffer) > MAX_LINE:
+            raise _not_a_record(name, number + len(whole) + 1)
+        for raw in whole:
+            number += 1
+            try:
+                record = parse(raw)
+            except AuditError:
+                raise _not_a_record(name, number) from None
+            yield record
 
 
 def _not_a_record(name: str, number: int) -> AuditError:

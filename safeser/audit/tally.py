@@ -6,12 +6,11 @@ without being counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from safeser.audit.record import label
 
-__all__ = ["SECOND", "Tally", "Throttle"]
+__all__ = ["SECOND", "Tally", "Throttle", "note_refusal"]
 
 SECOND = 1_000_000  # all times here are microseconds
 
@@ -30,54 +29,56 @@ SUMMARY = 10 * SECOND
 MAX_SENDERS = 1_024  # pairs of sender and rule that are told apart
 MAX_SUMMARY = 256  # pairs in one record, which must fit into 64 KiB
 
+MAX_RULES = 256  # by which refusals are told apart; there are fewer
+
 _OTHER = "other"
 
 
 class Tally:
     """Counts of decisions since the last record of counts."""
 
-    __slots__ = ("_counts", "since", "total")
+    __slots__ = ("_added", "_counts", "since")
 
     def __init__(self) -> None:
         self._counts: dict[Key, int] = {}
-        self.total = 0
+        self._added = 0
         self.since = 0
 
     def add(self, key: Key, now: int) -> bool:
         """Count one decision; return whether the counts should be written now."""
         counts = self._counts
-        if key in counts:
-            counts[key] += 1
-        else:
-            self._add_new(key)
-        self.total += 1
-        if self.total == 1:
+        if key not in counts:
+            key = self._bounded(key)
+        if not counts:
             self.since = now
-        return self.total >= MAX_COUNTS or self.due(now)
+        self._added += 1
+        # Last, and one assignment: an exception before it leaves the decision uncounted.
+        counts[key] = counts.get(key, 0) + 1
+        return self._added >= MAX_COUNTS or self.due(now)
 
-    def _add_new(self, key: Key) -> None:
+    def _bounded(self, key: Key) -> Key:
         # Cut before it is kept: the labels of a refused message are the peer's.
         sender, recipient, operation, rule, permitted = key
         key = (label(sender), label(recipient), label(operation), label(rule), bool(permitted))
         if key not in self._counts and len(self._counts) >= MAX_LABELS:
             key = (_OTHER, _OTHER, _OTHER, _OTHER, bool(permitted))
-        self._counts[key] = self._counts.get(key, 0) + 1
+        return key
 
     def due(self, now: int) -> bool:
         """Return whether a second has passed; a clock that went back counts as one."""
-        return self.total > 0 and not 0 <= now - self.since < SECOND
+        return bool(self._counts) and not 0 <= now - self.since < SECOND
 
-    def peek(self) -> list[list[str | bool | int]]:
-        """Return what to write, sorted; the tally keeps it until :meth:`clear`."""
+    @property
+    def pending(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._counts)
+
+    def rows(self) -> list[list[str | bool | int]]:
+        """Return what to write, sorted."""
         return [[*key, count] for key, count in sorted(self._counts.items())]
 
-    def clear(self) -> None:
-        self._counts.clear()
-        self.total = 0
 
-
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(NamedTuple):
     tokens: int
     refilled: int  # when the last token came back
     suppressed: int = 0
@@ -90,12 +91,20 @@ class Throttle:
     Permitted loads never pass through here.
     """
 
-    __slots__ = ("_buckets", "_next", "_pending")
+    __slots__ = ("_buckets", "_next", "pending")
 
     def __init__(self) -> None:
         self._buckets: dict[tuple[str, str], _Bucket] = {}
-        self._pending = 0
+        self.pending = 0  # refusals that were counted and not yet written
         self._next = 0
+
+    def copy(self) -> Throttle:
+        """Return another throttle in the same state."""
+        other = Throttle()
+        other._buckets = self._buckets.copy()
+        other.pending = self.pending
+        other._next = self._next
+        return other
 
     def admit(self, sender: object, rule: object, now: int) -> tuple[bool, bool]:
         """Return whether to write this refusal, and whether it is the last one before counting."""
@@ -104,54 +113,56 @@ class Throttle:
             self._forget(now)
             if len(self._buckets) >= MAX_SENDERS:
                 key = (_OTHER, _OTHER)
-        bucket = self._buckets.setdefault(key, _Bucket(BURST, now))
-        self._refill(bucket, now)
+        bucket = _refilled(self._buckets.get(key, _Bucket(BURST, now)), now)
         if bucket.tokens:
-            bucket.tokens -= 1
-            return True, bucket.tokens == 0
-        if not self._pending:
+            left = bucket.tokens - 1
+            self._buckets[key] = bucket._replace(tokens=left)
+            return True, left == 0
+        if not self.pending:
             self._next = now + SUMMARY
-        if not bucket.suppressed:
-            bucket.since = now
-        bucket.suppressed += 1
-        self._pending += 1
+        since = bucket.since if bucket.suppressed else now
+        self._buckets[key] = bucket._replace(suppressed=bucket.suppressed + 1, since=since)
+        self.pending += 1
         return False, False
-
-    @staticmethod
-    def _refill(bucket: _Bucket, now: int) -> None:
-        gained, rest = divmod(now - bucket.refilled, REFILL)
-        if gained < 0:  # the clock went back; tokens are not taken away for that
-            bucket.refilled = now
-        elif gained:
-            bucket.tokens = min(BURST, bucket.tokens + gained)
-            bucket.refilled = now - rest
 
     def _forget(self, now: int) -> None:
         for key, bucket in list(self._buckets.items()):
-            self._refill(bucket, now)
-            if bucket.tokens == BURST and not bucket.suppressed:
+            if _refilled(bucket, now).tokens == BURST and not bucket.suppressed:
                 del self._buckets[key]
 
     def due(self, now: int) -> bool:
         """Return whether suppressed refusals wait to be written."""
-        return self._pending > 0 and not self._next - SUMMARY <= now < self._next
+        return self.pending > 0 and not self._next - SUMMARY <= now < self._next
 
-    @property
-    def pending(self) -> int:
-        return self._pending
+    def take(self) -> list[list[str | int]]:
+        """Forget suppressed refusals, and return what to write of them in one record.
 
-    def peek(self) -> list[list[str | int]]:
-        """Return sender, rule, number and first time of what was suppressed, for one record."""
-        entries: list[list[str | int]] = [
-            [sender, rule, bucket.suppressed, bucket.since]
-            for (sender, rule), bucket in self._buckets.items()
-            if bucket.suppressed
-        ]
-        return sorted(entries, key=lambda entry: str(entry[:2]))[:MAX_SUMMARY]
+        Each row is a sender, a rule, the number and the time of the first.
+        """
+        keys = sorted(key for key, bucket in self._buckets.items() if bucket.suppressed)
+        rows: list[list[str | int]] = []
+        for key in keys[:MAX_SUMMARY]:
+            bucket = self._buckets[key]
+            rows.append([*key, bucket.suppressed, bucket.since])
+            self._buckets[key] = bucket._replace(suppressed=0)
+            self.pending -= bucket.suppressed
+        return rows
 
-    def clear(self, entries: list[list[str | int]]) -> None:
-        """Forget the suppressed refusals of *entries*, which were written."""
-        for sender, rule, count, _ in entries:
-            bucket = self._buckets[str(sender), str(rule)]
-            bucket.suppressed -= int(count)
-            self._pending -= int(count)
+
+def _refilled(bucket: _Bucket, now: int) -> _Bucket:
+    """Return *bucket* with the tokens that came back since it was last used."""
+    gained, rest = divmod(now - bucket.refilled, REFILL)
+    if gained < 0:  # the clock went back; tokens are not taken away for that
+        return bucket._replace(refilled=now)
+    if gained:
+        return bucket._replace(tokens=min(BURST, bucket.tokens + gained), refilled=now - rest)
+    return bucket
+
+
+def note_refusal(refusals: dict[str, int], rule: object) -> None:
+    """Count in *refusals* one more refusal by *rule*."""
+    name = label(rule)
+    # A rule may be a peer's word, where its error is what was refused.
+    if name not in refusals and len(refusals) >= MAX_RULES:
+        name = _OTHER
+    refusals[name] = refusals.get(name, 0) + 1

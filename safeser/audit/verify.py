@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 
 from safeser.audit import index
 from safeser.audit.chain import Head, Keys, file_keys, index_keys
-from safeser.audit.files import Directory, head_name
+from safeser.audit.files import Directory, Handle, head_name
 from safeser.audit.index import INDEX
 from safeser.audit.key import AuditKey, KeySource, resolve
 from safeser.audit.record import MAX_LINE, Record, begins_like_a_line
@@ -58,9 +59,8 @@ def verify(path: str | os.PathLike[str], *, key: KeySource, expect: str = "") ->
             verification.one_file(directory, name)
         else:
             verification.everything(directory)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        text = f"reading failed ({reason}); what was not read was not verified"
+    except AuditError as error:
+        text = f"{error.message}; what was not read was not verified"
         verification.problem(path, "unreadable file", text)
     finally:
         directory.close()
@@ -123,33 +123,33 @@ class _Verification:
             handle = directory.open(INDEX)
         except AuditError as error:
             self.problem(INDEX, "index changed", f"{error.message}; it was put there by somebody")
-            return set(os.listdir(directory.handle))
+            return directory.names()
         if handle is None:
-            names = set(os.listdir(directory.handle))
             self.problem(
                 INDEX,
                 "missing index",
                 "the directory has no index: it was removed, or this never was a log",
             )
-            return names
-        try:
+            return directory.names()
+        with closing(handle):
             try:
                 index.lock(handle, directory, shared=True, wait=_WAIT)
             except AuditError as error:
                 self.notes.append(f"{error.message}; files that it opens now may be missed")
-            names = set(os.listdir(directory.handle))
+            names = directory.names()
             self._index(directory, handle)
-        finally:
-            os.close(handle)
         return names
 
-    def _index(self, directory: Directory, handle: int) -> None:
-        genesis = index.genesis_of(os.pread(handle, 1_024, 0))
+    def _index(self, directory: Directory, handle: Handle) -> None:
+        start = handle.read(1_024, 0)
+        genesis = index.genesis_of(start)
         claimed = genesis.text("directory") if genesis is not None else ""
         if self.expected is not None and not index.is_id(claimed):
             claimed = self.expected.directory
         if not index.is_id(claimed):
             text = "its first line is not that of an index; no file can be compared with it"
+            if not start:
+                text = "it is empty: its process was stopped before the first record, or it was cut"
             self.problem(INDEX, "index changed", text, line=1, seq=0)
             return
         keys = index_keys(self.key, directory=claimed)
@@ -157,7 +157,7 @@ class _Verification:
         marks = self._head_marks(directory, INDEX, keys, claimed)
         marks += self._expected_marks(claimed)
         found = scan(
-            handle, file=INDEX, find_keys=lambda _: keys, marks=marks, see=self._index_record
+            handle.fd, file=INDEX, find_keys=lambda _: keys, marks=marks, see=self._index_record
         )
         self.directory_id = claimed if found.records else ""
         if not found.records and found.readable:
@@ -170,8 +170,7 @@ class _Verification:
         self.index_whole = not found.problems
         self._times(found)
         self.reached.add(claimed)
-        if found.torn:
-            self.notes.append(f"{INDEX}: a kill left a torn last line, which says nothing")
+        self._note_torn(INDEX, found)
         if found.final is not None:
             self.ends[claimed] = (found.final.sequence, found.final.mac)
 
@@ -218,21 +217,29 @@ class _Verification:
         if found.final is None:
             return
         if entry.closed is None:
-            self.ends[file] = (found.final.sequence, found.final.mac)
-        elif found.torn or found.end > entry.closed.sequence + 1:
-            text = f"the file goes on after the end that {entry.closed.source} registered"
-            line = entry.closed.sequence + 2
-            self.problem(name, "after close", text, line=line, seq=line - 1)
-        if found.torn and entry.closed is None:
-            self.notes.append(f"{shown(name)}: a kill left a torn last line, which says nothing")
+            self._note_torn(name, found)
+        else:
+            self._check_end(name, entry.closed, found)
+            self.ends.pop(file, None)
         self._check_genesis(name, found)
+
+    def _note_torn(self, name: str, found: Scan) -> None:
+        if found.torn:
+            text = "an interrupted write left a torn last line, which says nothing"
+            self.notes.append(f"{shown(name)}: {text}")
+
+    def _check_end(self, name: str, closed: Mark, found: Scan) -> None:
+        if found.torn or found.end > closed.sequence + 1:
+            text = f"the file goes on after the end that {closed.source} registered"
+            line = closed.sequence + 2
+            self.problem(name, "after close", text, line=line, seq=line - 1)
 
     def _scan(
         self, directory: Directory, name: str, *, file: str, keys: Keys, marks: list[Mark]
     ) -> Scan | None:
         """Verify one file whose keys are known, and add up what it holds."""
         # The head before the file: a process that is writing only makes the file longer.
-        marks = marks + self._head_marks(directory, name, keys, file)
+        heads = self._head_marks(directory, name, keys, file)
         handle = self._open(directory, name)
         if handle is None:
             return None
@@ -242,10 +249,8 @@ class _Verification:
             claims.append(genesis)
             return keys
 
-        try:
-            found = scan(handle, file=shown(name), find_keys=find_keys, marks=marks)
-        finally:
-            os.close(handle)
+        with closing(handle):
+            found = scan(handle.fd, file=shown(name), find_keys=find_keys, marks=[*marks, *heads])
         self.files += 1
         genesis = claims[0] if claims else None
         claimed = genesis.text("file") if genesis is not None else file
@@ -255,9 +260,13 @@ class _Verification:
             return found
         self.problems += found.problems
         self._times(found)
+        if found.final is not None:
+            # A process may take back what it has not covered by the head yet.
+            last = heads[0] if heads else found.final
+            self.ends[file] = (last.sequence, last.mac)
         return found
 
-    def _open(self, directory: Directory, name: str) -> int | None:
+    def _open(self, directory: Directory, name: str) -> Handle | None:
         try:
             handle = directory.open(name)
         except AuditError as error:
@@ -306,10 +315,8 @@ class _Verification:
             return False
         if handle is None:
             return True
-        try:
-            data = os.pread(handle, 4_096, 0)
-        finally:
-            os.close(handle)
+        with closing(handle):
+            data = handle.read(4_096, 0)
         return data.find(b"\n") in (-1, len(data) - 1) and len(data) < 4_096
 
     def _check_genesis(self, name: str, found: Scan) -> None:
@@ -323,11 +330,13 @@ class _Verification:
 
     def _unregistered(self, directory: Directory, name: str) -> None:
         handle = self._open(directory, name)
-        if handle is None:
-            return
+        if handle is not None:
+            with closing(handle):
+                self._unregistered_file(directory, name, handle)
+
+    def _unregistered_file(self, directory: Directory, name: str, handle: Handle) -> None:
         if self._never_begun(directory, name, handle):
             self.notes.append(f"{shown(name)}: its process was killed before its first record")
-            os.close(handle)
             return
         used: list[tuple[str, str, Keys]] = []
 
@@ -340,10 +349,7 @@ class _Verification:
             used.append((home, file, keys))
             return keys
 
-        try:
-            found = scan(handle, file=shown(name), find_keys=find_keys)
-        finally:
-            os.close(handle)
+        found = scan(handle.fd, file=shown(name), find_keys=find_keys)
         self.files += 1
         home, file = used[0][:2] if used else ("", "")
         if used and self._unfinished(directory, name, used[0], found):
@@ -355,9 +361,9 @@ class _Verification:
             self._times(found)
 
     @staticmethod
-    def _never_begun(directory: Directory, name: str, handle: int) -> bool:
+    def _never_begun(directory: Directory, name: str, handle: Handle) -> bool:
         """Whether the file holds at most a part of a first record, and its head nothing."""
-        start = os.pread(handle, MAX_LINE + 1, 0)
+        start = handle.read(MAX_LINE + 1, 0)
         try:
             return begins_like_a_line(start) and not directory.read_head(name)
         except AuditError:
@@ -392,10 +398,8 @@ class _Verification:
         handle = self._open(directory, name)
         if handle is None:
             return
-        try:
-            genesis = index.genesis_of(os.pread(handle, 8_192, 0))
-        finally:
-            os.close(handle)
+        with closing(handle):
+            genesis = index.genesis_of(handle.read(8_192, 0))
         home = genesis.text("directory") if genesis is not None else ""
         file = genesis.text("file") if genesis is not None else ""
         if not (index.is_id(home) and index.is_id(file)):
@@ -407,10 +411,8 @@ class _Verification:
         keys = file_keys(self.key, directory=home, file=file)
         found = self._scan(directory, name, file=file, keys=keys, marks=self._expected_marks(file))
         self.reached |= {home, file}
-        if found is not None and found.final is not None:
-            self.ends[file] = (found.final.sequence, found.final.mac)
-            if found.torn:
-                self.notes.append(f"{shown(name)}: a kill left a torn last line")
+        if found is not None:
+            self._note_torn(name, found)
 
     # --- what was written down elsewhere -------------------------------------------------------
 

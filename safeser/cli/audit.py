@@ -85,7 +85,12 @@ def _read_head(path: Path) -> str:
 def _write_head(path: Path, head: str) -> None:
     try:
         with path.open("x", encoding="ascii") as file:
-            file.write(head + "\n")
+            try:
+                file.write(head + "\n")
+                file.flush()
+            except BaseException:
+                path.unlink()  # a part of a head says less than the log had
+                raise
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}",

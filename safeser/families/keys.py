@@ -15,7 +15,7 @@ from safeser.errors import PayloadError
 from safeser.pickles.slots import WALK_FREE, Slots, holds_large
 from safeser.values import Limits
 
-__all__ = ["are_costly", "check_keys"]
+__all__ = ["are_costly", "check_keys", "check_labels"]
 
 #: Keys that share one hash. Tuples and large integers hash without a secret, so a peer can make a
 #: hundred thousand collide and a dict of them take hours; honest data never has more than a few.
@@ -29,13 +29,16 @@ _QUICK: frozenset[type] = frozenset({str, bytes, bool, type(None)})
 
 
 def check_keys(keys: Sequence[Hashable], *, where: str = "", members: bool = False) -> None:
-    """Refuse *keys* that are unhashable, NaN, equal to each other, or made to collide.
+    """Refuse *keys* that are unhashable, equal to each other, or made to collide.
 
     :param members: they are those of a set.
     """
     try:
-        if not set(map(type, keys)) <= _QUICK:
-            _check_hashes(keys, members, where)
+        costly = not set(map(type, keys)) <= _QUICK and are_costly(keys, members=members)
+        if costly:
+            raise PayloadError(
+                "keys were made to meet each other", rule="families.hash-flood", where=where
+            )
         distinct = len(set(keys) if members else dict.fromkeys(keys))
     except TypeError:
         raise PayloadError("a key cannot be hashed", rule="families.key", where=where) from None
@@ -43,14 +46,33 @@ def check_keys(keys: Sequence[Hashable], *, where: str = "", members: bool = Fal
         raise PayloadError("a key occurs twice", rule="families.duplicate-key", where=where)
 
 
-def _check_hashes(keys: Sequence[Hashable], members: bool, where: str) -> None:
-    for key in keys:
-        if isinstance(key, float) and key != key:  # noqa: PLR0124 - only NaN differs from itself
-            raise PayloadError("NaN cannot be a key", rule="families.nan-key", where=where)
-    if are_costly(keys, members=members):
-        raise PayloadError(
-            "keys were made to meet each other", rule="families.hash-flood", where=where
-        )
+def check_labels(labels: Sequence[Hashable]) -> None:
+    """Refuse *labels*, of which some may be there again, that make a slow table, or none."""
+    if set(map(type, labels)) <= _QUICK:
+        return
+    try:
+        costly = are_costly(_distinct(labels), members=True)
+    except TypeError:
+        raise PayloadError("a label cannot be hashed", rule="families.key") from None
+    if costly:
+        raise PayloadError("labels were made to meet each other", rule="families.hash-flood")
+
+
+def _distinct(labels: Sequence[Hashable]) -> list[Hashable]:
+    """Return each of *labels* once, or more than share a hash by chance."""
+    numbers = list(map(hash, labels))
+    distinct: list[Hashable] = []
+    met: list[Hashable] = []
+    last = None
+    # Sorted, since a table of the labels would be as slow as they are.
+    for at in sorted(range(len(labels)), key=numbers.__getitem__):
+        if numbers[at] != last:
+            met, last = [], numbers[at]
+        label = labels[at]
+        if len(met) <= _MAX_SAME_HASH and not any(label is one or label == one for one in met):
+            met.append(label)
+            distinct.append(label)
+    return distinct
 
 
 def are_costly(keys: Sequence[Hashable], *, members: bool = False) -> bool:

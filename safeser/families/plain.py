@@ -26,14 +26,12 @@ __all__ = [
     "CYCLE",
     "DEFAULTS",
     "DEPTH_CEILING",
-    "NAN_KEY",
     "Unencodable",
     "check_keys",
     "decode",
     "decode_counted",
     "encode",
     "label",
-    "refuse_nan_keys",
 ]
 
 #: Whatever a policy's max_depth says, deeper nesting would meet CPython's own recursion limit when
@@ -57,9 +55,6 @@ _MARKED: dict[int, type] = {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}
 _MARK_OF = {kind: code for code, kind in _MARKED.items()}
 
 _DOUBLE = struct.Struct(">Bd")
-
-#: Why a dict or set with NaN in it is refused.
-NAN_KEY = "NaN as a key or member cannot be told from its duplicate"
 
 #: Why an object is refused that only pickles can carry.
 CYCLE = "it holds itself, and only pickles can carry that"
@@ -214,21 +209,18 @@ class _Writer:
         self.head(0x90, 15, (0, 0xDC, 0xDD), len(value) + (mark is not None))
         if mark is not None:
             self.out += bytes((0xC7, 0, mark))
-        if len(value) >= _RUN and self.run(value, as_keys=mark in (_SET, _FROZENSET)):
+        if len(value) >= _RUN and self.run(value):
             return
         for position, item in enumerate(value):
-            if type(item) is float and mark in (_SET, _FROZENSET):
-                _refuse_nan(value, item)
             try:
                 self.put(item, room - 1)
             except Unencodable as error:
                 error.inside(value, f"[{position}]")
                 raise
 
-    def run(self, values: Iterable[Any], *, as_keys: bool) -> bool:
+    def run(self, values: Iterable[Any]) -> bool:
         """Write *values* at once if all of them are scalars that msgpack itself keeps exactly."""
-        kinds = set(map(type, values))
-        if not kinds <= _SCALAR_TYPES or (as_keys and float in kinds):
+        if not set(map(type, values)) <= _SCALAR_TYPES:
             return False
         items = list(values)
         try:
@@ -241,33 +233,17 @@ class _Writer:
     def put_map(self, value: dict[Any, Any], room: int) -> None:
         self.enter(value, 2 * len(value), room)
         self.head(0x80, 15, (0, 0xDE, 0xDF), len(value))
-        if len(value) >= _RUN and set(map(type, value)) <= _SCALAR_TYPES - {float}:
+        if len(value) >= _RUN and set(map(type, value)) <= _SCALAR_TYPES:
             flat = list(itertools.chain.from_iterable(value.items()))
-            if self.run(flat, as_keys=False):
+            if self.run(flat):
                 return
         for key, item in value.items():
-            if type(key) is float:
-                _refuse_nan(value, key)
             try:
                 self.put(key, room - 1)
                 self.put(item, room - 1)
             except Unencodable as error:
                 error.inside(value, f"[{label(key)}]")
                 raise
-
-
-def refuse_nan_keys(x: Iterable[object]) -> None:
-    """Refuse a dict or set *x* with NaN among its keys, as :func:`check_keys` does on arrival."""
-    if any(issubclass(kind, float) for kind in set(map(type, x))):
-        for key in x:
-            _refuse_nan(x, key)
-
-
-def _refuse_nan(container: object, key: object) -> None:
-    if isinstance(key, float) and key != key:  # noqa: PLR0124 - only NaN differs from itself
-        error = Unencodable(key, NAN_KEY)
-        error.inside(container, "[nan]")
-        raise error
 
 
 def label(key: object) -> str:

@@ -230,7 +230,7 @@ def _alone(
     if "dask" not in grant.families:
         raise _not_granted(node, "dask", grant, ())
     typed = registry.ready(node.type) or _named(node.type, node.where, grant)
-    typed.check(node, limits)
+    _checked(node, typed, limits)
     if budget is not None:
         budget.spend(refs=1 + node.refs, calls=0)
     words = None if context is None else hosted.words_of(context)
@@ -356,7 +356,7 @@ def _check(
                 known[node.type] = look(node.type, where=node.where)
             typed = known[node.type]
             if typed is not None:
-                typed.check(node, limits)
+                _checked(node, typed, limits)
                 room -= node.refs
                 if room < 0:
                     node.refuse("a message holds more than max_refs values", "families.refs")
@@ -364,6 +364,15 @@ def _check(
             hosted.check_header(node, limits)
     budget.refs = room
     return {name: typed for name, typed in known.items() if typed is not None}
+
+
+def _checked(node: Node, typed: Typed, limits: Limits) -> None:
+    """Check *node*, and say where it is if a value in it is out of bounds."""
+    try:
+        typed.check(node, limits)
+    except SafeserError as error:
+        error.where = error.where or node.where
+        raise
 
 
 def _check_collection(node: Node) -> None:
@@ -440,7 +449,8 @@ def _decoded(node: Node, typed: Typed, values: list[Any], context: dict[str, Any
         if typed.contextual:
             return typed.decode(node, values, context)
         return typed.decode(node, values)
-    except SafeserError:
+    except SafeserError as error:
+        error.where = error.where or node.where
         raise
     # Whatever a listed constructor, or the comparison of two keys, raises about a peer's values
     # means that they are no such object; its text may hold the values and stays out of the error.

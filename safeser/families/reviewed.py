@@ -42,14 +42,17 @@ def _package(node: Node) -> str:
 
 @contextmanager
 def reviewed(node: Node) -> Iterator[None]:
-    """Turn a refusal by a reviewed constructor into one that names *node*, under our rules."""
+    """Turn a refusal by a reviewed constructor into one that names *node*.
+
+    What a value may be has one rule in either spelling; what a pickle may say has rules of its own.
+    """
     try:
         yield
     except PayloadError as error:
-        rule = error.rule.partition(".")[2]
+        room, _, rule = error.rule.partition(".")
         raise PayloadError(
             error.message,
-            rule=error.rule if error.rule.startswith("families.") else f"families.{rule}",
+            rule=f"families.{rule}" if room == "pickle" else error.rule,
             where=error.where or node.where,
             fix=error.fix,
         ) from None

@@ -14,7 +14,7 @@ import types as kinds
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
-from safeser.errors import SafeserError, SerializationError
+from safeser.errors import PayloadError, SafeserError, SerializationError
 from safeser.families import pickled, plain
 from safeser.families.errors import wire as errors
 from safeser.families.marked import Serialize, Serialized
@@ -22,7 +22,6 @@ from safeser.families.plain import (
     CYCLE,
     DEFAULTS,
     DEPTH_CEILING,
-    NAN_KEY,
     RAISE,
     Unencodable,
     label,
@@ -138,9 +137,7 @@ def _advice(error: Unencodable, sender: _Sender, decided: bool) -> str:
     if alone:
         return alone
     base = next((base for base in type(value).__mro__[1:] if registry.for_class(base)), None)
-    if error.reason == NAN_KEY:
-        advice = "Write None or a text in its place"
-    elif error.final and error.reason != CYCLE:
+    if error.final and error.reason != CYCLE:
         # Pickles are read within the same limits.
         return "Flatten it, or send its parts as values of their own."
     elif error.final:
@@ -195,13 +192,13 @@ def _beyond_families(error: Unencodable, grant: str, decided: bool) -> str:
         )
     if isinstance(value, _OF_THIS_PROCESS):
         return "It stands for something in this process alone: send what is in it."
-    over = error.reason not in ("", NAN_KEY) and not error.final
+    over = error.reason and not error.final
     return RAISE if over and type(value) in _PLAIN else ""
 
 
 def _asked_too_little(error: Unencodable, sender: _Sender) -> str:
     """Return what else to ask for, where the caller's own arguments rule out what would do."""
-    if error.reason == NAN_KEY or error.final:
+    if error.final:
         return ""
     if "dask" not in sender.families:
         return "Allow family dask too, or convert it to plain values."
@@ -236,6 +233,14 @@ def _is_record(kind: type) -> bool:
         base.__module__ == "pydantic.main" and base.__name__ == "BaseModel" for base in kind.__mro__
     )
     return named or model or issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
+
+
+def _encoded(x: Any, typed: Typed, limits: Limits) -> Parts:
+    """Return the parts of *x*; what its receiver would refuse, no family here can carry."""
+    try:
+        return typed.encode(x, limits)
+    except PayloadError as error:
+        raise Unencodable(x, error.message) from None
 
 
 #: In what joblib's Dask backend has its functions return what they raise. A pickle of it calls a
@@ -361,7 +366,7 @@ class _Sender:
         if typed.contextual:
             parts = typed.encode(x, self.limits, self.context)
         else:
-            parts = typed.encode(x, self.limits)
+            parts = _encoded(x, typed, self.limits)
         return self.parts(x, typed.name, parts, depth)
 
     def parts(self, x: Any, name: str, parts: Parts, depth: int) -> Sent:
@@ -382,8 +387,6 @@ class _Sender:
     def collection(self, x: Any, depth: int) -> Sent:
         header: dict[str, Any] = {"serializer": "collection", "type": type(x).__name__}
         children: list[tuple[str, object]]
-        if type(x) in (dict, set, frozenset):
-            plain.refuse_nan_keys(x)
         if type(x) is dict:
             children = [(".keys()", tuple(x)), *((f"[{label(k)}]", v) for k, v in x.items())]
         else:

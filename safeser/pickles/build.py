@@ -160,6 +160,8 @@ class Builder(Site):
         live.check()
         if entry.role == "constant" and type(live.found) not in PLAIN:
             raise bad("constant", f"{entry.name} is not a plain constant")
+        if entry.hashable:
+            self.hashable.add(type(live.found))
         self.references[ref.name] = live.found
         return live.found
 

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+import safeser.audit
 from safeser.audit import AuditKey, AuditLog, Record, Report, read, verify
 from safeser.errors import AuditError
 
@@ -127,3 +133,84 @@ def count() -> Callable[..., None]:
         log.count("worker", "scheduler", operation, "permit", permitted)
 
     return counted
+
+
+#: What keeps state, locks or files: here an exception can arrive before each instruction.
+STATEFUL = frozenset(
+    str(Path(safeser.audit.__file__).with_name(f"{name}.py"))
+    for name in ("call_lock", "chain_file", "files", "index", "log", "state", "tally")
+)
+
+
+class Interrupt:
+    """Raises one exception in the middle of a call: before its instruction number *at*.
+
+    In functions that only compute, of this package or another, before each of their lines: they
+    leave the same behind wherever they end.
+    """
+
+    def __init__(self, at: int, error: type[BaseException]) -> None:
+        self.left = at
+        self.error = error
+
+    def during(self, call: Callable[[], object]) -> bool:
+        """Make the call; return whether it was long enough to be interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            call()
+        except self.error:
+            sys.settrace(before)
+            return True
+        finally:
+            sys.settrace(before)
+        assert self.left >= 0, "the exception was swallowed"
+        return False
+
+    def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
+        frame.f_trace = self._step  # Python 3.13 asks for it before it traces instructions
+        frame.f_trace_opcodes = frame.f_code.co_filename in STATEFUL
+        frame.f_trace_lines = not frame.f_trace_opcodes
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event in {"opcode", "line"}:
+            self.left -= 1
+            if self.left < 0:
+                raise self.error
+        return self._step
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run tests that interrupt at instructions in a thread of their own.
+
+    CPython leaves an exception as the one that is being handled where a trace function raises at
+    the end of an except clause: every later error of that thread would have it as its context.
+    """
+    if "interrupt" not in pyfuncitem.fixturenames:
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    test = functools.partial(pyfuncitem.obj, **{name: pyfuncitem.funcargs[name] for name in names})
+    with ThreadPoolExecutor(max_workers=1) as own:
+        own.submit(test).result()
+    return True
+
+
+@pytest.fixture
+def interrupt() -> Callable[..., bool]:
+    """Return what makes a call and interrupts it at one of its instructions, if it has so many."""
+
+    def interrupted(
+        call: Callable[[], object], at: int, error: type[BaseException] = KeyboardInterrupt
+    ) -> bool:
+        return Interrupt(at, error).during(call)
+
+    return interrupted
+
+
+@pytest.fixture
+def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing wait for a disk: thousands of files are made and thrown away."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(f"os.{name}", lambda handle: None)

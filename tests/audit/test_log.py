@@ -10,6 +10,7 @@ import pytest
 
 from safeser.audit import AuditLog, read
 from safeser.audit import log as log_module
+from safeser.audit import tally as tally_module
 from safeser.errors import AuditError, ConfigError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
@@ -321,8 +322,8 @@ def test_a_log_knows_what_it_refused_whether_written_or_counted(make):
 
 def test_rules_that_a_peer_invents_take_no_memory_of_it(make):
     log = make()
-    for number in range(3 * log_module._RULES_MAX):
+    for number in range(3 * tally_module.MAX_RULES):
         log.count("bob", "alice", "run", f"{number}\x1b" + "x" * 1_000, permitted=False)
-    assert len(log.refusals) == log_module._RULES_MAX + 1
-    assert log.refusals["other"] == 2 * log_module._RULES_MAX
+    assert len(log.refusals) == tally_module.MAX_RULES + 1
+    assert log.refusals["other"] == 2 * tally_module.MAX_RULES
     assert all(name.isprintable() and len(name) <= 64 for name in log.refusals)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -106,7 +107,9 @@ def test_a_write_of_nothing_is_a_full_disk(make, monkeypatch):
         log.record(ADMIT)
 
 
-def test_a_torn_record_that_cannot_be_taken_back_ends_the_log(make, place, key, monkeypatch, clean):
+def test_nothing_is_written_after_a_torn_record_until_it_is_taken_back(
+    make, place, key, monkeypatch, records, clean, count
+):
     log = make()
     log.record(ADMIT)
     write = os.write
@@ -123,14 +126,18 @@ def test_a_torn_record_that_cannot_be_taken_back_ends_the_log(make, place, key, 
 
     monkeypatch.setattr(os, "write", full)
     monkeypatch.setattr(os, "ftruncate", refused)
-    with pytest.raises(AuditError):
+    with pytest.raises(AuditError, match="No space left"):
         log.record(ADMIT)
-    monkeypatch.undo()
-    for call in (lambda: log.record(ADMIT), log.close):
+    monkeypatch.setattr(os, "write", write)
+    for call in (lambda: log.record(ADMIT), lambda: count(log), log.flush):
         with pytest.raises(AuditError, match="taken back"):
             call()
     report = clean(place, key)
     assert any("torn" in note for note in report.notes)
+    monkeypatch.undo()
+    log.record(ADMIT)
+    assert len(records(log)) == 2
+    assert clean(place, key).notes == ()
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -234,10 +241,100 @@ def test_a_directory_that_cannot_be_synced_is_refused(make, monkeypatch):
         make()
 
 
-def test_a_directory_removed_while_opening(make, monkeypatch, place):
-    monkeypatch.setattr(log_module.Directory, "open", lambda self, name, **_: None)
-    with pytest.raises(AuditError, match="gone"):
+def test_an_index_removed_while_opening(make, monkeypatch, place):
+    monkeypatch.setattr(log_module.Directory, "open_own", lambda self, name, **_: None)
+    monkeypatch.setattr(log_module.Directory, "create_if_absent", lambda self, name, **_: None)
+    with pytest.raises(AuditError, match="removed while it was opened"):
         make()
+
+
+# --- exceptions in the middle of a call -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("present", [b"", b"the start", b"something else", b"all and more"])
+def test_only_bytes_that_were_on_their_way_are_taken_back(make, monkeypatch, present):
+    log = make()
+    size = os.path.getsize(log.path)
+    write = os.write
+
+    def interrupted(handle, data):
+        left = {b"": b"", b"the start": data[:50], b"all and more": data + data[:9]}
+        write(handle, left.get(present, present))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.record(ADMIT)
+    monkeypatch.undo()
+    if present in {b"", b"the start"}:
+        assert os.path.getsize(log.path) == size
+        log.record(ADMIT)
+        return
+    left = Path(log.path).read_bytes()
+    assert len(left) > size
+    for call in (lambda: log.record(ADMIT), log.flush, log.close):
+        with pytest.raises(AuditError, match="another end"):
+            call()
+    assert Path(log.path).read_bytes() == left
+
+
+def test_an_end_that_was_cut_further_than_the_interrupted_record_stops_the_process(
+    make, monkeypatch
+):
+    log = make()
+
+    def interrupted(handle, data):
+        os.ftruncate(handle, 10)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.record(ADMIT)
+    monkeypatch.undo()
+    with pytest.raises(AuditError, match="another end"):
+        log.record(ADMIT)
+
+
+@pytest.mark.parametrize("durability", ["kernel", "fsync"])
+def test_a_record_that_was_written_before_an_exception_is_one_of_the_log(
+    make, place, key, monkeypatch, records, clean, durability
+):
+    log = make(durability=durability)
+    write = os.write
+
+    def interrupted(handle, data):
+        write(handle, data)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.record(ADMIT)
+    monkeypatch.undo()
+    assert len(records(log)) == 1
+    clean(place, key)
+    log.record(ADMIT)
+    assert len(records(log)) == 2
+    log.close()
+    clean(place, key)
+
+
+def test_an_interrupted_close_is_finished_by_the_next_one(make, place, key, monkeypatch, clean):
+    log = make()
+
+    def interrupted(handle, how):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.close()
+    monkeypatch.undo()
+    with pytest.raises(AuditError, match="closed"):
+        log.record(ADMIT)
+    assert (place / "index").read_bytes().count(b'"type":"close"') == 0
+    log.close()
+    log.close()
+    assert (place / "index").read_bytes().count(b'"type":"close"') == 1
+    assert clean(place, key).notes == ()
 
 
 # --- somebody at the files of a running process ---------------------------------------------------

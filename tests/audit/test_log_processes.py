@@ -131,9 +131,7 @@ def test_a_fork_while_another_thread_holds_the_log_does_not_hang(place, key, cle
 import threading
 held, let_go = threading.Event(), threading.Event()
 def hold():
-    with log._lock:
-        held.set()
-        let_go.wait()
+    log._lock.call(lambda: (held.set(), let_go.wait()))
 thread = threading.Thread(target=hold)
 thread.start()
 held.wait()

@@ -48,6 +48,35 @@ def test_a_line_that_is_not_whole_is_left_alone(make):
     assert len(list(read(log.path))) == 2
 
 
+def test_a_torn_line_that_its_process_takes_back_is_not_followed(make):
+    log = make()
+    size = os.path.getsize(log.path)
+    steps = []
+
+    def wait() -> bool:
+        steps.append(len(steps))
+        if len(steps) == 1:
+            with open(log.path, "ab") as file:
+                file.write(b'{"mac":"' + b"0" * 20)
+        elif len(steps) == 2:
+            os.truncate(log.path, size)
+            log.record(ADMIT)
+        return len(steps) < 3
+
+    assert [each.type for each in read(log.path, wait=wait)] == ["genesis", "event"]
+
+
+def test_a_disk_that_fails_is_an_error_of_the_log(make, monkeypatch):
+    log = make()
+
+    def broken(handle, size, offset):
+        raise OSError(5, "broken")
+
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.raises(AuditError, match="Input/output error"):
+        list(read(log.path))
+
+
 @pytest.mark.parametrize("extra", [b"\x1b[2J\n", b"x" * (MAX_LINE + 70_000), b"{}\n"])
 def test_a_line_that_is_no_record_is_named(make, extra: bytes):
     log = make()

@@ -248,7 +248,9 @@ def test_a_torn_line_after_a_kill_is_no_problem_and_after_a_close_is_one(logs, p
             file.write(b'{"mac":"00')
     report = verify(place, key=key)
     assert [each.kind for each in report.problems] == ["after close"]
-    assert report.notes == (f"{logs[1].name}: a kill left a torn last line, which says nothing",)
+    assert report.notes == (
+        f"{logs[1].name}: an interrupted write left a torn last line, which says nothing",
+    )
     assert verify(logs[1], key=key).notes
 
 

@@ -210,7 +210,7 @@ def test_a_folder_of_other_logs_is_not_taken_for_an_audit_log(tmp_path, key):
     with pytest.raises(AuditError, match="no index of safeser's") as caught:
         AuditLog.open(tmp_path, key=key, principal="dora")
     assert caught.value.rule == "audit.tampered"
-    assert "use a folder for audit logs alone" in str(caught.value)
+    assert "use a directory for audit logs alone" in str(caught.value)
 
 
 @pytest.mark.parametrize("extra", [b'{"mac":"00', b"\0" * 4096, b'{"mac":"0' + b"\0" * 9])
@@ -243,7 +243,7 @@ def test_an_index_ahead_of_its_head_is_continued(logs, make, place, key):
     assert verify(place, key=key).ok
 
 
-@pytest.mark.parametrize("left", [b"", b'{"mac":"0', "genesis"])
+@pytest.mark.parametrize("left", [b"", "genesis"])
 def test_a_kill_while_the_index_was_made_is_mended(make, place, key, left):
     make("alice").close()
     genesis = (place / "index").read_bytes().splitlines(keepends=True)[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import pytest
 from safeser.audit import AuditLog, verify
 from safeser.audit import index as index_module
 from safeser.audit.chain import file_keys
-from safeser.audit.files import ChainFile, Directory
+from safeser.audit.chain_file import new_file
+from safeser.audit.files import Directory
 from safeser.audit.report import Expected
-from safeser.errors import ConfigError
+from safeser.errors import AuditError, ConfigError
 
 ADMIT = {"event": "admit", "sender": "bob", "family": "dask", "permitted": True, "bytes": 5}
 
@@ -83,6 +86,34 @@ def test_an_expected_head_that_is_none_is_refused(logs, place, key, text):
         verify(place, key=key, expect=text)
 
 
+def test_what_a_process_may_still_take_back_is_not_expected(make, place, key, monkeypatch):
+    log = make("alice")
+    log.record(ADMIT)
+    write, calls = os.write, []
+
+    def full(handle, data):
+        calls.append(data)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "full")
+        return write(handle, data[: len(data) - 50])  # two whole records, and a part of one
+
+    def refused(*_):
+        raise OSError(errno.EIO, "not now")
+
+    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "ftruncate", refused)
+    with pytest.raises(AuditError, match="No space left"):
+        log.record_all([ADMIT, ADMIT, ADMIT])
+    report = verify(place, key=key)
+    assert report.ok
+    assert len(report.notes) == 1
+    monkeypatch.undo()
+    log.record(ADMIT)
+    assert verify(place, key=key, expect=report.head).ok
+    log.close()
+    assert verify(place, key=key, expect=report.head).ok
+
+
 # --- heads that are empty -------------------------------------------------------------------------
 
 
@@ -122,9 +153,9 @@ def test_a_link_whose_head_is_empty_gives_a_report(logs, place, key, name):
 def test_what_another_holder_of_the_key_wrote_gives_a_report(logs, place, key, clock, fields):
     directory = Directory(place, create=False)
     try:
-        with index_module.locked(directory, key, now=1) as entries:
-            registered = logs[0].stem.rpartition("-")[2]
-            entries.chain.append({"time": 1, "file": registered, **fields})
+        registered = logs[0].stem.rpartition("-")[2]
+        entry = {"time": 1, "file": registered, **fields}
+        index_module.update(directory, key, now=1, write=lambda entries: entries.add(entry))
     finally:
         directory.close()
     assert not verify(place, key=key).ok
@@ -133,17 +164,20 @@ def test_what_another_holder_of_the_key_wrote_gives_a_report(logs, place, key, c
 @pytest.mark.parametrize("count", [0, -7, 99])
 def test_a_genesis_that_names_no_record_of_the_index_gives_a_report(place, key, make, count, found):
     make("alice").close()
+    file, name = index_module.new_id(), "x.log"
+
+    def begin(entries):
+        keys = file_keys(key, directory=entries.directory_id, file=file)
+        chain = new_file(directory, name, file=file, keys=keys, state=None, fsync=False)
+        home = {"directory": entries.directory_id, "file": file, "index_count": count}
+        chain.append_all(({"time": 1, "type": "genesis", "index_mac": "", **home},), None)
+        opened = {"type": "open", "genesis": chain.end.mac.hex(), "name": name, "file": file}
+        entries.add({"time": 1, **opened})
+        chain.close()
+
     directory = Directory(place, create=False)
     try:
-        with index_module.locked(directory, key, now=1) as entries:
-            file, name = index_module.new_id(), "x.log"
-            keys = file_keys(key, directory=entries.directory_id, file=file)
-            chain = ChainFile.create(directory, name, file=file, keys=keys, fsync=False)
-            home = {"directory": entries.directory_id, "file": file, "index_count": count}
-            chain.append({"time": 1, "type": "genesis", "index_mac": "", **home})
-            opened = {"type": "open", "genesis": chain.mac.hex(), "name": name, "file": file}
-            entries.chain.append({"time": 1, **opened})
-            chain.close()
+        index_module.update(directory, key, now=1, write=begin)
     finally:
         directory.close()
     assert (name, 1, 0, "index changed") in found(verify(place, key=key))

@@ -75,12 +75,18 @@ def test_a_header_of_another_shape_is_refused(links, words):
 
 
 @pytest.mark.parametrize(
-    ("size", "rule"), [(600 << 10, "limit.max_array"), (2 << 20, "limit.max_bytes")]
+    ("value", "rule"),
+    [
+        (bytes(600 << 10), "limit.max_array"),
+        (bytes(2 << 20), "limit.max_bytes"),
+        (np.zeros(600 << 10, "u1"), "families.cannot-serialize"),
+    ],
+    ids=["bytes", "many bytes", "array"],
 )
-def test_what_is_too_large_is_refused_at_the_sender(links, size, rule):
+def test_what_is_too_large_is_refused_at_the_sender(links, value, rule):
     near, far = links
     with pytest.raises(PayloadError) as caught:
-        near.seal(np.zeros(size, "u1"), CONTEXT)
+        near.seal(value, CONTEXT)
     assert caught.value.rule == rule
     # Nothing was sent, so the session goes on.
     [got] = far.load(far.admit_message(far.verify(near.seal(1, CONTEXT)), CONTEXT))

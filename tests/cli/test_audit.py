@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import signal
 import subprocess
 import sys
@@ -72,6 +75,23 @@ def test_a_head_never_replaces_a_file(safeser, log, tmp_path):
     ended = safeser("audit", "verify", tmp_path / "audit", key, "--save-head", head)
     assert ended.code == 2
     assert (tmp_path / "head").read_text() == "mine"
+
+
+def test_a_head_that_could_not_be_written_leaves_no_part_of_it(safeser, log, tmp_path, monkeypatch):
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def full(path, mode="r", **_):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+        return Full()
+
+    key, head = f"--key={tmp_path / 'audit.key'}", tmp_path / "head"
+    monkeypatch.setattr(Path, "open", full)
+    ended = safeser("audit", "verify", tmp_path / "audit", key, "--save-head", head)
+    assert ended.code == 2
+    assert "No space left" in ended.err
+    assert not head.exists()
 
 
 def test_verify_without_a_log_or_a_key_could_not_run(safeser, log, tmp_path):

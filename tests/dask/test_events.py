@@ -28,7 +28,6 @@ LONG = [
     MANY,
     slice(MANY),
     np.broadcast_to(np.array("x" * 1000), (500,)),
-    np.array(["x" * 70_000], np.dtypes.StringDType()),
     np.zeros((), [("a", "i1", (6,) * 4)]),
     np.zeros((), [("a", "i1", (6,) * 4)])[()],
     np.array([{"a": MANY}]),

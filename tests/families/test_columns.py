@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from safeser import families
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
-from safeser.families.stdlib import zones
+from safeser.types import stdlib
 from safeser.values import Limits
 
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
@@ -124,10 +124,10 @@ NONE = plain.encode(None)
         (*column("datetime:datetime", [2020, 1, 1] + [0] * 5, zone=b"\xc1"), "families.msgpack"),
         (
             *column("datetime:datetime", [2020, 1, 1] + [0] * 5, zone=plain.encode(("/etc",))),
-            "families.value",
+            "value.time-zone",
         ),
         (*column("datetime:time", [25, 0, 0, 0, 0], zone=NONE), "families.value"),
-        (*column("decimal:Decimal", ["1E+10000000"]), "families.value"),
+        (*column("decimal:Decimal", ["1E+10000000"]), "value.decimal"),
         (*column("decimal:Decimal", [1]), "families.value"),
         (*column("fractions:Fraction", [2, 4]), "families.value"),
         (*column("pathlib:PurePosixPath", ["a//b"]), "families.value"),
@@ -143,12 +143,12 @@ def test_columns_that_lie(header, frames, rule):
 def test_a_zone_is_looked_up_only_when_it_is_loaded(monkeypatch):
     header, frames = families.serialize(COLUMNS[3], FAMILIES)
     looked = []
-    monkeypatch.setattr(zones, "_keys", lambda: looked.append(1) or frozenset({"UTC"}))
+    monkeypatch.setattr(stdlib, "_zone_keys", lambda: looked.append(1) or frozenset({"UTC"}))
     families.check(header, frames)
     assert not looked
     with pytest.raises(PayloadError) as caught:
         families.deserialize(header, frames, GRANT)
-    assert caught.value.rule == "families.time-zone"
+    assert caught.value.rule == "value.time-zone"
 
 
 def test_dicts_of_columns_that_lie():

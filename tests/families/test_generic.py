@@ -146,13 +146,20 @@ ATTACKS = [
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_names_that_are_no_plain_attributes_are_refused(name):
-    for cls in ("Bag", "Slotted", "Mixed", "types:SimpleNamespace"):
+    for cls in ("Bag", "Slotted", "Mixed"):
         if cls != "Bag" and name in ("method", "owned", "slow"):
             continue
         with pytest.raises(SafeserError) as caught:
             families.check(header(cls, {"a": 1, name: 1}), [])
         assert caught.value.rule == "families.attribute"
         assert name not in ATTACKS[:7] or name not in caught.value.message
+
+
+@pytest.mark.parametrize("name", [*ATTACKS[:14], "1a", "x²", "\ud800"])
+def test_a_namespace_has_plain_names(name):
+    with pytest.raises(SafeserError) as caught:
+        families.check(header("types:SimpleNamespace", {"a": 1, name: 1}), [])
+    assert caught.value.rule == "value.attribute"
 
 
 @pytest.mark.parametrize(

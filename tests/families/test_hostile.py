@@ -217,7 +217,7 @@ def test_the_zone_of_a_column_without_rows_is_checked():
     assert rule_of(families.check, header, [plain.encode([])]) == "families.value"
     header["sub-header"]["zone"] = plain.encode(("Europe/Nowhere",))
     families.check(header, [plain.encode([])])  # zones are looked up when they are loaded
-    assert rule_of(families.deserialize, header, [plain.encode([])], GRANT) == "families.time-zone"
+    assert rule_of(families.deserialize, header, [plain.encode([])], GRANT) == "value.time-zone"
 
 
 def test_a_group_that_somebody_described_with_many_members_can_be_read():

@@ -253,5 +253,5 @@ def test_what_no_receiver_accepts_is_not_sent(name):
 
 
 def test_a_period_of_too_many_days_is_not_sent():
-    with pytest.raises(PayloadError, match="multiple of 999"):
+    with pytest.raises(PayloadError, match="multiple of up to 999"):
         families.serialize(pd.Period("2020", freq="1000D"), FAMILIES)

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from safeser import families
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import plain
-from safeser.families.stdlib import zones
+from safeser.types import stdlib
 from safeser.values import Grant
 
 VALUES = [
@@ -44,7 +44,7 @@ VALUES = [
     dt.UTC,
     dt.timezone(dt.timedelta(hours=-3, microseconds=5), "odd"),
     zoneinfo.ZoneInfo("UTC"),
-    *map(decimal.Decimal, ("1.20", "-0", "NaN12", "sNaN", "-Infinity", "1E+1000", "0E-999999")),
+    *map(decimal.Decimal, ("1.20", "-0", "NaN12", "sNaN", "-Infinity", "1E+10000", "0E-65536")),
     fractions.Fraction(-(1 << 90), 7),
     uuid.uuid4(),
     uuid.UUID(int=5, is_safe=uuid.SafeUUID.safe),
@@ -76,6 +76,9 @@ VALUES = [
     types.SimpleNamespace(b=1, a=[dt.date(1, 1, 1)], c="x" * 5000),
     collections.ChainMap({"a": 1}, collections.OrderedDict(b=2j)),
     collections.ChainMap(collections.ChainMap({}), collections.Counter(a=-1)),
+    collections.ChainMap(collections.UserDict(a=1)),
+    slice([1], slice(2), np.arange(3)),
+    types.SimpleNamespace(**{"class": 1}),
     collections.Counter({"a": "not a number", "b": 1.5}),
     collections.OrderedDict(a=slice(...), b=NotImplemented),
     collections.UserDict({1: [2j]}),
@@ -180,20 +183,23 @@ class OddZone(dt.tzinfo):
         (with_attribute(), "attributes"),
         (collections.defaultdict(lambda: 1), "factory"),
         (decimal.Decimal("1E+10000000"), "exponent"),
-        (decimal.Decimal("1" * 70_000), "digits"),
-        (decimal.Decimal("NaN" + "1" * 70_000), "digits"),
-        (pathlib.PurePosixPath("/a" * 20_000), "length"),
+        (decimal.Decimal("1E+999999"), "exponent"),
+        (decimal.Decimal("1" * 20_000), "digits"),
+        (decimal.Decimal("NaN" + "1" * 20_000), "digits"),
+        (pathlib.PurePosixPath("/a" * 20_000), "longer"),
+        (pathlib.PurePosixPath("/a" * 3_000), "parts"),
+        (pathlib.PurePosixPath("a\0b"), "NUL"),
+        (range(1 << 2000), "bits"),
         (fractions.Fraction(1, 1 << 70_000), "8 KiB"),
         (memoryview(np.zeros(2, ">i4")), "format"),
         (memoryview(np.zeros((0, 2), "u1")), "empty"),
         (zoneinfo.ZoneInfo.from_file(io.BytesIO(UTC)), "time zones"),
         (dt.time(1, tzinfo=OddZone()), "OddZone"),
-        (dt.timezone(dt.timedelta(1 / 24), "n" * 101), "name"),
+        (dt.timezone(dt.timedelta(1 / 24), "n" * 257), "name"),
         (ipaddress.ip_address("fe80::1%" + "e" * 80), "scope"),
-        (types.SimpleNamespace(**{"a b": 1}), "plain name"),
-        (types.SimpleNamespace(**{"__class_getitem__": 1}), "plain name"),
-        (chained([]), "no maps"),
-        (chained([collections.UserDict()]), "ChainMap may hold"),
+        (types.SimpleNamespace(**{"a b": 1}), "not plain"),
+        (types.SimpleNamespace(**{"__class_getitem__": 1}), "not plain"),
+        (chained([types.SimpleNamespace()]), "ChainMap holds"),
         (chained([{}], extra=1), "attributes"),
         (no_text(), "no characters"),
     ],
@@ -268,7 +274,7 @@ def described(name, value):
 def test_descriptions_that_lie(name, value):
     with pytest.raises(PayloadError) as caught:
         families.check(described(name, value), [])
-    assert caught.value.rule in ("families.value", "families.time-zone")
+    assert caught.value.rule.startswith(("families.value", "value."))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +287,7 @@ def test_descriptions_that_lie(name, value):
 )
 def test_a_zone_is_looked_up_only_when_it_is_loaded(name, value, monkeypatch):
     looked = []
-    monkeypatch.setattr(zones, "_keys", lambda: looked.append(1) or frozenset({"UTC"}))
+    monkeypatch.setattr(stdlib, "_zone_keys", lambda: looked.append(1) or frozenset({"UTC"}))
     made = {}
     for key in ("UTC", "Mars/Olympus"):
         made[key] = described(name, (key,) if value is None else (*value, (key,)))
@@ -291,13 +297,13 @@ def test_a_zone_is_looked_up_only_when_it_is_loaded(name, value, monkeypatch):
     assert looked
     with pytest.raises(PayloadError) as caught:
         families.deserialize(made["Mars/Olympus"], [], GRANT)
-    assert caught.value.rule == "families.time-zone"
+    assert caught.value.rule == "value.time-zone"
 
 
 def test_counts_that_lie():
     header, frames = families.serialize(collections.deque([1, 2]), FAMILIES)
     header["sub-header"]["maxlen"] = 1  # would drop an element
-    with pytest.raises(PayloadError, match="cannot be built"):
+    with pytest.raises(PayloadError, match="drops some of it"):
         families.deserialize(header, frames, GRANT)
     header, frames = families.serialize(memoryview(b"\0\1").cast("?"), FAMILIES)
     with pytest.raises(PayloadError) as caught:
@@ -369,8 +375,6 @@ def test_containers_hold_what_they_say():
         forged = {**typed(name, **meta), "sub-headers": [header], "frame-lengths": [1]}
         with pytest.raises(PayloadError):
             families.deserialize(forged, [frame], GRANT)
-    with pytest.raises(PayloadError, match="no maps"):
-        families.check(typed("collections:ChainMap"), [])
     with pytest.raises(PayloadError):
         families.check(typed("builtins:ellipsis", value=1), [])
 

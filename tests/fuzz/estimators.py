@@ -13,18 +13,11 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import io
 import json
 import os
 import pickle
 import random
-import resource
-import select
-import signal
-import sys
 import time
-import warnings
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +28,12 @@ import numpy as np
 
 from safeser import pickles
 from safeser.errors import SafeserError
+from tests.fuzz.children import Runner
+from tests.fuzz.forging import brief, forged
 from tests.fuzz.models import ROWS, TARGET, models
 from tests.fuzz.mutations import mutated
 
 PROFILE = pickles.Profile.named("data", "numpy", "pandas", "scipy", "sklearn", "dask-internal")
-MEMORY = 6 << 30
-PATIENCE = 12.0  # a case takes milliseconds
-_PLAIN = (list, tuple, dict)
-_DEEP = 3
 
 METHODS = (
     "predict",
@@ -73,46 +64,8 @@ METHODS = (
 )
 
 
-class Forger(pickle.Pickler):
-    """Pickles an object with other parts at some *places*, which it also lists.
-
-    :param places: (number of the reduction, path in it) to what makes the new value of the old.
-    """
-
-    def __init__(self, file: Any, places: dict[Any, Any]) -> None:
-        super().__init__(file, 5)
-        self.places = places
-        self.seen: list[Any] = []
-        self.count = 0
-
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, type) or not type(value).__module__.startswith("sklearn"):
-            return NotImplemented
-        parts = list(value.__reduce_ex__(5))
-        number, self.count = self.count, self.count + 1
-        for at in (1, 2):
-            if len(parts) > at and parts[at] is not None:
-                parts[at] = self._changed(parts[at], (number, at))
-        return tuple(parts)
-
-    def _changed(self, value: Any, path: tuple[Any, ...]) -> Any:
-        if len(path) > 2 and not (path[1] == 1 and isinstance(value, type)):
-            self.seen.append(path)
-            if path in self.places:
-                return self.places[path](value)
-        if len(path) >= 2 + _DEEP or not isinstance(value, _PLAIN) or len(value) > 50:
-            return value
-        if isinstance(value, dict):
-            made = {key: self._changed(part, (*path, key)) for key, part in value.items()}
-            return {key: part for key, part in made.items() if part is not Ellipsis}
-        return type(value)(self._changed(part, (*path, at)) for at, part in enumerate(value))
-
-
-def forged(model: Any, places: dict[Any, Any]) -> tuple[bytes, list[Any]]:
-    file = io.BytesIO()
-    forger = Forger(file, places)
-    forger.dump(model)
-    return file.getvalue(), forger.seen
+def _is_own(value: Any) -> bool:
+    return type(value).__module__.startswith("sklearn")
 
 
 class Case:
@@ -128,27 +81,17 @@ class Case:
         def change(path: Any) -> Any:
             def made(value: Any) -> Any:
                 new = ... if chance.random() < 0.06 else mutated(value, chance, strangers)
-                self.changes.append(f"{path}: {_brief(value)} -> {_brief(new)}")
+                self.changes.append(f"{path}: {brief(value)} -> {brief(new)}")
                 return new
 
             return made
 
         count = chance.choice((1, 1, 1, 2, 2, 3))
         chosen = chance.sample(places[at], min(count, len(places[at])))
-        self.data, _ = forged(self.model, {path: change(path) for path in chosen})
+        self.data, _ = forged(self.model, {path: change(path) for path in chosen}, _is_own)
 
     def __str__(self) -> str:
         return f"{type(self.model).__name__}: {'; '.join(self.changes)}"
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"array{value.shape} {value.dtype.char} {str(value.ravel()[:4])[:60]}"
-    return (
-        repr(value)[:80]
-        if isinstance(value, int | float | str | list | tuple)
-        else type(value).__name__
-    )
 
 
 def use(found: Any) -> None:
@@ -210,72 +153,22 @@ def run(number: int, known: list[Any], places: list[list[Any]]) -> str:
 
 def children(folder: Path, seconds: int, start: int) -> None:
     known = models()
-    places = [forged(model, {})[1] for model in known]
+    places = [forged(model, {}, _is_own)[1] for model in known]
     print(f"{len(known)} models, {sum(map(len, places))} places", flush=True)
-    end, number, totals, findings = time.monotonic() + seconds, start, Counter[str](), []
+    findings: list[dict[str, Any]] = []
+
+    def found(number: int, ended: str) -> None:
+        case = str(Case(number, known, places))
+        findings.append({"case": number, "ended": ended, "what": case})
+        print(f"{ended}: case {number}, {case}", flush=True)
+
+    end = time.monotonic() + seconds
+    runner = Runner(lambda number: run(number, known, places), found, start, end)
     while time.monotonic() < end:
-        number, ended, counts = _one_child(number, end, known, places)
-        totals += counts
-        if ended:
-            case = str(Case(number, known, places))
-            findings.append({"case": number, "ended": ended, "what": case})
-            print(f"{ended}: case {number}, {case}", flush=True)
-            number += 1
-        state = {"next": number, "totals": totals, "findings": findings}
+        runner.one_child()
+        state = {"next": runner.number, "totals": runner.totals, "findings": findings}
         (folder / "estimators.json").write_text(json.dumps(state, indent=1))
-    print(dict(totals), flush=True)
-
-
-def _one_child(
-    start: int, end: float, known: list[Any], places: list[list[Any]]
-) -> tuple[int, str, Counter[str]]:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        _child(writing, start, end, known, places)
-    os.close(writing)
-    counts, number, left, ended = Counter[str](), start, b"", ""
-    while True:
-        ready, _, _ = select.select([reading], [], [], PATIENCE)
-        if not ready:
-            ended = "hung"
-            os.kill(child, signal.SIGKILL)
-            break
-        got = os.read(reading, 1 << 16)
-        if not got:
-            break
-        *lines, left = (left + got).split(b"\n")
-        for line in lines:
-            text, _, what = line.decode().partition(" ")
-            number = int(text) + 1
-            counts[what] += 1
-            if what in ("exhausted", "broken"):
-                print(f"{what}: case {text}", flush=True)
-    os.close(reading)
-    _, status = os.waitpid(child, 0)
-    if not ended and os.WIFSIGNALED(status):
-        ended = signal.Signals(os.WTERMSIG(status)).name
-    return number, ended, counts
-
-
-def _child(writing: int, start: int, end: float, known: list[Any], places: list[list[Any]]) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    faulthandler.enable()
-    warnings.simplefilter("ignore")
-    np.seterr(all="ignore")
-    sys.stdout = io.StringIO()
-    for number in range(start, start + 2000):
-        try:
-            what = run(number, known, places)
-        except Exception as error:  # loading raised something that is no SafeserError
-            print(f"case {number}: {type(error).__name__}: {error}", file=sys.stderr)
-            what = "broken"
-        os.write(writing, f"{number} {what}\n".encode())
-        if time.monotonic() > end:
-            break
-    os._exit(0)
+    print(dict(runner.totals), flush=True)
 
 
 def main() -> None:
@@ -290,7 +183,7 @@ def main() -> None:
         children(options.folder, options.seconds, options.start)
         return
     known = models()
-    places = [forged(model, {})[1] for model in known]
+    places = [forged(model, {}, _is_own)[1] for model in known]
     print(Case(options.case, known, places), flush=True)
     faulthandler.enable()
     print(run(options.case, known, places))

@@ -1,4 +1,4 @@
-"""Wrong values for the fields of fitted objects: other shapes, types, numbers and classes.
+"""Wrong values for the parts of objects: other shapes, types, numbers, texts and classes.
 
 The one rule: what a value becomes follows from the value and a seeded random state alone, so a case
 can be made again from its number.
@@ -6,6 +6,7 @@ can be made again from its number.
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +16,59 @@ import numpy as np
 __all__ = ["mutated"]
 
 _NUMBERS = (0, 1, -1, 2, 3, 7, -(1 << 31), 1 << 31, (1 << 31) - 1, 1 << 40, (1 << 63) - 1, -5)
+_MORE = (
+    8,
+    16,
+    64,
+    255,
+    256,
+    999,
+    65_536,
+    (1 << 31) - 8,
+    -(1 << 63),
+    1 << 63,
+    (1 << 64) - 1,
+    1 << 70,
+)
 _FLOATS = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"), 0.5)
 _OTHERS = (None, True, False, "", "text", b"bytes", (), [], {}, 1 << 70, 1j, slice(None), range(3))
 _TYPES = ("f4", "f8", "i1", "i4", "i8", "u8", "?", "c16", "U3", "S3", "O", ">f8", "M8[ns]")
+_TEXTS = (
+    *_TYPES,
+    "g",
+    "G",
+    "T",
+    "V8",
+    "S0",
+    "U0",
+    "U1000",
+    "m8[W]",
+    "M8[25us]",
+    ">U2",
+    "|",
+    "<",
+    ">",
+)
+_TEXTS += ("", "\0", "é\ud800", "C", "F", "x" * 300, "1e99999", "NaN", "UTC", "9" * 5000, "D", "ns")
+_BYTES = (b"", b"\0", b"\xff" * 8, b"\x7f" * 16, b"\2" * 4, bytes(64), b"b", b"\0\0\0\x80")
+_KEPT = ("<", ">", "|", "=")
+
+
+def _dtypes() -> list[np.dtype[Any]]:
+    """Return dtypes of every form, that ends beyond its record among them."""
+    inner = np.dtype([("a", "i4"), ("b", "?", (2,))])
+    spread = {"names": ["a"], "formats": ["c16"], "offsets": [(1 << 31) - 16], "itemsize": 8}
+    forms: list[Any] = [*_TYPES, "g", "S0", "V0", "V8", "U1", "M8", "m8[25us]", ">U2", inner]
+    forms += [[("a", inner, (2, 2))], ("i4", (3,)), [], spread, [("o", "O")]]
+    noted = [
+        np.dtype("f8", metadata={"a": 1}),
+        np.dtypes.StringDType(),
+        np.dtype(inner, align=True),
+    ]
+    return [*map(np.dtype, forms), *noted]
+
+
+_DTYPES = _dtypes()
 
 
 def mutated(value: Any, chance: random.Random, strangers: list[Any]) -> Any:
@@ -29,11 +80,19 @@ def mutated(value: Any, chance: random.Random, strangers: list[Any]) -> Any:
         return chance.choice(strangers) if chance.random() < 0.6 else chance.choice(_OTHERS)
     if isinstance(value, np.ndarray):
         return _array(value, chance)
+    if isinstance(value, np.dtype):
+        return chance.choice(_DTYPES)
+    if isinstance(value, str):
+        return _text(value, chance)
+    if isinstance(value, pickle.PickleBuffer):
+        return pickle.PickleBuffer(_bytes(value.raw().tobytes(), chance))
+    if isinstance(value, bytes | bytearray):
+        return _bytes(bytes(value), chance)
     if isinstance(value, bool):
         return chance.choice((not value, *_NUMBERS[:4], None))
     if isinstance(value, int | np.integer):
         near = int(value) + chance.choice((-2, -1, 1, 2, 100))
-        return chance.choice((near, -int(value), *_NUMBERS, chance.choice(_FLOATS)))
+        return chance.choice((near, -int(value), *_NUMBERS, *_MORE, chance.choice(_FLOATS)))
     if isinstance(value, float | np.floating):
         return chance.choice((*_FLOATS, *_NUMBERS[:4]))
     if isinstance(value, list | tuple):
@@ -41,6 +100,25 @@ def mutated(value: Any, chance: random.Random, strangers: list[Any]) -> Any:
     if type(value) is dict and value:
         return _mapping(dict(value), chance, strangers)
     return chance.choice((*_OTHERS, *_NUMBERS, *_FLOATS, chance.choice(strangers)))
+
+
+def _text(text: str, chance: random.Random) -> str:
+    if text in _KEPT and chance.random() < 0.6:
+        return chance.choice(_KEPT)
+    near = (text * 2, text[1:], text[:-1], text.swapcase(), text[::-1], text + "1")
+    return chance.choice((*near, *_TEXTS))
+
+
+def _bytes(content: bytes, chance: random.Random) -> bytes:
+    """Return *content* with other bytes, or with another length."""
+    if not content or chance.random() < 0.3:
+        at = chance.randint(0, len(content))
+        return chance.choice((content[:at], content * 2, content + b"\0", *_BYTES))
+    made = bytearray(content)
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        at = chance.randrange(len(made))
+        made[at] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF, made[at] ^ 1 << chance.randrange(8)))
+    return bytes(made)
 
 
 def _sequence(items: list[Any], chance: random.Random, strangers: list[Any]) -> list[Any]:

@@ -51,7 +51,7 @@ def test_one_byte_beside_the_contents_is_another_pickle(reads):
     assert len(reads) == 3
 
 
-def test_attack_contents_that_are_not_sound_are_refused_on_a_hit():
+def test_attack_contents_that_are_not_sound_are_put_right_on_a_hit():
     data = pickle.dumps(np.ones(ROWS, bool), 5)
     for _ in range(4):
         assert loads(data).all()
@@ -59,9 +59,7 @@ def test_attack_contents_that_are_not_sound_are_refused_on_a_hit():
     for at in (start, start + ROWS - 1):
         hostile = data[:at] + b"\x02" + data[at + 1 :]
         for _ in range(3):
-            with pytest.raises(PayloadError) as refusal:
-                loads(hostile)
-            assert refusal.value.rule == "pickle.values"
+            assert loads(hostile).tobytes() == b"\1" * ROWS
         # What is sound is still loaded, judged anew or not.
         assert loads(data).all()
 

@@ -48,20 +48,25 @@ def test_bypass_elements_and_fields_are_bounded(asm):
             loads(pickle.dumps(value), profile=("data", "numpy"), limits=Limits(**limits))
         assert caught.value.rule == rule
 
-    refused(np.dtype("S5000"), "pickle.max-array", max_array=4096)
-    refused(np.dtype([(f"f{n}", "i1") for n in range(10_001)]), "pickle.dtype")
+    refused(np.dtype("S5000"), "value.dtype", max_array=4096)
+    refused(np.dtype([(f"f{n}", "i1") for n in range(10_001)]), "value.dtype")
     doubled = np.dtype([("a", "i1"), ("b", "i1")])
     for _ in range(13):
         doubled = np.dtype([("a", doubled), ("b", doubled)])
-    refused(doubled, "pickle.dtype")
-    refused(np.zeros(2, [("a", object)]), "pickle.object-dtype")
+    refused(doubled, "value.dtype")
+    refused(np.zeros(2, [("a", object)]), "value.dtype")
 
 
-def test_bypass_elements_without_bytes_are_not_made(asm):
+def test_bypass_elements_without_bytes_take_no_memory(asm):
     nothing = asm.call("numpy:dtype", asm.text("S0"), b"\x89", b"\x88")
     nothing = asm.build(nothing, asm.value(np.dtype("S0").__reduce__()[2]))
-    body = asm.call(
-        "numpy._core.numeric:_frombuffer", asm.raw(b""), nothing, asm.tuple(b"K\x05"), asm.text("C")
-    )
-    with pytest.raises(PayloadError):
-        loads(asm.pickle(body), profile=("data", "numpy"))
+
+    def body(count):
+        parts = asm.raw(b""), nothing, asm.tuple(asm.number(count)), asm.text("C")
+        return asm.pickle(asm.call("numpy._core.numeric:_frombuffer", *parts))
+
+    # np.empty() would make them of one byte each.
+    assert loads(body(5), profile=("data", "numpy")).nbytes == 0
+    with pytest.raises(PayloadError) as caught:
+        loads(body(1 << 21), profile=("data", "numpy"))
+    assert caught.value.rule == "value.array-size"

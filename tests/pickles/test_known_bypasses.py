@@ -204,7 +204,7 @@ VECTORS = {
         lambda a: a.call("numpy:ndarray", a.tuple(b"K\1"), a.text("O"), a.raw(b"A" * 8)),
     ),
     "an array of objects out of a buffer": (
-        "pickle.object-dtype",
+        "value.dtype",
         lambda a: a.call(
             "numpy._core.numeric:_frombuffer",
             a.raw(b"A" * 8),
@@ -214,7 +214,7 @@ VECTORS = {
         ),
     ),
     "an object as a scalar": (
-        "pickle.object-dtype",
+        "value.dtype",
         lambda a: a.call("numpy._core.multiarray:scalar", _objects(a), a.raw(b"A" * 8)),
     ),
     "an array of objects by its state": (

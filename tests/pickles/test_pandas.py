@@ -296,13 +296,19 @@ def test_text_does_not_change_through_an_array_over_its_buffer(asm):
     assert got.tolist() == expected
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_columns_cost_their_sender_something(rows):
+@pytest.mark.parametrize(("rows", "columns"), [(0, 100_000), (0, 200_000), (1, 200_000)])
+def test_columns_without_rows_are_counted(rows, columns):
     # 551 bytes of a frame without rows kept pandas busy for minutes, for gigabytes.
-    frame = pd.DataFrame(np.zeros((rows, 1000), "i1"))
+    frame = pd.DataFrame(np.zeros((rows, columns), "i1"))
     data = pickle.dumps(frame)
-    if rows:
+    if rows or columns < 1 << 17:
         assert loads(data, profile=PROFILE).equals(frame)
     else:
-        with pytest.raises(PayloadError, match="more columns than its pickle has bytes"):
+        with pytest.raises(PayloadError, match="frame without rows"):
             loads(data, profile=PROFILE)
+
+
+def test_each_column_is_charged_where_pandas_takes_them_one_by_one(monkeypatch):
+    monkeypatch.delattr(pd.api.internals, "create_dataframe_from_blocks", raising=False)
+    with pytest.raises(PayloadError, match="more elements than allowed"):
+        loads(pickle.dumps(pd.DataFrame(np.zeros((0, 100_000), "i1"))), profile=PROFILE)

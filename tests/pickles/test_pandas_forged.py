@@ -276,7 +276,7 @@ VALUES = {
     "period of weeks of business": Called(pd.Period, None, offsets.BusinessHour(), 1),
     "interval backwards": Called(pd.Interval, 2, 1, "left"),
     "interval of text": Called(pd.Interval, "a", "b", "left"),
-    "interval past the end": Called(pd.Interval, 0, 1 << 70, "left"),
+    "interval past the end": Called(pd.Interval, 0, 1 << 2000, "left"),
     "open interval": Called(pd.Interval, 0, 1, "open"),
     "business days": Called(offsets.BDay, 1 << 40, False),
     "days past the end": Called(offsets.Nano, 1 << 64, False),
@@ -405,7 +405,7 @@ def test_a_range_of_labels_is_never_written_out():
     finally:
         tracemalloc.stop()
     with pytest.raises(PayloadError, match="more elements than allowed"):
-        opened(New(pd.CategoricalDtype, {"categories": pd.RangeIndex(1 << 30), **state}))
+        opened(New(pd.CategoricalDtype, {"categories": pd.RangeIndex(1 << 27), **state}))
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,7 @@ def test_a_frequency_over_many_moments_is_charged():
     data = pd.array(np.zeros(1_000_000, "M8[ns]"))
     tracemalloc.start()
     try:
-        with pytest.raises(PayloadError, match="more elements than allowed"):
+        with pytest.raises(PayloadError, match="takes too long"):
             opened(Called(MOMENTS, pd.DatetimeIndex, {"data": data, "freq": offsets.BDay()}))
     finally:
         tracemalloc.stop()

@@ -15,36 +15,28 @@ ROW = [n / 2 for n in range(20)]
 
 
 @pytest.mark.parametrize(
-    ("value", "where"),
+    "value",
     [
-        ({NAN: 1}, "[nan]"),
-        ([{"a": {1.5, NAN}}], "[0]['a'][nan]"),
-        ({"a": ARRAY, NAN: 1}, "[nan]"),
-        ([ARRAY, {NAN: ARRAY}], "[1][nan]"),
-        ([ARRAY, frozenset([NAN])], "[1][nan]"),
-        ({np.float64("nan"): 1}, "[nan]"),
-        ({np.float64("nan"), 2}, "[nan]"),
-        ({key: np.float64(1) for key in (*ROW, NAN)}, "[nan]"),
-        (dict.fromkeys([*ROW, NAN], 1), "[nan]"),
-        (collections.OrderedDict({NAN: 1}), "[nan]"),
-        (collections.ChainMap({NAN: ARRAY}), ".maps[0][nan]"),
+        {NAN: 1},
+        [{"a": {NAN}}],
+        {"a": ARRAY, NAN: 1},
+        [ARRAY, {NAN: ARRAY}],
+        [ARRAY, frozenset([NAN])],
+        {np.float64("nan"): 1},
+        {np.float64("nan")},
+        {key: np.float64(1) for key in (*ROW, NAN)},
+        dict.fromkeys([*ROW, NAN], 1),
+        {NAN: 1, float("nan"): 2},
+        collections.OrderedDict({NAN: 1}),
+        collections.ChainMap({NAN: ARRAY}),
     ],
+    ids=str,
 )
-@pytest.mark.parametrize("families", [None, ["msgpack", "dask"], ["dask"]])
+@pytest.mark.parametrize("families", [None, ["dask"]])
 @pytest.mark.parametrize("iterate", [None, True])
-def test_nan_as_a_key_never_leaves(value, where, families, iterate):
-    with pytest.raises(SerializationError, match="NaN as a key or member") as caught:
-        safeser.serialize_bytes(value, families, iterate_collection=iterate)
-    assert caught.value.where == where
-    assert "limit" not in caught.value.fix
-    assert "family pickle" in caught.value.fix
-
-
-def test_a_pickle_carries_nan_as_a_key():
-    families = ["dask", "msgpack", "pickle"]
-    data = safeser.serialize_bytes({"a": {NAN: 1}}, families)
-    ((key, held),) = safeser.deserialize_bytes(data, families)["a"].items()
-    assert (key != key, held) == (True, 1)
+def test_nan_is_a_key_like_others(value, families, iterate):
+    data = safeser.serialize_bytes(value, families, iterate_collection=iterate)
+    assert repr(safeser.deserialize_bytes(data)) == repr(value)
 
 
 def test_nan_elsewhere_is_a_value_like_others():

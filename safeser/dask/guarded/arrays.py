@@ -15,6 +15,7 @@ import numpy as np
 from safeser import pickles
 from safeser.dask.guarded.refusals import malformed, unreadable
 from safeser.families.numpy import dtypes
+from safeser.types import numpy as bounds
 
 __all__ = ["holding", "masked", "translated"]
 
@@ -49,7 +50,7 @@ def _array(meta: dict[str, Any], frames: list[Any]) -> Made:
     if not meta.keys() >= _KEYS or not meta.keys() <= _KEYS | _OPTIONAL or len(frames) != 1:
         malformed("it is not described as an array is")
     dtype = _dtype(meta["dtype"])
-    shape = dtypes.check_shape(meta["shape"])
+    shape = bounds.check_shape(meta["shape"])
     writeable = meta["writeable"]
     if type(writeable) is not tuple or len(writeable) != 1 or type(writeable[0]) is not bool:
         malformed("it does not say whether it is writeable")
@@ -60,7 +61,7 @@ def _array(meta: dict[str, Any], frames: list[Any]) -> Made:
         "dtype": dtypes.describe(dtype),
     }
     if meta.get("broadcast_to") is not None:
-        whole = dtypes.check_shape(meta["broadcast_to"])
+        whole = bounds.check_shape(meta["broadcast_to"])
         # One number seen many times is read-only: writing to one element would change all.
         described.update(shape=list(whole), base=list(shape), writeable=False)
         if whole == shape:

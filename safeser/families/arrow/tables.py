@@ -20,7 +20,7 @@ from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
 from safeser.pickles.shims import arrow as reviewed
-from safeser.pickles.shims.arrow_types import parts_of
+from safeser.types.arrow import chunked, empty_of, parts_of
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -106,7 +106,7 @@ class _Arrays:
             children = [self._state(part) for part in form.parts]
         elif form.pairs:
             # The pairs of a map are asked how many keys they have.
-            children = [(part.kind, 0, -1, 0, [], [], None) for part in form.parts]
+            children = [_nothing_of(part) for part in form.parts]
         values = None if form.dictionary is None else self._state(form.dictionary)
         return form.kind, length, -1, offset, buffers, children, values
 
@@ -136,8 +136,14 @@ class _Arrays:
     def _nothing(self, form: _Form) -> Any:
         empty = self._empty.get(id(form))
         if empty is None:
-            empty = self._empty[id(form)] = pa.nulls(0, form.kind)
+            empty = self._empty[id(form)] = empty_of(form.kind)
         return empty
+
+
+def _nothing_of(form: _Form) -> Any:
+    """Return what is said about an array of *form* without elements."""
+    values = None if form.dictionary is None else _nothing_of(form.dictionary)
+    return form.kind, 0, -1, 0, [], [], values
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +248,7 @@ def _read_chunked(reader: Reader) -> _Plan:
 
 
 def _build_chunked(plan: _Plan) -> Any:
-    return pa.chunked_array([plan.arrays.build(chunk) for chunk in plan.columns], plan.schema)
+    return chunked([plan.arrays.build(chunk) for chunk in plan.columns], plan.schema)
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -274,7 +280,7 @@ def _read_table(reader: Reader) -> _Plan:
 
 def _build_table(plan: _Plan) -> Any:
     columns = [
-        pa.chunked_array([plan.arrays.build(chunk) for chunk in chunks], kind)
+        chunked([plan.arrays.build(chunk) for chunk in chunks], kind)
         for chunks, kind in zip(plan.columns, plan.schema.types, strict=True)
     ]
     return reviewed.SHIMS["table"](plan.arrays.reader.site, "", columns, plan.schema)

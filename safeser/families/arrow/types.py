@@ -15,6 +15,7 @@ from safeser.errors import PayloadError
 from safeser.families.arrow.layout import Reader, Writer
 from safeser.families.plain import DEFAULTS, Unencodable, label
 from safeser.pickles.shims import arrow_types
+from safeser.types import arrow as bounds
 
 __all__ = [
     "is_flat",
@@ -32,9 +33,6 @@ __all__ = [
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
 _is: Any = pa.types
-
-#: Types inside types. Arrow recurses over them in C++; no honest type comes near.
-_MAX_NESTING = 32
 
 _LISTS = {
     pa.lib.Type_LIST: "list_",
@@ -84,8 +82,9 @@ def write_type(writer: Writer, kind: Any) -> None:
             raise _lost(kind)
         writer.put(*words)
         return
+    bounds.measured(kind)
     alone = Writer()
-    _write_parts(alone, kind, _MAX_NESTING)
+    _write_parts(alone, kind)
     if not _gives(alone, read_type, kind):
         raise _lost(kind)
     writer.append(alone)
@@ -183,21 +182,15 @@ def _write_own_metadata(writer: Writer, holder: Any) -> None:
     write_metadata(writer, list(metadata.items()))
 
 
-def _write_parts(writer: Writer, kind: Any, room: int) -> None:
-    if room <= 0:
-        raise Unencodable(kind, f"its types are nested more than {_MAX_NESTING} deep")
-
-    def inner(writer: Writer, kind: Any) -> None:
-        _write_parts(writer, kind, room - 1)
-
+def _write_parts(writer: Writer, kind: Any) -> None:
     def fields(*parts: Any) -> None:
         for part in parts:
-            _write_name(writer, part, inner)
+            _write_name(writer, part, _write_parts)
 
     if is_flat(kind):
         write_type(writer, kind)
     elif isinstance(kind, pa.BaseExtensionType):
-        _write_extension(writer, kind, inner)
+        _write_extension(writer, kind)
     elif kind.id in _LISTS:
         writer.put(_LISTS[kind.id])
         fields(kind.value_field)
@@ -215,17 +208,17 @@ def _write_parts(writer: Writer, kind: Any, room: int) -> None:
         fields(*kind)
     elif _is.is_dictionary(kind):
         writer.put("dictionary", kind.ordered)
-        inner(writer, kind.index_type)
-        inner(writer, kind.value_type)
+        _write_parts(writer, kind.index_type)
+        _write_parts(writer, kind.value_type)
     elif _is.is_run_end_encoded(kind):
         writer.put("runs")
-        inner(writer, kind.run_end_type)
-        inner(writer, kind.value_type)
+        _write_parts(writer, kind.run_end_type)
+        _write_parts(writer, kind.value_type)
     else:
         raise _lost(kind)
 
 
-def _write_extension(writer: Writer, kind: Any, inner: Callable[[Writer, Any], None]) -> None:
+def _write_extension(writer: Writer, kind: Any) -> None:
     name = type(kind).__name__
     if type(kind).__module__ != "pyarrow.lib" or name not in _EXTENSIONS:
         # Reading it would call what its class says, with bytes that the peer wrote.
@@ -236,14 +229,14 @@ def _write_extension(writer: Writer, kind: Any, inner: Callable[[Writer, Any], N
         )
     writer.put(_EXTENSIONS[name])
     if name == "JsonType":
-        inner(writer, kind.storage_type)
+        _write_parts(writer, kind.storage_type)
     elif name == "OpaqueType":
         writer.put(kind.type_name, kind.vendor_name)
-        inner(writer, kind.storage_type)
+        _write_parts(writer, kind.storage_type)
     elif name == "FixedShapeTensorType":
         for numbers in (kind.shape, kind.dim_names, kind.permutation):
             writer.put(None if numbers is None else len(numbers), *(numbers or ()))
-        inner(writer, kind.value_type)
+        _write_parts(writer, kind.value_type)
 
 
 _EXTENSIONS = {
@@ -260,10 +253,10 @@ _EXTENSIONS = {
 
 def read_type(reader: Reader) -> Any:
     """Return the type that the next words describe."""
-    return _read(reader, _MAX_NESTING)
+    return _read(reader, bounds.MAX_NESTING)
 
 
-def read_field(reader: Reader, room: int = _MAX_NESTING) -> Any:
+def read_field(reader: Reader, room: int = bounds.MAX_NESTING) -> Any:
     """Return the field that the next words describe."""
     name, nullable = reader.word(str), reader.word(bool)
     metadata = read_metadata(reader)

@@ -13,13 +13,12 @@ import numpy as np
 
 from safeser.families.numpy import dtypes
 from safeser.families.numpy import elements as array_elements
-from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
-from safeser.pickles.shims.numpy import check_long_doubles
+from safeser.types import numpy as bounds
 from safeser.values import Limits
 
-__all__ = ["align", "aligned", "array_child", "checked_content", "covered", "register"]
+__all__ = ["align", "aligned", "array_child", "covered", "register"]
 
 Array = np.ndarray[Any, Any]
 
@@ -28,22 +27,25 @@ _KEYS = {"shape", "order", "writeable", "dtype"}
 _ORDERS = ("C", "F")
 _REPEATED_KEYS = _KEYS | {"base"}
 
-#: Dtypes of code points, by the byte order that NumPy shows of text.
-_POINTS = {order: np.dtype(f"{order}u4") for order in "<>="}
+_OBJECT = np.dtype(object)
 
 
 def _encode_array(x: Array, limits: Limits) -> Parts:
     dtype, writeable = x.dtype, x.flags.writeable
     meta: dict[str, Any] = {"shape": list(x.shape), "order": "C", "writeable": writeable}
-    if dtype.char in array_elements.LETTERS and dtype.metadata is None:
-        return array_elements.parts(x, meta)
+    if dtype == _OBJECT:
+        return array_elements.parts(x, meta, limits)
     meta["dtype"] = dtypes.describe(dtype)
+    bounds.check_elements(dtype, ndim=x.ndim)
+    bounds.check_extent(x.shape, x.itemsize, limits)
     if x.nbytes == 0:
         meta["order"] = "C" if x.flags.c_contiguous else "F"
         return Parts(meta, [b""])
     flags = x.flags
     if not flags.c_contiguous:
-        x = _turned(x, writeable, meta, limits)
+        x = _turned(x, writeable, meta)
+    if bounds.is_strict(dtype) and dtype.char != "?":
+        bounds.sound(x)
     if (dtype.names is not None or dtype.char in "gG") and dtypes.has_gaps(dtype):
         x = covered(x)
     return Parts(meta, [x.reshape(-1).view(np.uint8).data])
@@ -53,8 +55,8 @@ def covered(x: Array) -> Array:
     """Return *x* with zeros where its fields leave gaps: who chose fields kept the others back."""
     made = np.zeros(x.shape, x.dtype)
     made[...] = x
-    for part in dtypes.strict_fields(made):
-        if dtypes.is_padded(part.dtype):
+    for part in bounds.strict_fields(made):
+        if bounds.is_padded(part.dtype):
             _clear_padding(part)
     return made
 
@@ -73,7 +75,7 @@ def _clear_padding(numbers: Array) -> None:
         view[name] = np.void(bytes(6))
 
 
-def _turned(x: Array, writeable: bool, meta: dict[str, Any], limits: Limits) -> Array:
+def _turned(x: Array, writeable: bool, meta: dict[str, Any]) -> Array:
     """Return what of *x* has to travel, contiguous, and say in *meta* how it lies in there."""
     if 0 in x.strides and not writeable:
         # Dask's blocks of ones and zeros are one number seen many times: send it once.
@@ -90,9 +92,6 @@ def _turned(x: Array, writeable: bool, meta: dict[str, Any], limits: Limits) -> 
     if turned.flags.c_contiguous:
         meta["order"] = axes
         return turned
-    if x.nbytes > limits.max_array:
-        # What repeats its elements, as a sliding window does, may be far larger than its memory.
-        raise Unencodable(x, "its elements, written one after the other, exceed max_array")
     return np.ascontiguousarray(x)
 
 
@@ -103,15 +102,15 @@ def _check_array(node: Node, limits: Limits) -> None:
     if dtype is None:
         if array_elements.check(node, limits):
             return
-        dtype = _special(node, described)
+        dtype = _special(described)
     if len(frames) != 1 or node.children or len(meta) != len(_KEYS):
         node.expect(*(_REPEATED_KEYS if "base" in meta else _KEYS), frames=1)
     # Where as many keys are there, and each of those below has a value that means something, they
     # are the right ones.
     order = meta.get("order")
-    base = shape = dtypes.check_shape(meta.get("shape"))
+    base = shape = bounds.check_shape(meta.get("shape"))
     if "base" in meta:
-        base = dtypes.check_shape(meta["base"])
+        base = bounds.check_shape(meta["base"])
     if type(meta.get("writeable")) is not bool:
         node.refuse("its flag is unknown", "families.header")
     frame = frames[0]
@@ -120,20 +119,21 @@ def _check_array(node: Node, limits: Limits) -> None:
         node.refuse("its shape and dtype do not fit its frame", "families.shape")
     if base is not shape or not nbytes:
         _check_extent(node, shape, base, dtype.itemsize, limits)
+    if dtype.names is not None:
+        bounds.check_elements(dtype, ndim=len(shape))
     if order in _ORDERS:
         array: Array = np.ndarray(base, dtype, frame, 0, None, order)
     else:
         array = _laid_out(node, base, dtype, frame)
-    if nbytes and dtypes.is_strict(dtype):
-        array = checked_content(node, array)
+    if nbytes and bounds.is_strict(dtype):
+        array = bounds.sound(array)
     node.value = array
 
 
-def _special(node: Node, described: Any) -> np.dtype[Any]:
+def _special(described: Any) -> np.dtype[Any]:
     """Return a dtype of more than one number or time to an element."""
     dtype = dtypes.build(described)
-    if dtype.subdtype is not None or dtype.hasobject:
-        node.refuse("its dtype cannot be an array's", "families.dtype")
+    bounds.check_elements(dtype, ndim=0)
     return dtype
 
 
@@ -157,41 +157,7 @@ def _check_extent(
             node.refuse("it repeats data in a way that safeser does not send", "families.shape")
         if any(inner not in (1, outer) for inner, outer in zip(base, shape, strict=True)):
             node.refuse("it repeats data in a way that safeser does not send", "families.shape")
-    array_elements.check_size(node, shape, itemsize, limits)
-    if itemsize == 0 and math.prod(shape) > limits.max_refs:
-        node.refuse("it has more items of no bytes than max_refs", "families.too-large")
-
-
-def checked_content(node: Node, array: Array) -> Array:
-    """Return *array* with flags that are 0 or 1; refuse text that is none, and such numbers.
-
-    NumPy counts true flags by adding bytes and then writes that many results, so a flag of 2 makes
-    it read or write past its buffers. Memory that was never set holds such, and they are true. A
-    code point beyond Unicode stops the interpreter's own string constructors.
-    """
-    for part in dtypes.strict_fields(array):
-        if part.size == 0 or part.dtype.itemsize == 0:
-            continue
-        if part.dtype.kind == "b":
-            if np.maximum.reduce(part.view(np.uint8), axis=None) > 1:
-                return _with_flags(array)
-        elif part.dtype.kind == "U":
-            whole = part if part.flags.c_contiguous else np.ascontiguousarray(part)
-            points = whole.reshape(-1).view(_POINTS[part.dtype.byteorder])
-            if np.maximum.reduce(points) > 0x10FFFF:
-                node.refuse("it holds bytes that its dtype does not allow", "families.content")
-        else:
-            check_long_doubles(part)
-    return array
-
-
-def _with_flags(array: Array) -> Array:
-    """Return a copy of *array* in which each flag that is not 0 is 1."""
-    array = array.copy(order="K")
-    for part in dtypes.strict_fields(array):
-        if part.dtype.kind == "b":
-            part[...] = part.view(np.uint8) != 0
-    return array
+    bounds.check_extent(shape, itemsize, limits)
 
 
 def _decode_array(node: Node, values: list[Any]) -> Array:

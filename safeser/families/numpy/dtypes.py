@@ -1,12 +1,11 @@
 """NumPy dtypes as descriptions of our own, and dtypes from descriptions that were checked.
 
-The one rule: no dtype that can hold a pointer is ever built from a description, at any depth, and
-no text of a peer reaches ``numpy.dtype`` unless it is a letter and a number from tables here.
+The one rule: what a dtype may be is stated in :mod:`safeser.types.numpy`, and no text of a peer
+reaches ``numpy.dtype`` unless it is a letter and a number from tables here.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
@@ -15,9 +14,14 @@ import msgpack
 import numpy as np
 
 from safeser.errors import PayloadError
+from safeser.families import plain
 from safeser.families.plain import Unencodable, label
+from safeser.types import numpy as bounds
 
-__all__ = ["NUMBERS", "build", "check_shape", "describe", "has_gaps", "is_strict", "strict_fields"]
+__all__ = ["NUMBERS", "OBJECTS", "build", "describe", "has_gaps", "holds_objects"]
+
+#: What describes the dtype of arrays of Python objects, which travel one by one.
+OBJECTS = "objects"
 
 # Letter to the item sizes that some platform gives it. The letter keeps C long and C long long
 # apart where they are equally wide; kind and size stand in where the letter's width differs.
@@ -39,83 +43,74 @@ _UNITS = frozenset(
     ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic")
 )
 
-_MAX_ITEMSIZE = (1 << 31) - 1  # a C int inside NumPy
-_MAX_DIMENSIONS = 64  # NumPy 2's own bound, 32 before it
-_MAX_FIELDS = 4096  # each costs a description and a dtype; no honest record comes near
-_MAX_NESTING = 16  # NumPy recurses over nested records in C
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
-def describe(dtype: np.dtype[Any], *, where: str = "") -> Any:
+def describe(dtype: np.dtype[Any]) -> Any:
     """Return the description of *dtype*; raises Unencodable where some of it would be lost.
 
-    :param where: name of the field that has it, for the error.
+    :raises PayloadError: if it is out of bounds.
     """
-    if dtype.metadata:
-        of_field = f" of field {where}" if where else ""
-        raise Unencodable(dtype, f"the dtype{of_field} carries metadata")
+    if dtype.names is None and not dtype.metadata:
+        spelled = _SPELLED.get((dtype.type, dtype.byteorder))
+        if spelled is not None:
+            return spelled
+    bounds.check_dtype(dtype)
+    return _describe(dtype, "")
+
+
+def _describe(dtype: np.dtype[Any], where: str) -> Any:
+    """Return the description of a checked *dtype*.
+
+    :param where: which field has it, for the error.
+    """
+    if not dtype.metadata:
+        return _describe_bare(dtype, where)
+    # In bytes: sub-headers keep no tuples.
+    return {"metadata": plain.encode(dict(dtype.metadata)), "of": _describe_bare(dtype, where)}
+
+
+def _describe_bare(dtype: np.dtype[Any], where: str) -> Any:
     if dtype.names is not None:
         return _describe_fields(dtype)
-    spelled = _SPELLED.get((dtype.type, dtype.byteorder))
-    return _describe_other(dtype, where) if spelled is None else spelled
-
-
-def _describe_other(dtype: np.dtype[Any], where: str) -> Any:
-    of_field = f" of field {where}" if where else ""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        if not dtype.itemsize:
-            raise Unencodable(dtype, f"the dtype{of_field} is of a sub-array without bytes")
-        return {"base": describe(base, where=where), "shape": list(shape)}
-    if dtype.char == "T":
-        return _describe_string(dtype)
+        return {"base": _describe(base, where), "shape": list(shape)}
+    if dtype == np.dtype(object):
+        return OBJECTS
+    spelled = _SPELLED.get((dtype.type, dtype.byteorder))
+    return _describe_sized(dtype, where) if spelled is None else spelled
+
+
+def _describe_sized(dtype: np.dtype[Any], where: str) -> Any:
+    """Return the description of a time, or of text or bytes of some size."""
     order = _NATIVE if dtype.byteorder == "=" else dtype.byteorder
     if dtype.kind in _TIMES:
         unit, step = np.datetime_data(dtype)
         if step == 1:
             return f"{order}{dtype.kind}8[{unit}]"
         return [dtype.kind, dtype.itemsize, order, unit, step]
-    plain = dtype.char in _TEXTS and dtype.type in (np.bytes_, np.str_, np.void)
-    if not plain or dtype.hasobject:
-        raise Unencodable(dtype, f"the dtype{of_field} is not a plain NumPy one")
+    plain_one = dtype.char in _TEXTS and dtype.type in (np.bytes_, np.str_, np.void)
+    if not plain_one or dtype.hasobject:
+        raise Unencodable(dtype, f"the dtype{where} is not a plain NumPy one")
     return [dtype.char, dtype.itemsize, order]
 
 
 def _describe_fields(dtype: np.dtype[Any]) -> dict[str, Any]:
-    if dtype.type not in (np.void, np.record):
-        raise Unencodable(dtype, "a record dtype with a scalar type of its own is not kept")
     fields = []
-    spans = []
-    assert dtype.names is not None
-    assert dtype.fields is not None
-    for name in dtype.names:
-        inner, offset, *title = dtype.fields[name]
-        if title and type(title[0]) is not str:
-            raise Unencodable(dtype, "a field's title is not text")
-        fields.append([name, describe(inner, where=label(name)), offset, *title])
-        spans.append((offset, inner.itemsize))
-    if _overlap(spans):
-        raise Unencodable(dtype, "its fields overlap")
+    held: Any = dtype.fields
+    for name in dtype.names or ():
+        inner, offset, *title = held[name]
+        fields.append([name, _describe(inner, f" of field {label(name)}"), offset, *title])
     described = {"fields": fields, "size": dtype.itemsize, "align": dtype.isalignedstruct}
     return described | {"record": True} if dtype.type is np.record else described
 
 
-def _describe_string(dtype: Any) -> dict[str, Any]:
-    missing: list[Any] = []
-    if hasattr(dtype, "na_object"):
-        missing = [dtype.na_object]
-        if type(missing[0]) not in (str, float, type(None)):
-            raise Unencodable(dtype, "its missing value is not None, NaN or text")
-    return {"missing": missing, "coerce": dtype.coerce}
-
-
-def _overlap(spans: list[tuple[int, int]]) -> bool:
-    end = 0
-    for offset, size in sorted(span for span in spans if span[1]):
-        if offset < end:
-            return True
-        end = offset + size
-    return False
+def holds_objects(description: Any) -> bool:
+    """Whether *description* is that of objects, with or without what a user attached to it."""
+    if type(description) is dict and "metadata" in description:
+        return bool(description.get("of") == OBJECTS)
+    return bool(description == OBJECTS)
 
 
 def _refuse(message: str) -> NoReturn:
@@ -125,15 +120,17 @@ def _refuse(message: str) -> NoReturn:
 def build(description: Any) -> np.dtype[Any]:
     """Return the dtype that *description* stands for; anything unusual is a PayloadError."""
     if type(description) is str:
-        known = NUMBERS.get(description)
+        known = _NAMED.get(description)
         if known is None:
-            _refuse("it is not one of the plain dtypes that safeser knows; objects never are")
+            _refuse("it is not one of the plain dtypes that safeser knows")
         return known
     return _remembered(description) if type(description) is dict else _whole(description)
 
 
 def _whole(description: Any) -> np.dtype[Any]:
-    return _build(description, _MAX_NESTING, [_MAX_FIELDS])
+    built = _Reading().built(description, bounds.MAX_NESTING)
+    bounds.check_dtype(built)
+    return built
 
 
 def _remembered(description: dict[Any, Any]) -> np.dtype[Any]:
@@ -156,10 +153,15 @@ def _remembered(description: dict[Any, Any]) -> np.dtype[Any]:
 
 
 def _is_flat(dtype: np.dtype[Any]) -> bool:
-    """Whether a copy of *dtype* is like it and shares nothing: no records inside it, no titles."""
+    """Whether a copy of *dtype* is like it and shares no record, title or metadata with it."""
     fields = dtype.fields
-    return fields is not None and all(
-        len(field) == 2 and field[0].base.names is None for field in fields.values()
+    return (
+        fields is not None
+        and not dtype.metadata
+        and all(
+            len(field) == 2 and field[0].base.names is None and not field[0].metadata
+            for field in fields.values()
+        )
     )
 
 
@@ -170,33 +172,73 @@ _MAX_RECORDS = 128
 _MAX_KEY = 2048
 
 
-def _build(description: Any, room: int, fields: list[int]) -> np.dtype[Any]:
-    if room <= 0:
-        _refuse("it is nested too deep")
-    if type(description) is str:
-        return build(description)
-    if isinstance(description, dict):
-        if description.keys() == {"base", "shape"}:
-            return _subarray(description, room, fields)
-        if description.keys() == {"fields", "size", "align"}:
-            return _record(description, room, fields)
-        if description.keys() == {"fields", "size", "align", "record"}:
-            if description["record"] is not True:
-                _refuse("its elements are of an unknown class")
-            record: Any = np.record
-            return np.dtype((record, _record(description, room, fields)))
-        if description.keys() == {"missing", "coerce"} and room == _MAX_NESTING:
-            return _string(description)
-    elif isinstance(description, (list, tuple)) and len(description) in (3, 5):
-        return _single(list(description))
-    _refuse("it is not described as safeser does")
+class _Reading:
+    """Reads one description; counts its fields before any is looked at."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = bounds.MAX_PARTS
+
+    def built(self, description: Any, room: int) -> np.dtype[Any]:
+        """Return the dtype of a *description* with at most *room* more inside each other."""
+        if type(description) is str:
+            return build(description)
+        if isinstance(description, dict):
+            keys = description.keys()
+            if keys == {"metadata", "of"}:
+                return self.noted(description, room)
+            if room <= 0:
+                _refuse(f"it is nested more than {bounds.MAX_NESTING} deep")
+            if keys == {"base", "shape"}:
+                base = self.built(description["base"], room - 1)
+                return bounds.subarray(base, bounds.check_shape(description["shape"]))
+            if keys == {"fields", "size", "align"}:
+                return self.record(description, room)
+            if keys == {"fields", "size", "align", "record"} and description["record"] is True:
+                record: Any = np.record
+                return np.dtype((record, self.record(description, room)))
+        elif isinstance(description, (list, tuple)) and len(description) in (3, 5):
+            return _single(list(description))
+        _refuse("it is not described as safeser does")
+
+    def noted(self, description: Mapping[str, Any], room: int) -> np.dtype[Any]:
+        """Return a dtype with what its user attached to it."""
+        attached, inner = description["metadata"], description["of"]
+        if type(attached) is not bytes or (type(inner) is dict and "metadata" in inner):
+            _refuse("its metadata are not described")
+        values = plain.decode(attached)
+        if type(values) is not dict or not values:
+            _refuse("its metadata are not described")
+        return bounds.with_metadata(self.built(inner, room), values)
+
+    def record(self, description: Mapping[str, Any], room: int) -> np.dtype[Any]:
+        listed, size, align = description["fields"], description["size"], description["align"]
+        if type(size) is not int or type(align) is not bool:
+            _refuse("its size or alignment is out of range")
+        if not isinstance(listed, (list, tuple)):
+            _refuse("its fields are not a list")
+        self.left -= len(listed)
+        if self.left < 0:
+            _refuse(f"it has more than {bounds.MAX_PARTS} fields")
+        return bounds.record([self.field(entry, room) for entry in listed], size, align=align)
+
+    def field(self, entry: Any, room: int) -> bounds.Field:
+        if not isinstance(entry, (list, tuple)) or len(entry) not in (3, 4):
+            _refuse("a field is not described by name, dtype and offset")
+        name, inner, offset, *title = entry
+        if type(name) is not str or any(type(text) is not str for text in title):
+            _refuse("a field's name or title is not text")
+        if type(offset) is not int:
+            _refuse("a field's offset is not a number")
+        return bounds.Field(name, self.built(inner, room - 1), offset, *title)
 
 
 def _single(description: list[Any]) -> np.dtype[Any]:
     letter, size, order, *rest = description
     if type(letter) is not str or type(size) is not int or order not in ("<", ">", "|"):
         _refuse("letter, size or byte order is wrong")
-    if not 0 <= size <= _MAX_ITEMSIZE:
+    if size < 0:
         _refuse("its size is out of range")
     if letter in _TIMES:
         return _time(letter, size, order, rest)
@@ -204,7 +246,10 @@ def _single(description: list[Any]) -> np.dtype[Any]:
         _refuse("it is neither text nor bytes nor a time; objects never are")
     if letter == "U" and size % 4:
         _refuse("the size of its text is not a multiple of four")
-    return np.dtype(f"{order}{letter}{size // 4 if letter == 'U' else size}")
+    try:
+        return np.dtype(f"{order}{letter}{size // 4 if letter == 'U' else size}")
+    except (TypeError, ValueError):  # NumPy keeps sizes as C ints
+        _refuse("its size is out of range")
 
 
 def _time(letter: str, size: int, order: str, rest: list[Any]) -> np.dtype[Any]:
@@ -218,140 +263,16 @@ def _time(letter: str, size: int, order: str, rest: list[Any]) -> np.dtype[Any]:
     return np.dtype(f"{order}{letter}8[{step}{unit}]")
 
 
-def _string(description: Mapping[str, Any]) -> np.dtype[Any]:
-    missing, coerce = description["missing"], description["coerce"]
-    if type(coerce) is not bool or not isinstance(missing, (list, tuple)) or len(missing) > 1:
-        _refuse("a text dtype has a flag, and one missing value or none")
-    if not missing:
-        return np.dtypes.StringDType(coerce=coerce)
-    value = missing[0]
-    if not (value is None or type(value) is str or (type(value) is float and math.isnan(value))):
-        _refuse("a missing value is None, NaN or text")
-    try:
-        return np.dtypes.StringDType(coerce=coerce, na_object=value)
-    except UnicodeEncodeError:
-        _refuse("a missing value is no text")
-
-
-def check_shape(shape: Any) -> tuple[int, ...]:
-    """Return *shape* as a tuple of lengths that NumPy could have; their product is not judged."""
-    if not isinstance(shape, (list, tuple)) or len(shape) > _MAX_DIMENSIONS:
-        raise PayloadError("a shape is not a short list", rule="families.shape")
-    for length in shape:
-        if type(length) is not int or not 0 <= length < 1 << 62:
-            raise PayloadError("a shape holds something else than lengths", rule="families.shape")
-    return tuple(shape)
-
-
-def _subarray(description: Mapping[str, Any], room: int, fields: list[int]) -> np.dtype[Any]:
-    shape = check_shape(description["shape"])
-    base = _build(description["base"], room - 1, fields)
-    if not shape or base.subdtype is not None:
-        _refuse("a sub-array has a shape, and no sub-array inside it")
-    if len(shape) > 32 or math.prod(shape) * max(base.itemsize, 1) > _MAX_ITEMSIZE:
-        _refuse("its sub-array is out of range")
-    if not math.prod(shape) * base.itemsize:
-        # It costs nothing to say, and whoever prints an element walks over all of it.
-        _refuse("a sub-array has no bytes")
-    built: np.dtype[Any] = np.dtype((base, shape))
-    return built
-
-
-def _record(description: Mapping[str, Any], room: int, fields: list[int]) -> np.dtype[Any]:
-    listed, size, align = description["fields"], description["size"], description["align"]
-    if type(size) is not int or not 0 <= size <= _MAX_ITEMSIZE or type(align) is not bool:
-        _refuse("its size or alignment is out of range")
-    if not isinstance(listed, (list, tuple)):
-        _refuse("its fields are not a list")
-    fields[0] -= len(listed)
-    if fields[0] < 0:
-        _refuse(f"it has more than {_MAX_FIELDS} fields")
-    names: list[str] = []
-    formats, offsets, titles, spans = [], [], [], []
-    for entry in listed:
-        name, inner, offset, title = _field(entry, room, fields)
-        if offset + inner.itemsize > size:
-            _refuse("a field ends outside of it")
-        names.append(name)
-        formats.append(inner)
-        offsets.append(offset)
-        titles.append(title)
-        spans.append((offset, inner.itemsize))
-    keys = [*names, *(title for title in titles if title is not None)]
-    if len(set(keys)) != len(keys):
-        _refuse("two of its fields have one name")
-    if _overlap(spans):
-        _refuse("its fields overlap")
-    form: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
-    if any(title is not None for title in titles):
-        form["titles"] = titles
-    try:
-        built: np.dtype[Any] = np.dtype(form, align=align)
-    except (ValueError, TypeError, OverflowError):
-        _refuse("its fields do not fit together")
-    if built.itemsize != size or built.hasobject:
-        _refuse("its fields do not fit together")
-    return built
-
-
-def _field(entry: Any, room: int, fields: list[int]) -> tuple[str, np.dtype[Any], int, str | None]:
-    if not isinstance(entry, (list, tuple)) or len(entry) not in (3, 4):
-        _refuse("a field is not described by name, dtype and offset")
-    name, inner, offset, *title = entry
-    if type(name) is not str or any(type(text) is not str for text in title):
-        _refuse("a field's name or title is not text")
-    if type(offset) is not int or not 0 <= offset <= _MAX_ITEMSIZE:
-        _refuse("a field's offset is out of range")
-    return name, _build(inner, room - 1, fields), offset, title[0] if title else None
-
-
 def has_gaps(dtype: np.dtype[Any]) -> bool:
     """Whether an element of *dtype* has bytes that no field shows; a view of some fields has.
 
     So has a long double that takes sixteen bytes and is ten.
     """
     if dtype.names is None:
-        return is_padded(dtype) or (dtype.subdtype is not None and has_gaps(dtype.base))
+        return bounds.is_padded(dtype) or (dtype.subdtype is not None and has_gaps(dtype.base))
     assert dtype.fields is not None
     held = [dtype.fields[name][0] for name in dtype.names]
     return sum(field.itemsize for field in held) < dtype.itemsize or any(map(has_gaps, held))
-
-
-def is_padded(dtype: np.dtype[Any]) -> bool:
-    """Whether *dtype* is of long doubles whose last six bytes, of sixteen, are nothing."""
-    return dtype.char in "gG" and _X87
-
-
-def is_strict(dtype: np.dtype[Any]) -> bool:
-    """Whether some of the bytes of an array of *dtype* may be wrong; see :func:`strict_fields`."""
-    if dtype.names is None:
-        return dtype.char in _STRICT
-    strict = _strict.get(dtype)
-    if strict is None:
-        assert dtype.fields is not None
-        # A field may be a sub-array, whose own letter says nothing.
-        strict = any(is_strict(dtype.fields[name][0].base) for name in dtype.names)
-        if len(_strict) >= _MAX_RECORDS:
-            _strict.clear()
-        _strict[dtype] = strict
-    return strict
-
-
-_X87 = np.finfo(np.longdouble).nmant == 63 and np.dtype("g").itemsize == 16
-_STRICT = frozenset("?UgG")
-_strict: dict[np.dtype[Any], bool] = {}
-
-
-def strict_fields(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the parts of *array* whose bytes may be wrong, at every depth.
-
-    Those are flags, text and long doubles, which have more bits than numbers.
-    """
-    if array.dtype.names is not None:
-        for name in array.dtype.names:
-            yield from strict_fields(array[name])
-    elif array.dtype.char in _STRICT:
-        yield array
 
 
 def _numbers() -> Iterator[tuple[str, np.dtype[Any]]]:
@@ -380,6 +301,9 @@ def _ordered(dtype: np.dtype[Any], order: str) -> np.dtype[Any]:
 
 #: Dtypes of numbers and times, which most arrays have, by what describes them.
 NUMBERS: dict[str, np.dtype[Any]] = dict(_numbers())
+
+#: And that of objects: harmless as a value, and refused wherever bytes would become elements.
+_NAMED = {**NUMBERS, OBJECTS: np.dtype(object)}
 
 #: What describes a number of this platform, by its class, which tells C long and C long long apart
 #: as the letter does, and by the byte order that NumPy shows.

@@ -10,10 +10,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from safeser.families.numpy import dtypes
 from safeser.families.numpy.arrays import array_child
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.types import numpy as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -25,8 +27,6 @@ _ARRAY = "numpy:ndarray"
 
 def _encode_masked(x: np.ma.MaskedArray[Any, Any], limits: Limits) -> Parts:
     fields = vars(x)
-    if x.dtype.hasobject:
-        raise Unencodable(x, "a masked array of objects is not kept exactly")
     if x.baseclass is not np.ndarray:
         raise Unencodable(x, "it masks an array of a class of its own")
     if fields.get("_basedict") or fields.get("_optinfo"):
@@ -55,18 +55,27 @@ def _check_masked(node: Node, limits: Limits) -> None:
     _, _, masked, filled = flags
     if len(node.children) != 1 + masked + filled:
         node.refuse("its flags do not fit its parts", "families.child-count")
-    data = array_child(node, 0, repeated=True)
+    dtype = _dtype_of(node, 0)
     if masked:
         mask = array_child(node, 1, repeated=True)
         shapes = [child.meta["shape"] for child in node.children[:2]]
-        if list(shapes[0]) != list(shapes[1]) or mask.dtype != np.ma.make_mask_descr(data.dtype):
+        if list(shapes[0]) != list(shapes[1]) or mask.dtype != np.ma.make_mask_descr(dtype):
             node.refuse("its mask does not fit its data", "families.child-type")
     if filled:
-        fill = array_child(node, 1 + masked, ndim=0)
-        # A default text is longer than the elements may be.
-        texts = fill.dtype.kind == data.dtype.kind and data.dtype.kind in "SU"
-        if fill.dtype != data.dtype and not texts:
+        fill = _dtype_of(node, 1 + masked)
+        # A default text is longer than the elements may be, and stands for objects too.
+        texts = dtype.hasobject or (fill.kind == dtype.kind and dtype.kind in "SU")
+        if list(node.children[1 + masked].meta["shape"]) or (fill != dtype and not texts):
             node.refuse("its fill value has another dtype", "families.child-type")
+
+
+def _dtype_of(node: Node, position: int) -> np.dtype[Any]:
+    """Return the dtype of the array that child *position* will yield, of objects too."""
+    child = node.children[position]
+    if child.type == _ARRAY and dtypes.holds_objects(child.meta.get("dtype")):
+        return dtypes.build(child.meta["dtype"])
+    array = array_child(node, position, repeated=True)
+    return array.dtype  # type: ignore[no-any-return]  # that of an array
 
 
 def _decode_masked(node: Node, values: list[Any]) -> Any:
@@ -84,6 +93,7 @@ def _encode_seen(x: Array, limits: Limits) -> Parts:
     # A matrix notes there whether it is being indexed.
     if vars(x).keys() - {"_getitem"}:
         raise Unencodable(x, "it has attributes of its own")
+    bounds.check_kind(type(x).__name__, ndim=x.ndim, dtype=x.dtype)
     return Parts({}, (), [("", x.view(np.ndarray))])
 
 
@@ -92,12 +102,19 @@ def _check_seen(node: Node, limits: Limits) -> None:
     child = node.children[0]
     if child.serializer != "dask" or child.type != _ARRAY:
         node.refuse("it does not hold an array", "families.child-type")
-    if node.type == "numpy:matrix" and len(child.meta["shape"]) != 2:
-        node.refuse("a matrix has two dimensions", "families.shape")
+    bounds.check_kind(
+        node.type.partition(":")[2],
+        ndim=len(bounds.check_shape(child.meta["shape"])),
+        dtype=dtypes.build(child.meta["dtype"]),
+    )
 
 
 def _decode_matrix(node: Node, values: list[Any]) -> Any:
     return values[0].view(np.matrix)
+
+
+def _decode_texts(node: Node, values: list[Any]) -> Any:
+    return values[0].view(np.char.chararray)
 
 
 def _decode_records(node: Node, values: list[Any]) -> Any:
@@ -133,6 +150,7 @@ def register() -> None:
         Typed("numpy.ma:MaskedArray", (masked,), _encode_masked, _check_masked, _decode_masked),
         Typed("numpy.ma:masked", (constant,), _encode_nothing, _check_nothing, _decode_nothing),
         Typed("numpy:matrix", (np.matrix,), _encode_seen, _check_seen, _decode_matrix),
+        Typed("numpy:chararray", (np.char.chararray,), _encode_seen, _check_seen, _decode_texts),
         Typed("numpy:recarray", (np.recarray,), _encode_seen, _check_seen, _decode_records),
         Typed("numpy:memmap", (np.memmap,), _refuse_file, _check_file, _decode_nothing),
     ):

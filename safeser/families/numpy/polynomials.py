@@ -16,6 +16,7 @@ from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed, site
 from safeser.families.tree import Node
 from safeser.pickles.shims import numpy_kinds
+from safeser.pickles.shims.site import Site
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -30,7 +31,13 @@ def _arrays(node: Node, count: int) -> list[Any]:
 def _encode_poly1d(x: np.poly1d, limits: Limits) -> Parts:
     if vars(x).keys() != {"coeffs", "_variable"}:
         raise Unencodable(x, "it has attributes of its own")
+    # Whoever receives it would refuse what this refuses.
+    numpy_kinds.poly1d(_site(limits), vars(x))
     return Parts({"variable": x.variable}, (), [(".coeffs", _own(x.coeffs))])
+
+
+def _site(limits: Limits) -> Site:
+    return Site(limits, given=limits.max_bytes, shared=False)
 
 
 def _own(array: Any) -> Any:
@@ -50,6 +57,8 @@ def _encode_series(x: Any, limits: Limits) -> Parts:
     # One that was pickled before has its symbol twice; the property of that name hides the second.
     if not vars(x).keys() <= {"coef", "domain", "window", "_symbol", "symbol"}:
         raise Unencodable(x, "it has attributes of its own")
+    state = {"coef": x.coef, "domain": x.domain, "window": x.window, "_symbol": x.symbol}
+    numpy_kinds.series(_site(limits), _SERIES[type(x).__name__][0], state)
     parts = [(f".{part}", _own(getattr(x, part))) for part in ("coef", "domain", "window")]
     return Parts({"kind": type(x).__name__, "symbol": x.symbol}, (), parts)
 

@@ -17,6 +17,7 @@ from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed, site
 from safeser.families.tree import Node
 from safeser.pickles.shims import numpy_random
+from safeser.pickles.shims.site import Site
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -26,6 +27,10 @@ _BITS, _SEEDS = "numpy.random:BitGenerator", "numpy.random:SeedSequence"
 #: What a state holds in arrays, and of which numbers they are.
 _WORDS = {"pool": "<u4", "counter": "<u8", "buffer": "<u8", "state": "<u8"}
 _KEYS = {"MT19937": "<u4", "Philox": "<u8"}
+
+
+def _site(limits: Limits) -> Site:
+    return Site(limits, given=limits.max_bytes, shared=False)
 
 
 def _packed(state: Any) -> Any:
@@ -52,6 +57,8 @@ def _encode_bits(x: Any, limits: Limits) -> Parts:
     if seeds is not None and type(seeds) is not SeedSequence:
         raise Unencodable(x, "it was seeded by a class of somebody's own")
     state = x.state
+    # As below.
+    numpy_random.bit_generator(_site(limits), state["bit_generator"], state)
     children = [(" (state)", _packed(state)), (".seed_seq", seeds)]
     return Parts({"kind": state["bit_generator"]}, (), children)
 
@@ -133,18 +140,24 @@ def _decode_random_state(node: Node, values: list[Any]) -> RandomState:
 
 def _encode_seeds(x: SeedSequence, limits: Limits) -> Parts:
     entropy: Any = x.entropy
-    # scikit-learn seeds its generators with one of NumPy's own integers.
-    wide = type(entropy) is np.uint64
-    numbers = entropy if type(entropy) in (list, tuple) else [int(entropy) if wide else entropy]
-    if any(type(number) is not int for number in numbers):
-        raise Unencodable(x, "its entropy is not of plain integers")
+    state = (entropy, x.n_children_spawned, x.pool, x.pool_size, x.spawn_key)
+    # Whoever receives it would refuse what this refuses.
+    numpy_random.seed_sequence(_site(limits), state)
     meta = {
         "spawned": x.n_children_spawned,
         "size": x.pool_size,
         "pool": _packed(x.pool),
-        "uint64": wide,
+        "uint64": [type(number) is np.uint64 for number in _listed(entropy)],
     }
-    return Parts(meta, (), [(".entropy", (int(entropy) if wide else entropy, x.spawn_key))])
+    plain_one = type(entropy)(map(int, entropy)) if type(entropy) in _ROWS else int(entropy)
+    return Parts(meta, (), [(".entropy", (plain_one, x.spawn_key))])
+
+
+def _listed(entropy: Any) -> Any:
+    return entropy if type(entropy) in _ROWS else [entropy]
+
+
+_ROWS = (list, tuple)
 
 
 def _check_seeds(node: Node, limits: Limits) -> None:
@@ -153,17 +166,30 @@ def _check_seeds(node: Node, limits: Limits) -> None:
     if type(described) is not tuple or len(described) != 2 or type(pool) is not bytes:
         node.refuse("it is not described by entropy, key and pool", "families.header")
     entropy, key = described
-    if wide is True and type(entropy) is int and 0 <= entropy < 1 << 64:
-        entropy = np.uint64(entropy)
-    elif wide is not False:
-        node.refuse("its entropy is not of the type that it says", "families.header")
     try:
         words = _unpacked(pool, "", "pool")
     except ValueError:
         node.refuse("its pool is no row of numbers", "families.value")
     with reviewed(node):
-        state = (entropy, spawned, words, size, key)
+        state = (_typed(node, entropy, wide), spawned, words, size, key)
         node.value = numpy_random.seed_sequence(site(node, limits), state)
+
+
+def _typed(node: Node, entropy: Any, wide: Any) -> Any:
+    """Return *entropy* with NumPy's integers where *wide* says; scikit-learn seeds with them."""
+    numbers = _listed(entropy)
+    if type(wide) not in _ROWS or len(wide) != len(numbers):
+        node.refuse("its entropy is not of the types that it says", "families.header")
+    made = [_number(node, *pair) for pair in zip(numbers, wide, strict=True)]
+    return type(entropy)(made) if type(entropy) in _ROWS else made[0]
+
+
+def _number(node: Node, number: Any, wide: Any) -> Any:
+    if wide is False:
+        return number
+    if wide is not True or type(number) is not int or not 0 <= number < 1 << 64:
+        node.refuse("its entropy is not of the types that it says", "families.header")
+    return np.uint64(number)
 
 
 def _decode_seeds(node: Node, values: list[Any]) -> SeedSequence:

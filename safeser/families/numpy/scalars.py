@@ -14,6 +14,7 @@ from safeser.families.numpy import arrays, dtypes
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.types import numpy as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -25,6 +26,9 @@ def _encode_scalar(x: Any, limits: Limits) -> Parts:
     if type(x) is not x.dtype.type:
         raise Unencodable(x, "it is a subclass that safeser does not list")
     described = dtypes.describe(x.dtype)
+    bounds.check_elements(x.dtype, ndim=1)
+    if bounds.is_strict(x.dtype):
+        bounds.sound(np.asarray(x))
     if dtypes.has_gaps(x.dtype):
         x = arrays.covered(np.asarray(x))
     return Parts({"dtype": described, "data": x.tobytes()})
@@ -33,11 +37,10 @@ def _encode_scalar(x: Any, limits: Limits) -> Parts:
 def _check_scalar(node: Node, limits: Limits) -> None:
     description, data = node.expect("dtype", "data")
     dtype = dtypes.build(description)
-    fits = type(data) is bytes and len(data) == dtype.itemsize
-    if not fits or dtype.subdtype is not None or dtype.hasobject:
+    bounds.check_elements(dtype, ndim=1)
+    if type(data) is not bytes or len(data) != dtype.itemsize:
         node.refuse("its data does not fit its dtype", "families.shape")
-    array: np.ndarray[Any, Any] = np.ndarray((1,), dtype, buffer=bytearray(data))
-    node.value = arrays.checked_content(node, array)
+    node.value = bounds.sound(np.ndarray((1,), dtype, buffer=bytearray(data)))
 
 
 def _decode_scalar(node: Node, values: list[Any]) -> Any:
@@ -61,13 +64,14 @@ def _check_text(node: Node, limits: Limits) -> None:
 
 
 def _encode_dtype(x: np.dtype[Any], limits: Limits) -> Parts:
-    return Parts({"dtype": "objects" if x == np.dtype("O") else dtypes.describe(x)})
+    bounds.check_itemsize(x, limits)
+    return Parts({"dtype": dtypes.describe(x)})
 
 
 def _check_dtype(node: Node, limits: Limits) -> None:
     (description,) = node.expect("dtype")
-    # The dtype of objects is harmless as a value; it is buffers of that dtype that never pass.
-    node.value = np.dtype("O") if description == "objects" else dtypes.build(description)
+    node.value = dtypes.build(description)
+    bounds.check_itemsize(node.value, limits)
 
 
 def register() -> None:

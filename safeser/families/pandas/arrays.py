@@ -40,16 +40,15 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
-from safeser.pickles.shims.pandas_arrays import SHIMS, is_known
+from safeser.pickles.shims.pandas_arrays import SHIMS
 from safeser.pickles.shims.site import Draft
+from safeser.types import pandas as bounds
 from safeser.values import Limits
 
 __all__ = ["add", "read_array", "read_block", "register", "write_array", "write_block"]
 
 Write = Callable[[Writer, Any, str], list[Any]]
 Read = Callable[[Reader, Any, int | None], Part]
-
-_CLOSED = ("left", "right", "both", "neither")
 
 _WRITERS: dict[type, Write] = {}
 _READERS: dict[str, Read] = {}
@@ -67,7 +66,8 @@ def write_array(writer: Writer, x: Any, where: str) -> list[Any]:
     if write is None:
         writer.refuse(x, f"a column of {type(x.dtype).__name__[:40]} is not kept exactly", where)
     try:
-        return write(writer, x, where)
+        with writer.bounded(x, where):
+            return write(writer, x, where)
     except Unencodable as error:
         if not error.path:
             error.path.append(where)
@@ -179,7 +179,7 @@ def _write_freq(writer: Writer, x: Any) -> list[Any] | None:
 
 def _read_intervals(reader: Reader, described: Any, columns: int | None) -> Part:
     _, closed, *ends, freq, other = reader.split(described, 6)
-    if closed not in _CLOSED or columns not in (None, 1):
+    if closed not in bounds.CLOSED or columns not in (None, 1):
         reader.refuse("it is closed on no side that pandas knows")
     left, right = (reader.within(read_array, end) for end in ends)
     limits = reader.limits
@@ -251,8 +251,7 @@ def _read_text(reader: Reader, described: Any, columns: int | None) -> Part:
 
 
 def _write_arrow(writer: Writer, x: Any, where: str) -> list[Any]:
-    if not is_known(x._pa_array.type):
-        writer.refuse(x, "pandas does not know its Arrow type; send Arrow's own array", where)
+    bounds.arrow_dtype(x._pa_array.type)
     writer.children.append((where, x._pa_array))
     return ["arrow"]
 
@@ -264,7 +263,7 @@ def _read_arrow(reader: Reader, described: Any, columns: int | None) -> Part:
     at = reader.child("pyarrow:ChunkedArray")
 
     def built(values: Loaded) -> Any:
-        required(is_known(values[at].type))
+        bounds.arrow_dtype(values[at].type)
         return pd.arrays.ArrowExtensionArray(values[at])
 
     return Part("arrow", None, built)
@@ -275,18 +274,20 @@ def _read_arrow(reader: Reader, described: Any, columns: int | None) -> Part:
 
 def _write_sparse(writer: Writer, x: Any, where: str) -> list[Any]:
     places, blocks = x.sp_index, hasattr(x.sp_index, "blocs")
-    if not x.sp_values.dtype.isnative:
-        writer.refuse(x, "its sparse values are in another byte order than this machine's", where)
-    values = writer.numbers(x.sp_values, where=where)
+    bounds.check_sparse_values(x.sp_values, places.length, writer.limits)
+    bounds.sparse_dtype(x.dtype.subtype, x.dtype.fill_value)
+    values = _write_numpy(writer, x.sp_values, where)
     for part in (places.blocs, places.blengths) if blocks else (places.indices,):
         writer.buffer(part)
     writer.children.append((where, x.dtype.fill_value))
-    return ["sparse", *values, blocks, places.length]
+    return ["sparse", values, blocks, places.length]
 
 
 def _read_sparse(reader: Reader, described: Any, columns: int | None) -> Part:
-    _, key, flags, blocks, length = reader.split(described, 5)
-    found, flags = reader.numbers(key), reader.flags(flags, WRITEABLE)
+    _, inner, blocks, length = reader.split(described, 4)
+    found = reader.within(read_array, inner)
+    if found.kind not in ("numbers", "objects"):
+        reader.refuse("its values are no array of NumPy's", "families.child-type")
     if type(blocks) is not bool or type(length) is not int or columns not in (None, 1):
         reader.refuse("its places are not described")
     name = "BlockIndex" if blocks else "IntIndex"
@@ -300,8 +301,8 @@ def _read_sparse(reader: Reader, described: Any, columns: int | None) -> Part:
             places = SHIMS["sparse_index"](inside, f"sparse:{name}", length, *parts)
             state = {
                 "_sparse_index": places,
-                "_sparse_values": settled(found, flags),
-                "_dtype": pd.SparseDtype(found.dtype, values[at]),
+                "_sparse_values": found.build(values),
+                "_dtype": bounds.sparse_dtype(found.dtype, values[at]),
             }
             made = SHIMS["sparse"](inside, Draft("arrays:SparseArray"), state)
         required(type(made.dtype.fill_value) is type(values[at]))
@@ -314,6 +315,7 @@ def _read_sparse(reader: Reader, described: Any, columns: int | None) -> Part:
 
 
 def _write_wrapped(writer: Writer, x: Any, where: str) -> list[Any]:
+    bounds.check_wrapped(x._ndarray)
     return ["wrapped", _write_numpy(writer, x._ndarray, where)]
 
 

@@ -1,67 +1,135 @@
 """pandas dtypes of family ``dask``: what ``frame.dtypes`` holds beside NumPy's own.
 
-The one rule: a dtype travels as an empty array of it, so that whatever is checked about the array
-holds for the dtype; one that its empty array does not give back exactly is refused.
+The one rule: a dtype travels as its class and the parts that its constructor takes, and
+:mod:`safeser.types.pandas` makes it of them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from safeser.families.pandas.indexes import apart
 from safeser.families.pandas.internals import pd
+from safeser.families.pandas.offsets import build_zone, check_zone, describe_zone, required
+from safeser.families.pandas.parts import Loaded
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.types import pandas as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
 
-_CLASSES = (
-    pd.ArrowDtype,
-    pd.BooleanDtype,
-    pd.CategoricalDtype,
-    pd.DatetimeTZDtype,
-    pd.Float32Dtype,
-    pd.Float64Dtype,
-    pd.Int8Dtype,
-    pd.Int16Dtype,
-    pd.Int32Dtype,
-    pd.Int64Dtype,
-    pd.IntervalDtype,
-    pd.PeriodDtype,
-    pd.SparseDtype,
-    pd.StringDtype,
-    pd.UInt8Dtype,
-    pd.UInt16Dtype,
-    pd.UInt32Dtype,
-    pd.UInt64Dtype,
-)
+#: Dtypes that are their class and nothing else.
+_BARE: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        pd.BooleanDtype,
+        pd.Float32Dtype,
+        pd.Float64Dtype,
+        pd.Int8Dtype,
+        pd.Int16Dtype,
+        pd.Int32Dtype,
+        pd.Int64Dtype,
+        pd.UInt8Dtype,
+        pd.UInt16Dtype,
+        pd.UInt32Dtype,
+        pd.UInt64Dtype,
+    )
+}
+_WRAPPED: Any = type(bounds.numpy_dtype(pd.Series([1]).dtype))
+
+
+class _Form(NamedTuple):
+    """How a class of dtypes travels.
+
+    :param parts: what its constructor takes, in order.
+    :param build: the parts, and where they were loaded (None where they are sent), to the dtype.
+    """
+
+    parts: Callable[[Any], tuple[Any, ...]]
+    build: Callable[..., Any]
+
+
+def _categorical(categories: Any, ordered: Any, *, loaded: Loaded | None, limits: Limits) -> Any:
+    if loaded is not None and isinstance(categories, pd.Index):
+        categories = apart(categories, loaded, limits)
+    return bounds.categorical_dtype(categories, ordered)
+
+
+def _zoned(unit: Any, described: Any, **_: Any) -> Any:
+    return bounds.zoned_dtype(unit, build_zone(described))
+
+
+def _period(freq: Any, **_: Any) -> Any:
+    bounds.check_period_freq(freq)
+    return pd.PeriodDtype(freq)
+
+
+def _bare(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *parts, **_: make(*parts)
+
+
+_FORMS: dict[str, tuple[Any, _Form]] = {
+    kind.__name__: (kind, _Form(parts, build))
+    for kind, parts, build in (
+        (
+            pd.StringDtype,
+            lambda x: (x.storage, x.na_value is pd.NA),
+            lambda storage, named, **_: bounds.string_dtype(
+                storage, pd.NA if named is True else float("nan")
+            ),
+        ),
+        (pd.CategoricalDtype, lambda x: (x.categories, x.ordered), _categorical),
+        (pd.DatetimeTZDtype, lambda x: (x.unit, describe_zone(x.tz)), _zoned),
+        (pd.PeriodDtype, lambda x: (x.freq,), _period),
+        (pd.IntervalDtype, lambda x: (x.subtype, x.closed), _bare(bounds.interval_dtype)),
+        (pd.SparseDtype, lambda x: (x.subtype, x.fill_value), _bare(bounds.sparse_dtype)),
+        (pd.ArrowDtype, lambda x: (x.pyarrow_dtype,), _bare(bounds.arrow_dtype)),
+        (_WRAPPED, lambda x: (x.numpy_dtype,), _bare(bounds.numpy_dtype)),
+    )
+}
 
 
 def _encode(x: Any, limits: Limits) -> Parts:
-    try:
-        empty = x.construct_array_type()._from_sequence([], dtype=x)
-    # What pandas raises for a dtype of which there are no arrays.
-    except (TypeError, ValueError, AttributeError, ImportError, NotImplementedError):
-        raise Unencodable(x, "pandas makes no array of it") from None
-    if type(empty.dtype) is not type(x) or empty.dtype != x or repr(empty.dtype) != repr(x):
-        raise Unencodable(x, "an array of it says more than it does: send its name")
-    return Parts({}, (), [(".array", empty)])
+    name = type(x).__name__
+    if name in _BARE:
+        return Parts({"kind": name})
+    parts = _FORMS[name][1].parts(x)
+    made = _made(name, parts, None, limits)
+    if type(made) is not type(x) or repr(made) != repr(x):
+        raise Unencodable(x, "pandas makes another one of its parts")
+    return Parts({"kind": name}, (), [(f"[{at}]", part) for at, part in enumerate(parts)])
+
+
+def _made(name: str, parts: Any, loaded: Loaded | None, limits: Limits) -> Any:
+    kind, form = _FORMS[name]
+    made = form.build(*parts, loaded=loaded, limits=limits)
+    required(type(made) is kind)
+    return made
 
 
 def _check(node: Node, limits: Limits) -> None:
-    node.expect(children=1)
-    if node.children[0].yields != "pandas:array":
-        node.refuse("it comes without an array", "families.child-type")
+    (name,) = node.expect("kind", children=None)
+    if type(name) is not str or (name not in _BARE and name not in _FORMS):
+        node.refuse("its kind is not listed", "families.header")
+    if name in _BARE and node.children:
+        node.refuse("its kind has no parts", "families.child-count")
+    if name == "DatetimeTZDtype":
+        zone = node.children[-1:]
+        check_zone(node, zone[0].value if zone and zone[0].serializer == "msgpack" else "")
+    node.value = limits
 
 
 def _decode(node: Node, values: list[Any]) -> Any:
-    (empty,) = values
-    if len(empty) or type(empty.dtype) not in _CLASSES:
-        node.refuse("its array is not an empty one of pandas'", "families.header")
-    return empty.dtype
+    name = node.meta["kind"]
+    if name in _BARE:
+        return _BARE[name]()
+    return _made(name, values, Loaded.of(node, values), node.value)
 
 
 def register() -> None:
     """List pandas' dtypes; called once, by safeser.families.pandas.names."""
-    registry.register(Typed("pandas:dtype", _CLASSES, _encode, _check, _decode))
+    classes = (*_BARE.values(), *(kind for kind, _ in _FORMS.values()))
+    registry.register(Typed("pandas:dtype", classes, _encode, _check, _decode))

@@ -19,6 +19,7 @@ from safeser.families.pandas.parts import Loaded, Part, Reader, Writer
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.types import pandas as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -79,6 +80,7 @@ def _encode_frame(x: Any, limits: Limits) -> Parts:
     writer = Writer(limits)
     meta = _write_about(writer, x)
     columns = x.columns
+    bounds.check_columns(len(columns), rows=len(x), limits=limits)
     meta["columns"] = write_index(writer, columns, ".columns")
     blocks: list[Any] = []
     for values, places in blocks_of(x):
@@ -121,6 +123,7 @@ def _check_frame(node: Node, limits: Limits) -> None:
         # What only building told: Arrow's arrays know their own lengths.
         required(all(array.shape[-1] == len(rows) for array, _ in made))
         required(sum(len(places) for _, places in blocks) == len(labels))
+        bounds.check_columns(len(labels), rows=len(rows), limits=limits)
         return finished(values, frame_of(made, rows, labels))
 
     node.value = built
@@ -138,8 +141,7 @@ def _read_blocks(reader: Reader, rows: int | None, count: int | None) -> list[tu
             reader.refuse("a block has no columns", "families.shape")
         # Where there are no rows they cost nothing to say, and pandas keeps two numbers for each.
         total += columns
-        if total > reader.limits.max_refs:
-            reader.refuse("it has more columns than max_refs", "families.shape")
+        bounds.check_columns(total, rows=rows, limits=reader.limits)
         part = read_block(reader, inner, columns)
         if rows is not None and part.length is not None and part.length != rows:
             reader.refuse("a block has another number of rows than the index", "families.shape")

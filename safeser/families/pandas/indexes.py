@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.families.keys import check_labels
 from safeser.families.pandas import arrays as pandas_arrays
 from safeser.families.pandas.arrays import read_array, write_array
 from safeser.families.pandas.internals import (
@@ -29,6 +30,7 @@ from safeser.families.registry import Parts, Typed, registry
 from safeser.families.reviewed import reviewed
 from safeser.families.tree import Node
 from safeser.pickles.shims import pandas_arrays as shims
+from safeser.types import pandas as bounds
 from safeser.values import Limits
 
 __all__ = ["apart", "read_index", "register", "write_index"]
@@ -55,7 +57,6 @@ _OF_ARRAY = {
 _OF_NUMBERS = {"M": "DatetimeIndex", "m": "TimedeltaIndex"}
 #: pandas has no engine that looks such labels up.
 _UNKNOWN = frozenset("egG")
-_MAX_LEVELS = 1000
 _SIGNED = frozenset(np.dtype(f"i{size}") for size in (1, 2, 4, 8))
 
 
@@ -64,6 +65,8 @@ def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
     kind = type(x)
     if kind is pd.RangeIndex:
         numbers = x._range
+        with writer.bounded(x, where):
+            bounds.integer_range(numbers.start, numbers.stop, numbers.step, limits=writer.limits)
         name = writer.name(x.name, where=f"{where}.name")
         return ["range", name, numbers.start, numbers.stop, numbers.step]
     if kind is pd.MultiIndex:
@@ -72,6 +75,9 @@ def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
         writer.refuse(x, "an index of a class that is not pandas' own is not kept", where)
     name = writer.name(x.name, where=f"{where}.name")
     freq = _write_freq(writer, x) if kind in _MOMENTS else None
+    if x.dtype == object:
+        with writer.bounded(x, where):
+            check_labels(x.tolist())
     return [kind.__name__, name, freq, write_array(writer, values_of(x), where)]
 
 
@@ -95,15 +101,9 @@ def read_index(reader: Reader, described: Any) -> Part:
 
 def _read_range(reader: Reader, described: Any) -> Part:
     _, name, start, stop, step = reader.split(described, 5)
-    for number in (start, stop, step):
-        if type(number) is not int or abs(number) >= 1 << 62:
-            reader.refuse("its bounds are not integers in range")
-    if step == 0:
-        reader.refuse("its step is zero")
-    numbers = range(start, stop, step)
-    # A range costs nothing to say; whoever uses its values takes eight bytes for each.
-    if len(numbers) * 8 > reader.limits.max_array:
-        reader.refuse("it is larger than max_array", "families.too-large")
+    if any(type(number) is not int for number in (start, stop, step)):
+        reader.refuse("its bounds are not integers")
+    numbers = bounds.integer_range(start, stop, step, limits=reader.limits)
     named = reader.name(name)
     return Part("range", len(numbers), lambda values: range_of(numbers, named(values)))
 
@@ -121,6 +121,8 @@ def _read_plain(reader: Reader, described: Any) -> Part:
 
     def built(values: Loaded) -> Any:
         array = part.build(values)
+        if part.kind == "objects":
+            check_labels(array.tolist())
         if part.kind == "numbers" and array.dtype.kind in "mM":
             array = dated(array)
         index = index_of(_KINDS[kind], array, named(values))
@@ -144,29 +146,24 @@ def _class_of(reader: Reader, part: Part) -> str:
 
 
 def _write_multi(writer: Writer, x: Any, where: str) -> list[Any]:
+    with writer.bounded(x, where):
+        bounds.check_levels(x.levels, limits=writer.limits)
     order = None if x.sortorder is None else int(x.sortorder)
     names = [writer.name(name, where=f"{where}.names") for name in x.names]
     levels, codes = [], []
     for at, (level, code) in enumerate(zip(x.levels, x.codes, strict=True)):
         within = f"{where}.levels[{at}]"
-        plain = _unranged(level.rename(None), most=writer.limits.max_refs)
-        levels.append(write_index(writer, plain, within))
+        levels.append(write_index(writer, level.rename(None), within))
         codes.append(writer.numbers(np.asarray(code), where=f"{where}.codes[{at}]"))
     return ["multi", names, order, levels, codes]
-
-
-def _unranged(index: Any, *, most: int) -> Any:
-    """Return *index*, or one of its values where it is a range of more than *most*."""
-    ranged = isinstance(index, pd.RangeIndex) and len(index) > most
-    return pd.Index(index.to_numpy()) if ranged else index
 
 
 def _read_multi(reader: Reader, described: Any) -> Part:
     _, names, order, levels, codes = reader.split(described, 5)
     if order is not None and type(order) is not int:
         reader.refuse("its sortorder is not a number")
-    if type(levels) not in (list, tuple) or not 0 < len(levels) <= _MAX_LEVELS:
-        reader.refuse("it has no levels, or too many", "families.child-count")
+    if type(levels) not in (list, tuple) or not levels:
+        reader.refuse("it has no levels", "families.child-count")
     named = [reader.name(name) for name in reader.split(names, len(levels))]
     parts, numbers = [], []
     for level, code in zip(levels, reader.split(codes, len(levels)), strict=True):
@@ -178,7 +175,9 @@ def _read_multi(reader: Reader, described: Any) -> Part:
     limits = reader.limits
 
     def built(values: Loaded) -> Any:
-        made = [apart(part.build(values), values, limits) for part in parts]
+        made = [part.build(values) for part in parts]
+        bounds.check_levels(made, limits=limits)
+        made = [apart(level, values, limits) for level in made]
         for part, level, code in zip(parts, made, numbers, strict=True):
             required(part.length is not None or _inside(code, len(level)))
         index = pd.MultiIndex(
@@ -200,9 +199,6 @@ def _read_level(reader: Reader, described: Any) -> Part:
     part = read_index(reader, described)
     if part.kind == "multi":
         reader.refuse("a level of it has levels", "families.child-type")
-    # pandas writes a range out where it compares or counts its values.
-    if part.kind == "range" and (part.length or 0) > reader.limits.max_refs:
-        reader.refuse("a level of it is a range that it would write out", "families.range")
     return part
 
 

@@ -21,8 +21,7 @@ from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts
 from safeser.families.stdlib import zones
 from safeser.families.tree import Node
-from safeser.pickles.shims.pandas_times import SHIMS
-from safeser.pickles.shims.site import Site
+from safeser.types import pandas as bounds
 from safeser.values import Limits
 
 __all__ = [
@@ -59,19 +58,11 @@ OFFSETS: dict[str, Any] = {
     name: getattr(_room, name) for name in _NAMES.split() if hasattr(_room, name)
 }
 _NAME_OF = {kind: name for name, kind in OFFSETS.items()}
-_SPANS: frozenset[str] = frozenset(_room._relativedelta_kwds)
-
 _PLAIN = frozenset({type(None), bool, int, str})
-_MAX_PARTS = 1 << 10  # a calendar of holidays is made of them each time
-_MAX_SPAN = 1 << 31
-#: pandas keeps a table of every period that it was ever asked for.
-_MAX_PERIODS = 999
+_WEEKDAY: Any = importlib.import_module("dateutil.relativedelta").weekday
 _DAY = 86_400_000_000_000
 _NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _NAT = -(1 << 63)
-
-#: pandas walks an index in Python, element by element, to see whether such a freq fits.
-_WALKED = 6
 
 
 def required(right: object) -> None:
@@ -89,22 +80,27 @@ def write_offset(writer: Writer, x: Any, *, where: str = ".freq") -> list[Any]:
     if name is None:
         writer.refuse(x, "it is a date offset of a class that is not pandas' own", where)
     if name == "DateOffset":
-        parts: Any = dict(x.kwds)
-        fits, count, normalize = set(map(type, parts.values())) <= {int}, x.n, x.normalize
+        parts: Any = {span: _written(value) for span, value in x.kwds.items()}
+        count, normalize = x.n, x.normalize
     else:
         _, (count, normalize, *parts) = x.__reduce__()[:2]
-        fits = True
     described = [name, count, normalize, parts]
-    if not fits or not _rebuilds(x, described):
-        writer.refuse(x, "its freq cannot be rebuilt from its parts", where)
+    with writer.bounded(x, where):
+        if not _rebuilds(x, described):
+            writer.refuse(x, "its freq cannot be rebuilt from its parts", where)
     if type(parts) is list and not set(map(type, parts)) <= _PLAIN:
         writer.children.append((where, tuple(parts)))
         described[3] = None
     return described
 
 
+def _written(span: Any) -> Any:
+    """Return a span as it may stand in a header: a weekday as its day, and which of a month."""
+    return [span.weekday, span.n] if type(span) is _WEEKDAY else span
+
+
 def _rebuilds(x: Any, described: list[Any]) -> bool:
-    with contextlib.suppress(PayloadError, ValueError, TypeError, OverflowError):
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
         made = _made(described, described[3])
         return type(made) is type(x) and bool(made == x)
     return False
@@ -115,10 +111,11 @@ def read_offset(reader: Reader, described: Any) -> Built:
     name, count, normalize, parts = reader.split(described, 4)
     if type(name) is not str or name not in OFFSETS:
         reader.refuse("its freq is none of pandas' offsets", "families.freq")
-    if type(count) is not int or abs(count) >= 1 << 63 or type(normalize) is not bool:
+    if type(count) is not int or type(normalize) is not bool:
         reader.refuse("its freq is not described", "families.freq")
     if name == "DateOffset":
-        _check_spans(reader, parts)
+        if type(parts) is not dict:
+            reader.refuse("its freq is not described", "families.freq")
     elif parts is None:
         at = reader.child("builtins:tuple")
         return lambda values: _made([name, count, normalize], values[at])
@@ -129,60 +126,45 @@ def read_offset(reader: Reader, described: Any) -> Built:
 
 def read_period_freq(reader: Reader, described: Any) -> Built:
     """Return what builds the freq of periods, of which there are not endlessly many."""
-    _, count, normalize, parts = reader.split(described, 4)
-    if not _is_of_periods(count, normalize, parts):
-        reader.refuse("its freq is none that periods have", "families.freq")
-    return read_offset(reader, described)
+    build = read_offset(reader, described)
+
+    def built(values: Loaded) -> Any:
+        freq = build(values)
+        bounds.check_period_freq(freq)
+        return freq
+
+    return built
 
 
 def write_period_freq(writer: Writer, x: Any, *, where: str = ".freq") -> list[Any]:
     """Return the description of a freq of periods, or raise Unencodable."""
-    described = write_offset(writer, x)
-    if not _is_of_periods(*described[1:]):
-        most = f"up to a multiple of {_MAX_PERIODS}, and not of business days"
-        writer.refuse(x, f"its freq is none that periods travel with: {most}", where)
-    return described
-
-
-def _is_of_periods(count: Any, normalize: Any, parts: Any) -> bool:
-    if type(count) is not int or not 1 <= count <= _MAX_PERIODS or normalize is not False:
-        return False
-    return type(parts) in (list, tuple) and all(
-        part is None or (type(part) is int and 0 <= part <= 12) for part in parts
-    )
-
-
-def _check_spans(reader: Reader, spans: Any) -> None:
-    if type(spans) is not dict or not _SPANS.issuperset(spans):
-        reader.refuse("its freq is not described", "families.freq")
-    if any(type(span) is not int or abs(span) >= _MAX_SPAN for span in spans.values()):
-        reader.refuse("its freq is not described", "families.freq")
+    with writer.bounded(x, where):
+        bounds.check_period_freq(x)
+    return write_offset(writer, x, where=where)
 
 
 def _made(described: list[Any], parts: Any) -> Any:
     name, count, normalize = described[:3]
     if name == "DateOffset":
-        return OFFSETS[name](count, normalize, **parts)
-    parts = [_part(part) for part in parts]
-    required(len(parts) <= 16)
+        spans = {span: _read_span(value) for span, value in parts.items()}
+        return bounds.date_offset(count, normalize, spans)
+    parts = [tuple(part) if type(part) is list else part for part in parts]
+    if any(type(part) is tuple for part in parts):
+        return bounds.offset_of(name, count, normalize, parts)  # a calendar, perhaps a large one
     return _offset(name, count, normalize, *parts)
+
+
+def _read_span(written: Any) -> Any:
+    if type(written) not in (list, tuple):
+        return written
+    day, nth = written
+    required(type(day) is int and type(nth) in (int, type(None)))
+    return bounds.weekday_of(day, nth)
 
 
 @functools.lru_cache(maxsize=256, typed=True)
 def _offset(name: str, count: int, normalize: bool, *parts: Any) -> Any:
-    # The function that restricted pickle uses: it bounds numbers, texts and holidays.
-    site = Site(_HOLIDAYS, given=0, shared=False)
-    return SHIMS["offset"](site, f"offsets:{name}", count, normalize, *parts)
-
-
-_HOLIDAYS = Limits(max_refs=_MAX_PARTS << _WALKED)
-
-
-def _part(part: Any) -> Any:
-    if type(part) is list or type(part) is tuple:
-        required(len(part) <= _MAX_PARTS)
-        return tuple(part)
-    return part
+    return bounds.offset_of(name, count, normalize, parts)
 
 
 def encode_offset(x: Any, limits: Limits) -> Parts:
@@ -209,18 +191,10 @@ def write_freq(writer: Writer, freq: Any, length: int, *, zoned: bool) -> list[A
     """Return the description of an index's *freq*, or None if it has none."""
     if freq is None:
         return None
-    if not (_is_even(freq, zoned=zoned) or _walk_is_short(length, writer.limits)):
-        writer.refuse(
-            freq,
-            "whether its freq fits takes too long to find out for so many values;"
-            " index.freq = None drops it",
-            ".freq",
-        )
+    if not _is_even(freq, zoned=zoned):
+        with writer.bounded(freq, ".freq"):
+            bounds.check_walk(length, writer.limits)
     return write_offset(writer, freq)
-
-
-def _walk_is_short(length: int, limits: Limits) -> bool:
-    return length << _WALKED <= limits.max_refs
 
 
 def _is_even(freq: Any, *, zoned: bool) -> bool:
@@ -243,7 +217,7 @@ def with_freq(index: Any, freq: Any, limits: Limits) -> Any:
         return index
     step = _step(index, freq)
     if step is None:
-        required(_walk_is_short(len(index), limits))
+        bounds.check_walk(len(index), limits)
         index.freq = freq  # pandas compares it with the values
         return index
     numbers = index.asi8

@@ -10,17 +10,19 @@ blocks at once; objects travel as typed values beside the header.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from safeser.families.numpy.arrays import checked_content
+from safeser.errors import PayloadError
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts
-from safeser.families.reviewed import given_to, reviewed
+from safeser.families.reviewed import given_to
 from safeser.families.tree import Node
-from safeser.pickles.shims.pandas_indexes import kept
 from safeser.pickles.shims.site import Site
+from safeser.types import numpy as bounds
+from safeser.types.pandas import is_kept
 from safeser.values import Limits
 
 __all__ = [
@@ -112,7 +114,7 @@ def numbers_key(dtype: np.dtype[Any]) -> str | None:
     """Return the name under which a block of *dtype* travels, or None if none can."""
     key = dtype.str
     found = _DTYPES.get(key)
-    if found is None or not kept(dtype) or dtype.metadata:
+    if found is None or not is_kept(dtype) or dtype.metadata:
         return None
     return key if found.char == dtype.char else dtype.char + key
 
@@ -193,6 +195,14 @@ class Writer:
             return items
         self.children.append((where, items))
         return None
+
+    @contextmanager
+    def bounded(self, value: object, where: str) -> Iterator[None]:
+        """Say that it is *value* at *where* that is out of bounds, if it is."""
+        try:
+            yield
+        except PayloadError as error:
+            self.refuse(value, error.message, where)
 
     def refuse(self, value: object, reason: str, where: str) -> NoReturn:
         error = Unencodable(value, reason)
@@ -296,12 +306,7 @@ class Reader:
         if odd:
             self.refuse("its dtype does not fit its buffer", "families.shape")
         array: Array = np.ndarray((count,), dtype, buffer=frame)
-        if dtype.char not in _TRUSTED or not count:
-            return array
-        if dtype.char == "?" and np.maximum.reduce(array.view(np.uint8)) <= 1:
-            return array
-        with reviewed(self.node):
-            return checked_content(self.node, array)
+        return bounds.sound(array) if dtype.char in _TRUSTED and count else array
 
     def rows(self, count: int, columns: int | None) -> int:
         """Return how many rows *count* elements of a block of *columns* are."""

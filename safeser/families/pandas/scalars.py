@@ -25,11 +25,11 @@ from safeser.families.pandas.offsets import (
 from safeser.families.pandas.parts import Loaded, Reader, Writer
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.types import pandas as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
 
-UNITS = ("s", "ms", "us", "ns")
 _NAT = -(1 << 63)
 
 
@@ -39,7 +39,7 @@ def _count(node: Node, value: Any) -> None:
 
 
 def _unit(node: Node, unit: Any) -> None:
-    if type(unit) is not str or unit not in UNITS:
+    if type(unit) is not str or unit not in bounds.UNITS:
         node.refuse("its unit is unknown", "families.header")
 
 
@@ -91,9 +91,11 @@ def _encode_period(x: Any, limits: Limits) -> Parts:
 
 
 def _check_period(node: Node, limits: Limits) -> None:
-    value, freq = node.expect("value", "freq")
+    value, freq = node.expect("value", "freq", children=None)
     _count(node, value)
-    node.value = read_period_freq(Reader(node, limits), freq)
+    reader = Reader(node, limits)
+    node.value = read_period_freq(reader, freq)
+    reader.finish()
 
 
 def _decode_period(node: Node, values: list[Any]) -> Any:
@@ -101,16 +103,20 @@ def _decode_period(node: Node, values: list[Any]) -> Any:
 
 
 def _encode_interval(x: Any, limits: Limits) -> Parts:
+    bounds.check_interval_end(x.left)
+    bounds.check_interval_end(x.right)
     return Parts({"closed": x.closed}, (), [(".left", x.left), (".right", x.right)])
 
 
 def _check_interval(node: Node, limits: Limits) -> None:
     (closed,) = node.expect("closed", children=2)
-    if closed not in ("left", "right", "both", "neither"):
+    if closed not in bounds.CLOSED:
         node.refuse("it is closed on no side that pandas knows", "families.header")
 
 
 def _decode_interval(node: Node, values: list[Any]) -> Any:
+    for value in values:
+        bounds.check_interval_end(value)
     return pd.Interval(*values, closed=node.meta["closed"])
 
 

@@ -20,6 +20,8 @@ from safeser.families.reviewed import reviewed, site
 from safeser.families.tree import Node
 from safeser.pickles.shims.scipy import SHIMS
 from safeser.pickles.shims.site import Draft
+from safeser.types import numpy as bounds
+from safeser.types import scipy as sparse_bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -50,8 +52,7 @@ def _meta(x: Any, *fields: str) -> dict[str, Any]:
     for name in state:
         if name not in ("_shape", "maxprint", *_FLAGS, *fields):
             raise Unencodable(x, f"it has an attribute of its own, {label(name)}")
-    if type(x.maxprint) is not int:
-        raise Unencodable(x, "its maxprint is not an integer")
+    sparse_bounds.check_maxprint(x.maxprint)
     flags = {name: bool(state[name]) for name in _FLAGS if name in state}
     return {"shape": [int(n) for n in x.shape], "maxprint": x.maxprint, "flags": flags}
 
@@ -65,13 +66,8 @@ def _whole(array: Any) -> Any:
     return array
 
 
-def _check_numbers(x: Any) -> None:
-    if x.dtype.kind not in "biufc" or not x.dtype.isnative:
-        raise Unencodable(x, "its elements are not plain numbers in native byte order")
-
-
 def _encode_arrays(x: Any, limits: Limits) -> Parts:
-    _check_numbers(x)
+    sparse_bounds.check_numbers(x.dtype)
     fields = _ARRAYS[x.format]
     meta = _meta(x, *fields, "coords")
     children = [(f".{name}", _whole(getattr(x, name))) for name in fields]
@@ -87,7 +83,7 @@ def _check_meta(node: Node, children: int | None) -> tuple[dict[str, Any], Any]:
     shape, maxprint, flags, *dtype = node.expect(*keys, children=children)
     if type(flags) is not dict or any(name not in _FLAGS for name in flags):
         node.refuse("its flags are not known", "families.header")
-    state = {"_shape": dtypes.check_shape(shape), "maxprint": maxprint, **flags}
+    state = {"_shape": bounds.check_shape(shape), "maxprint": maxprint, **flags}
     return state, dtypes.build(dtype[0]) if dtype else None
 
 
@@ -102,10 +98,6 @@ def _check_arrays(node: Node, limits: Limits) -> None:
     state.update(zip(fields, parts, strict=False))
     if coords:
         state["coords"] = tuple(parts[1:])
-    indexes = [part for part in parts[1:] if part.dtype.itemsize < 8]
-    if indexes and max(state["_shape"], default=0) > np.iinfo(np.int32).max:
-        # SciPy counts in the type of the indexes.
-        node.refuse("its shape is beyond what its indexes reach", "families.shape")
     with reviewed(node):
         node.value = SHIMS[_SHIMS.get(name[:3], "compressed")](
             site(node, limits), Draft(node.type), state
@@ -133,7 +125,7 @@ def _encode_values(x: Any, values: list[Any]) -> Any:
 
 
 def _encode_lil(x: Any, limits: Limits) -> Parts:
-    _check_numbers(x)
+    sparse_bounds.check_numbers(x.dtype)
     meta = {**_meta(x, "rows", "data", "dtype"), "dtype": dtypes.describe(x.dtype)}
     lengths = np.array([len(row) for row in x.rows], np.int64)
     columns = [column for row in x.rows for column in row]
@@ -193,7 +185,7 @@ def _decode_lil(node: Node, values: list[Any]) -> Any:
 
 
 def _encode_dok(x: Any, limits: Limits) -> Parts:
-    _check_numbers(x)
+    sparse_bounds.check_numbers(x.dtype)
     meta = {**_meta(x, "_dict", "dtype"), "dtype": dtypes.describe(x.dtype)}
     keys = [key if type(key) is tuple else (key,) for key in x._dict]
     try:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from safeser.families.numpy import dtypes
 from safeser.families.plain import Unencodable, label
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.types import numpy as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
@@ -98,7 +98,7 @@ def _check_tensor(node: Node, limits: Limits) -> None:
     if type(name) is not str or name not in _DTYPES:
         node.refuse("its dtype is not listed", "families.dtype")
     dtype = _DTYPES[name]
-    sizes = dtypes.check_shape(shape)
+    sizes = bounds.check_shape(shape)
     if len(sizes) > _MAX_DIMENSIONS:
         node.refuse("it has too many dimensions", "families.shape")
     numbers = isinstance(order, (list, tuple)) and all(type(n) is int for n in order)

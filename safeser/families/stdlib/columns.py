@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from safeser.errors import PayloadError
 from safeser.families import plain
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
@@ -74,7 +75,6 @@ def parts_of(x: Any, limits: Limits) -> tuple[str, Parts] | None:
     if column.zoned and len({id(item.tzinfo) for item in items}) != 1:
         return None
     if kind is dict:
-        plain.refuse_nan_keys(x)
         halves = ((".keys()", tuple(x)), (".values()", list(items)))
         return "builtins:dict", Parts({}, (), halves)
     meta: dict[str, Any] = {"of": column.name}
@@ -89,6 +89,10 @@ def _rows(column: Column, x: Sequence[Any], limits: Limits) -> list[Any]:
     try:
         for item in x:
             rows.append(column.describe(item))
+    except PayloadError as error:  # out of bounds
+        refused = Unencodable(x[len(rows)], error.message)
+        refused.inside(x, f"[{len(rows)}]")
+        raise refused from None
     except Unencodable as error:
         error.inside(x, f"[{len(rows)}]")
         raise

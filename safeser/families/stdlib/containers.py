@@ -14,31 +14,12 @@ from safeser.families import records
 from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
+from safeser.types import stdlib as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
 
 K = TypeVar("K")
-
-_FACTORIES: dict[str, type | None] = {
-    "": None,
-    **{
-        kind.__name__: kind
-        for kind in (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
-    },
-}
-
-#: The one attribute that an OrderedDict may have: which version each module's part is of.
-_VERSIONS = "_metadata"
-
-#: What may stand among the maps of a ChainMap; each can be read like a dict.
-_MAPPINGS = (
-    dict,
-    collections.OrderedDict,
-    collections.Counter,
-    collections.defaultdict,
-    collections.ChainMap,
-)
 
 
 def _encode_slice(x: slice, limits: Limits) -> Parts:
@@ -72,16 +53,13 @@ def _encode_deque(x: collections.deque[Any], limits: Limits) -> Parts:
 
 def _check_deque(node: Node, limits: Limits) -> None:
     (maxlen,) = node.expect("maxlen", children=1)
-    if maxlen is not None and (type(maxlen) is not int or not 0 <= maxlen < 1 << 63):
+    if type(maxlen) not in (int, type(None)):
         node.refuse("its maxlen is not a length", "families.header")
     _holds(node, "list")
 
 
 def _decode_deque(node: Node, values: list[Any]) -> collections.deque[Any]:
-    maxlen, held = node.meta["maxlen"], _held(values, list)
-    if maxlen is not None and len(held) > maxlen:
-        raise ValueError  # it would drop elements
-    return collections.deque(held, maxlen)
+    return bounds.deque_of(_held(values, list), node.meta["maxlen"])
 
 
 def _encode_dict(x: dict[Any, Any], limits: Limits) -> Parts:
@@ -96,28 +74,24 @@ def _check_dict(node: Node, limits: Limits) -> None:
 
 
 def _encode_ordered(x: collections.OrderedDict[Any, Any], limits: Limits) -> Parts:
-    children: list[tuple[str, object]] = [("", dict(x))]
-    if vars(x).keys() == {_VERSIONS}:  # PyTorch's state dicts
-        children.append((f".{_VERSIONS}", vars(x)[_VERSIONS]))
-    elif vars(x):
-        raise Unencodable(x, "it has attributes of its own")
-    return Parts({}, (), children)
+    attributes = vars(x)
+    bounds.ordered_of(collections.OrderedDict(), attributes)
+    held = [(f".{name}", value) for name, value in attributes.items()]
+    return Parts({"attributes": list(attributes)}, (), [("", dict(x)), *held])
 
 
 def _check_ordered(node: Node, limits: Limits) -> None:
-    node.expect(children=None)
-    if len(node.children) not in (1, 2):
+    (names,) = node.expect("attributes", children=None)
+    if type(names) not in (list, tuple) or not all(type(name) is str for name in names):
+        node.refuse("its attributes have no names", "families.header")
+    if len(node.children) != 1 + len(names):
         node.refuse("it holds something else than its content", "families.child-count")
     _holds(node, "dict")
-    if len(node.children) == 2 and node.children[1].yields != "collections:OrderedDict":
-        node.refuse("its versions are not those of a state dict", "families.child-type")
 
 
 def _decode_ordered(node: Node, values: list[Any]) -> collections.OrderedDict[Any, Any]:
-    made = collections.OrderedDict(_held(values, dict))
-    if len(values) == 2:
-        setattr(made, _VERSIONS, values[1])
-    return made
+    made = collections.OrderedDict(_held(values[:1], dict))
+    return bounds.ordered_of(made, dict(zip(node.meta["attributes"], values[1:], strict=True)))
 
 
 def _decode_counter(node: Node, values: list[Any]) -> collections.Counter[Any]:
@@ -129,54 +103,46 @@ def _decode_counter(node: Node, values: list[Any]) -> collections.Counter[Any]:
 
 
 def _encode_defaultdict(x: collections.defaultdict[Any, Any], limits: Limits) -> Parts:
-    for name, factory in _FACTORIES.items():
-        if x.default_factory is factory:
-            return Parts({"factory": name}, (), [("", dict(x))])
-    raise Unencodable(x, "its default factory is not one of the listed builtin types")
+    factory = x.default_factory
+    name = "" if factory is None else getattr(factory, "__name__", "")
+    if factory is not bounds.FACTORIES.get(name):
+        raise Unencodable(x, "its default factory is not one of the listed builtin types")
+    return Parts({"factory": name}, (), [("", dict(x))])
 
 
 def _check_defaultdict(node: Node, limits: Limits) -> None:
     (factory,) = node.expect("factory", children=1)
-    if type(factory) is not str or factory not in _FACTORIES:
+    if type(factory) is not str or (factory and factory not in bounds.FACTORIES):
         node.refuse("its default factory is not listed", "families.factory")
     _holds(node, "dict")
 
 
 def _decode_defaultdict(node: Node, values: list[Any]) -> collections.defaultdict[Any, Any]:
-    return collections.defaultdict(_FACTORIES[node.meta["factory"]], _held(values, dict))
+    return collections.defaultdict(bounds.FACTORIES.get(node.meta["factory"]), _held(values, dict))
 
 
 def _encode_chain(x: collections.ChainMap[Any, Any], limits: Limits) -> Parts:
-    if vars(x).keys() != {"maps"} or type(x.maps) is not list or not x.maps:
-        raise Unencodable(x, "it has attributes of its own, or no maps")
-    for inner in x.maps:
-        if type(inner) not in _MAPPINGS:
-            raise Unencodable(inner, "a ChainMap may hold dicts of the standard library only")
+    if vars(x).keys() != {"maps"} or type(x.maps) is not list:
+        raise Unencodable(x, "it has attributes of its own")
+    bounds.chain_of(x.maps)
     return Parts({}, (), [(f".maps[{n}]", inner) for n, inner in enumerate(x.maps)])
 
 
 def _check_chain(node: Node, limits: Limits) -> None:
     node.expect(children=None)
-    if not node.children:
-        node.refuse("it holds no maps", "families.child-count")
 
 
 def _decode_chain(node: Node, values: list[Any]) -> collections.ChainMap[Any, Any]:
-    if not all(type(inner) in _MAPPINGS for inner in values):
-        raise ValueError
-    return collections.ChainMap(*values)
+    return bounds.chain_of(list(values))
 
 
 def _encode_namespace(x: types.SimpleNamespace, limits: Limits) -> Parts:
-    for name in vars(x):
-        if not records.is_attribute(name):
-            raise Unencodable(x, "one of its attributes has no plain name")
+    bounds.check_attributes(vars(x))
     return records.encode(vars(x), limits)
 
 
 def _check_namespace(node: Node, limits: Limits) -> None:
-    if not all(map(records.is_attribute, records.check(node, limits))):
-        node.refuse("one of its attributes has no plain name", "families.attribute")
+    bounds.check_attributes(records.check(node, limits))
 
 
 def _decode_namespace(node: Node, values: list[Any]) -> types.SimpleNamespace:

@@ -31,7 +31,10 @@ def _made(name: str, cls: type, describe: Callable[[Any], Any], make: Make) -> T
     """Return the serializer of values that *make* builds from one plain description."""
 
     def encode(x: Any, limits: Limits) -> Parts:
-        return Parts({"value": plain.encode(describe(x), limits=limits)})
+        described = describe(x)
+        # Whoever receives it would refuse what this refuses.
+        make(Site(limits, given=limits.max_bytes, shared=False), described)
+        return Parts({"value": plain.encode(described, limits=limits)})
 
     def check(node: Node, limits: Limits) -> None:
         (value,) = node.expect("value")

@@ -1,7 +1,7 @@
 """Scalars of the standard library in family ``dask``: each as one plain description.
 
-The one rule: a constructor is called only with values whose types and ranges were checked before,
-and never in a way that opens a file or takes more memory than arrived.
+The one rule: a constructor is called only with values of the types that it takes, by the functions
+of :mod:`safeser.types.stdlib`, which say how large they may be.
 """
 
 from __future__ import annotations
@@ -10,40 +10,20 @@ import datetime as dt
 import decimal
 import fractions
 import ipaddress
-import math
 import pathlib
-import re
 import uuid
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from safeser.families import plain
-from safeser.families.plain import Unencodable
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import columns, zones
 from safeser.families.stdlib.columns import Column
 from safeser.families.tree import Node
+from safeser.types import stdlib as bounds
 from safeser.values import Limits
 
 __all__ = ["register"]
-
-#: An address of 39 characters, a prefix, and the name of an interface as scope.
-_MAX_ADDRESS = 64
-
-#: gcd is quadratic: of two integers of 8 KiB it takes milliseconds, of 8 MiB hours.
-_MAX_FRACTION_BITS = 8 * 8192
-
-#: As for integers. To look at an exponent takes eight times as much memory as there are digits.
-_MAX_DIGITS = 1 << 16
-
-#: The longest path of Windows; others end at 4 KiB. Taken apart, a path is 25 times its length.
-_MAX_PATH = 1 << 15
-
-#: The default context's own largest exponent; beyond it ``int()`` of a short text fills the memory.
-_MAX_EXPONENT = 999_999
-_DECIMAL = re.compile(
-    r"-?(?:[0-9]+(?:\.[0-9]+)?(?:E[+-][0-9]{1,18})?|s?NaN[0-9]*|Infinity)\Z", re.ASCII
-)
 
 #: Returns the time zone that a description names.
 _Zone: TypeAlias = Callable[[Any], dt.tzinfo | None]
@@ -128,7 +108,7 @@ def _complex(value: Any) -> complex:
 
 
 def _range(value: Any) -> range:
-    return range(*_ints(value, 3))
+    return bounds.integer_range(*_ints(value, 3))
 
 
 def _timedelta(value: Any) -> dt.timedelta:
@@ -171,38 +151,32 @@ def _zone(value: Any, zone_of: _Zone) -> dt.tzinfo:
     return zone
 
 
-def _in_range(x: decimal.Decimal) -> bool:
-    exponent = x.as_tuple().exponent
-    if isinstance(exponent, str):  # NaN or Infinity
-        return True
-    return max(abs(exponent), abs(x.adjusted())) <= _MAX_EXPONENT
-
-
 def _describe_decimal(x: decimal.Decimal) -> str:
     text = str(x)
-    if len(text) > _MAX_DIGITS or not _in_range(x):
-        raise Unencodable(x, "it has more than 64 KiB of digits, or an exponent beyond a million")
+    bounds.decimal_of(text)
     return text
 
 
 def _decimal(value: Any) -> decimal.Decimal:
-    _require(type(value) is str and len(value) <= _MAX_DIGITS and _DECIMAL.match(value))
-    built = decimal.Decimal(value)
-    _require(_in_range(built))
-    return built
+    _require(type(value) is str)
+    return bounds.decimal_of(value)
 
 
 def _describe_fraction(x: fractions.Fraction) -> tuple[int, int]:
-    if max(x.numerator.bit_length(), x.denominator.bit_length()) > _MAX_FRACTION_BITS:
-        raise Unencodable(x, "its numerator or denominator is larger than 8 KiB")
+    bounds.fraction_of(x.numerator, x.denominator)
     return x.numerator, x.denominator
 
 
 def _fraction(value: Any) -> fractions.Fraction:
     numerator, denominator = _ints(value, 2)
-    _require(max(numerator.bit_length(), denominator.bit_length()) <= _MAX_FRACTION_BITS)
-    _require(denominator > 0 and math.gcd(numerator, denominator) == 1)
-    return fractions.Fraction(numerator, denominator)
+    made = bounds.fraction_of(numerator, denominator)
+    _require((made.numerator, made.denominator) == (numerator, denominator))
+    return made
+
+
+def _describe_range(x: range) -> tuple[int, int, int]:
+    bounds.integer_range(x.start, x.stop, x.step)
+    return x.start, x.stop, x.step
 
 
 def _uuid(value: Any) -> uuid.UUID:
@@ -214,8 +188,8 @@ def _uuid(value: Any) -> uuid.UUID:
 
 def _path(cls: type[pathlib.PurePath]) -> Callable[[Any], pathlib.PurePath]:
     def build(value: Any) -> pathlib.PurePath:
-        _require(type(value) is str and len(value) <= _MAX_PATH)
-        path = cls(value)
+        _require(type(value) is str)
+        path = bounds.path_of(cls, (value,))
         _require(str(path) == value)  # one spelling: what was judged is what is built
         return path
 
@@ -236,15 +210,14 @@ _ADDRESSES = (
 
 def _describe_path(x: pathlib.PurePath) -> str:
     text = str(x)
-    if len(text) > _MAX_PATH:
-        raise Unencodable(x, "no system has a path of that length")
+    bounds.path_of(type(x), (text,))
     return text
 
 
 def _address(cls: type) -> Callable[[Any], Any]:
     def build(value: Any) -> Any:
-        _require(type(value) is str and len(value) <= _MAX_ADDRESS)
-        built = cls(value)
+        _require(type(value) is str)
+        built = bounds.address_of(cls, value)
         _require(str(built) == value)
         return built
 
@@ -253,8 +226,7 @@ def _address(cls: type) -> Callable[[Any], Any]:
 
 def _describe_address(x: Any) -> str:
     text = str(x)
-    if len(text) > _MAX_ADDRESS:
-        raise Unencodable(x, "its scope has a long name")
+    bounds.address_of(type(x), text)
     return text
 
 
@@ -277,7 +249,7 @@ def _never(*_: Any) -> Any:
 def register() -> None:
     """List the standard library's scalars; called once, when safeser.families is imported."""
     _scalar("builtins:complex", complex, lambda x: (x.real, x.imag), _complex, width=2)
-    _scalar("builtins:range", range, lambda x: (x.start, x.stop, x.step), _range)
+    _scalar("builtins:range", range, _describe_range, _range)
     _scalar(
         "datetime:date",
         dt.date,

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims.arrow_types import pa, parts_of, sound_type, width_of
+from safeser.pickles.shims.arrow_types import pa, sound_type, width_of
 from safeser.pickles.shims.arrow_widths import widths_of
-from safeser.pickles.shims.site import Site, bad, plain
+from safeser.pickles.shims.site import Site, plain
+from safeser.types import refused
+from safeser.types.arrow import chunked, empty_of, parts_of
 
 __all__ = ["SHIMS", "dictionary_of", "is_hollow"]
 
@@ -47,7 +49,7 @@ def _restored(site: Site, parts: Any) -> Any:
     kind, length, nulls, offset, buffers, children, dictionary = plain(parts, tuple)
     for size in (length, offset):
         if not 0 <= plain(size, int) < _MAX_LENGTH:
-            raise bad("arrow", "an Arrow array has an impossible size")
+            raise refused("arrow", "an Arrow array has an impossible size")
     site.charge(1 + len(plain(buffers, list)) + len(plain(children, list)))
     whole = _whole(site, sound_type(kind), offset + length, buffers, children, dictionary)
     if offset:
@@ -56,7 +58,7 @@ def _restored(site: Site, parts: Any) -> Any:
         whole = whole.slice(offset, length)
     # Arrow writes -1 where it has not counted them.
     if plain(nulls, int) not in (-1, whole.null_count):
-        raise bad("arrow", "an Arrow array has not as many nulls as it says")
+        raise refused("arrow", "an Arrow array has not as many nulls as it says")
     return whole
 
 
@@ -72,14 +74,14 @@ def _whole(  # noqa: PLR0917 - what an array consists of
         _check_type(values, kind.value_type)
         return dictionary_of(indexes, values, ordered=kind.ordered)
     if dictionary is not None:
-        raise bad("arrow", "an Arrow array that is no dictionary has one")
+        raise refused("arrow", "an Arrow array that is no dictionary has one")
     return _flat(site, kind, length, buffers, children)
 
 
 def dictionary_of(indexes: Any, values: Any, *, ordered: bool) -> Any:
     """Return the array whose *indexes* stand for *values*, or refuse it."""
     if is_hollow(values.type) and indexes.null_count < len(indexes):
-        raise bad("arrow", "an index leads into a dictionary of nothing but nulls")
+        raise refused("arrow", "an index leads into a dictionary of nothing but nulls")
     # It refuses indexes out of range, before anybody follows one.
     return pa.DictionaryArray.from_arrays(indexes, values, ordered=ordered)
 
@@ -98,10 +100,10 @@ def _flat(site: Site, kind: Any, length: int, buffers: list[Any], children: list
         # when it joins or flattens. Of its parts it only wants that they are some.
         for buffer in buffers:
             plain(buffer, pa.Buffer, type(None))
-        return pa.nulls(0, kind)
+        return empty_of(kind)
     expected = parts_of(kind)
     if len(below) != len(expected):
-        raise bad("arrow", "an Arrow array has another number of children than its type")
+        raise refused("arrow", "an Arrow array has another number of children than its type")
     for child, part in zip(below, expected, strict=True):
         # Arrow asserts it, and a failed assertion ends the process.
         _check_type(child, part)
@@ -109,6 +111,9 @@ def _flat(site: Site, kind: Any, length: int, buffers: list[Any], children: list
     for buffer in buffers:
         # Validation reads the content, and the same buffer may be named again and again.
         site.charge_bytes(0 if buffer is None else plain(buffer, pa.Buffer).size)
+    if _is.is_run_end_encoded(kind):
+        # Arrow's own nulls() gives runs a bitmap, at which its validation stops.
+        buffers = [None]
     _check_backed(site, kind, length, buffers)
     if buffers and buffers[0] is not None and _is_view(kind):
         # Arrow validates no view of a null, and follows it when it casts.
@@ -124,7 +129,7 @@ def _is_view(kind: Any) -> bool:
 
 def _check_type(array: Any, expected: Any) -> None:
     if not array.type.equals(expected):
-        raise bad("arrow", "a part of an Arrow array is of another type than declared")
+        raise refused("arrow", "a part of an Arrow array is of another type than declared")
 
 
 def _check_children(kind: Any, length: int, below: list[Any], children: list[Any]) -> None:
@@ -136,7 +141,7 @@ def _check_children(kind: Any, length: int, below: list[Any], children: list[Any
     aligned = _is.is_fixed_size_list(kind) or _is.is_struct(kind) or _is.is_union(kind)
     aligned = aligned and getattr(kind, "mode", "sparse") == "sparse"
     if aligned and any(len(child) < length * each for child in below):
-        raise bad("arrow", "a part of an Arrow array is shorter than the array")
+        raise refused("arrow", "a part of an Arrow array is shorter than the array")
     if _is.is_map(kind):
         (pairs,), (state,) = below, children
         if (
@@ -145,7 +150,7 @@ def _check_children(kind: Any, length: int, below: list[Any], children: list[Any
             or pairs.field(0).null_count
             or len(pairs) != state[5][0][1]
         ):
-            raise bad("arrow", "the keys of a map are missing, or are not where they must be")
+            raise refused("arrow", "the keys of a map are missing, or are not where they must be")
 
 
 def _check_backed(site: Site, kind: Any, length: int, buffers: list[Any]) -> None:
@@ -160,13 +165,9 @@ def _check_backed(site: Site, kind: Any, length: int, buffers: list[Any]) -> Non
     if without:
         site.charge(length >> _UNCOUNTED)
     elif any(buffer is None for buffer in buffers[1:]):
-        raise bad("arrow", "an Arrow array has elements and no buffer for them")
-    if buffers and buffers[0] is not None and _is_maskless(kind):
-        raise bad("arrow", "an Arrow array has a validity bitmap that its type cannot have")
-
-
-def _is_maskless(kind: Any) -> bool:
-    return bool(_is.is_null(kind) or _is.is_union(kind) or _is.is_run_end_encoded(kind))
+        raise refused("arrow", "an Arrow array has elements and no buffer for them")
+    if buffers and buffers[0] is not None and (_is.is_null(kind) or _is.is_union(kind)):
+        raise refused("arrow", "an Arrow array has a validity bitmap that its type cannot have")
 
 
 def _check_views(site: Site, made: Any) -> None:
@@ -232,22 +233,22 @@ def _chunked(site: Site, _: str, chunks: Any, kind: Any = None) -> Any:
     site.charge(len(plain(chunks, list)))
     for chunk in chunks:
         if not isinstance(chunk, pa.Array):
-            raise bad("arrow", "a chunk is not an Arrow array")
+            raise refused("arrow", "a chunk is not an Arrow array")
         _check_type(chunk, sound_type(kind))
-    return pa.chunked_array(chunks, sound_type(kind))
+    return chunked(chunks, sound_type(kind))
 
 
 def _columns(site: Site, columns: Any, schema: Any, kind: Any) -> list[Any]:
     site.charge(len(plain(columns, list)))
     if len(columns) != len(plain(schema, pa.Schema)):
-        raise bad("arrow", "an Arrow table has another number of columns than its schema")
+        raise refused("arrow", "an Arrow table has another number of columns than its schema")
     for column, field in zip(columns, schema, strict=True):
         if not isinstance(column, kind):
-            raise bad("arrow", "a column of an Arrow table is something else")
+            raise refused("arrow", "a column of an Arrow table is something else")
         # Arrow would cast what is of another type.
         _check_type(column, field.type)
         if len(column) != len(columns[0]):
-            raise bad("arrow", "the columns of an Arrow table have several lengths")
+            raise refused("arrow", "the columns of an Arrow table have several lengths")
     return columns  # type: ignore[no-any-return]  # plain() proved it a list
 
 
@@ -280,7 +281,7 @@ def _scalar(site: Site, _: str, value: Any, kind: Any) -> Any:
             pending.extend(part)
             pending.extend(part.values())
         elif type(part) not in _SCALARS and not isinstance(part, _TIMES):
-            raise bad("arrow", "the value of an Arrow scalar is not a plain one")
+            raise refused("arrow", "the value of an Arrow scalar is not a plain one")
         site.charge(1)
     # Each null takes the whole width of its type.
     site.charge_bytes(count * width)
@@ -289,13 +290,13 @@ def _scalar(site: Site, _: str, value: Any, kind: Any) -> Any:
 
 def _dictionary_scalar(site: Site, _: str, kind: Any, valid: Any, index: Any, values: Any) -> Any:
     if not _is.is_dictionary(sound_type(kind)) or not isinstance(index, pa.Scalar):
-        raise bad("arrow", "the value of a dictionary scalar is something else")
+        raise refused("arrow", "the value of a dictionary scalar is something else")
     if not isinstance(values, pa.Array):
-        raise bad("arrow", "the value of a dictionary scalar is something else")
+        raise refused("arrow", "the value of a dictionary scalar is something else")
     _check_type(values, kind.value_type)
     _check_type(index, kind.index_type)
     if index.is_valid is not plain(valid, bool):
-        raise bad("arrow", "a dictionary scalar contradicts itself")
+        raise refused("arrow", "a dictionary scalar contradicts itself")
     site.charge(1)
     indexes = pa.array([index.as_py()], kind.index_type)
     return pa.DictionaryArray.from_arrays(indexes, values, ordered=kind.ordered)[0]

@@ -16,14 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims.site import Site, bad, plain
+from safeser.pickles.shims.site import Site, plain
+from safeser.types import refused
+from safeser.types.arrow import MAX_WIDTH, measured
 
-__all__ = ["SHIMS", "check_noted", "pa", "parts_of", "sound_type", "width_of"]
+__all__ = ["SHIMS", "check_noted", "pa", "sound_type", "width_of"]
 
 #: Untyped on purpose: Arrow is an extra.
 pa: Any = importlib.import_module("pyarrow")
 _is: Any = pa.types
 
+_INT32 = (1 << 31) - 1
 _UNITS = ("s", "ms", "us", "ns")
 _ALIASES = frozenset(
     [
@@ -65,49 +68,19 @@ _DIGITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
 _ZONE = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,31}){0,3}|[+-][0-9]{2}:[0-9]{2})\Z"
 )
-# Types that share their parts double at each level; comparing or printing them never ends.
-_MAX_FIELDS = 10_000
-# Elements of one value of fixed size. A null takes them all, and no byte stands for it.
-_MAX_WIDTH = 1 << 24
 _MAX_NAME = 1 << 16
-
-
-def parts_of(kind: Any) -> list[Any]:
-    """Return the types that *kind* is made of, in the order of its children."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return [kind.storage_type]
-    if _is.is_dictionary(kind):
-        return [kind.index_type, kind.value_type]
-    if _is.is_run_end_encoded(kind):
-        return [kind.run_end_type, kind.value_type]
-    if _is.is_map(kind):
-        return [pa.struct([kind.key_field, kind.item_field])]
-    if _is.is_struct(kind) or _is.is_union(kind):
-        return [kind.field(at).type for at in range(kind.num_fields)]
-    return [kind.value_type] if kind.num_fields else []
 
 
 def width_of(site: Site, kind: Any) -> int:
     """Return how many elements one value of *kind* takes, null or not; refuse endless types."""
-    pending, fields, total = [(kind, 1)], 0, 0
-    while pending:
-        part, times = pending.pop()
-        fields += 1
-        if _is.is_fixed_size_list(part):
-            times *= part.list_size
-        elif _is.is_fixed_size_binary(part) and not _is.is_decimal(part):
-            total += times * part.byte_width
-        total += times
-        if fields > _MAX_FIELDS or total > _MAX_WIDTH:
-            raise bad("arrow-type", "an Arrow type has too many parts or is too wide")
-        pending.extend((inner, times) for inner in parts_of(part))
-    site.charge(fields)
-    return total
+    parts, width = measured(kind)
+    site.charge(parts)
+    return width
 
 
 def sound_type(value: Any) -> Any:
     if not isinstance(value, pa.DataType):
-        raise bad("arrow-type", "a part of an Arrow type is not a type")
+        raise refused("arrow-type", "a part of an Arrow type is not a type")
     return value
 
 
@@ -118,13 +91,13 @@ def _measured(site: Site, kind: Any) -> Any:
 
 def _count(value: Any, most: int) -> int:
     if not 0 <= plain(value, int) <= most:
-        raise bad("arrow-type", "a size in an Arrow type is out of range")
+        raise refused("arrow-type", "a size in an Arrow type is out of range")
     return value  # type: ignore[no-any-return]  # plain() proved it an int
 
 
 def _name(value: Any) -> str:
     if len(plain(value, str)) > _MAX_NAME:
-        raise bad("arrow-type", "a name in an Arrow type is too long")
+        raise refused("arrow-type", "a name in an Arrow type is too long")
     return value  # type: ignore[no-any-return]  # plain() proved it a str
 
 
@@ -133,7 +106,7 @@ def _name(value: Any) -> str:
 
 def _alias(_: Site, __: str, alias: Any) -> Any:
     if plain(alias, str) not in _ALIASES:
-        raise bad("arrow-type", "that is not the name of one of Arrow's types")
+        raise refused("arrow-type", "that is not the name of one of Arrow's types")
     return pa.type_for_alias(alias)
 
 
@@ -145,14 +118,14 @@ def _decimal(_: Site, name: str, precision: Any, scale: Any) -> Any:
 
 def _timestamp(_: Site, __: str, unit: Any, zone: Any = None) -> Any:
     if plain(unit, str) not in _UNITS:
-        raise bad("arrow-type", "that is not a unit of time")
+        raise refused("arrow-type", "that is not a unit of time")
     if zone is not None and not _ZONE.match(plain(zone, str)):
-        raise bad("time-zone", "that cannot be the name of a time zone")
+        raise refused("time-zone", "that cannot be the name of a time zone")
     return pa.timestamp(unit, zone)
 
 
-def _binary(_: Site, __: str, width: Any) -> Any:
-    return pa.binary(_count(width, _MAX_WIDTH))
+def _binary(site: Site, _: str, width: Any) -> Any:
+    return _measured(site, pa.binary(_count(width, _INT32)))
 
 
 # -- nested types ------------------------------------------------------------------------------
@@ -167,8 +140,8 @@ def _list(site: Site, name: str, item: Any, size: Any = None) -> Any:
     if size is None:
         return _measured(site, getattr(pa, factory)(_item(item)))
     if factory != "list_":
-        raise bad("arrow-type", "only plain lists have a fixed size")
-    return _measured(site, pa.list_(_item(item), _count(size, _MAX_WIDTH)))
+        raise refused("arrow-type", "only plain lists have a fixed size")
+    return _measured(site, pa.list_(_item(item), _count(size, _INT32)))
 
 
 def _map(site: Site, _: str, key: Any, item: Any) -> Any:
@@ -189,21 +162,21 @@ def _union(site: Site, _: str, fields: Any, mode: Any, codes: Any) -> Any:
     numbers = [_count(code, 127) for code in plain(codes, list)]
     # Arrow keeps a table of 128 entries that codes index.
     if len(set(numbers)) != len(parts) or len(numbers) != len(parts):
-        raise bad("arrow-type", "the codes of a union are not one for each of its parts")
+        raise refused("arrow-type", "the codes of a union are not one for each of its parts")
     if mode not in ("dense", "sparse"):
-        raise bad("arrow-type", "a union is dense or sparse")
+        raise refused("arrow-type", "a union is dense or sparse")
     return _measured(site, pa.union(parts, mode, numbers))
 
 
 def _dictionary(site: Site, _: str, index: Any, value: Any, ordered: Any = False) -> Any:
     if not _is.is_integer(sound_type(index)):
-        raise bad("arrow-type", "the indexes of a dictionary are not integers")
+        raise refused("arrow-type", "the indexes of a dictionary are not integers")
     return _measured(site, pa.dictionary(index, sound_type(value), plain(ordered, bool)))
 
 
 def _run_end(site: Site, _: str, ends: Any, value: Any) -> Any:
     if sound_type(ends) not in (pa.int16(), pa.int32(), pa.int64()):
-        raise bad("arrow-type", "run ends are 16, 32 or 64 bit integers")
+        raise refused("arrow-type", "run ends are 16, 32 or 64 bit integers")
     return _measured(site, pa.run_end_encoded(ends, sound_type(value)))
 
 
@@ -226,18 +199,18 @@ def _tensor(
     site: Site, _: str, kind: Any, shape: Any, names: Any = None, turned: Any = None
 ) -> Any:
     if not _is.is_primitive(sound_type(kind)):
-        raise bad("arrow-type", "the elements of a tensor are not numbers")
-    sizes = [_count(size, _MAX_WIDTH) for size in plain(shape, list, tuple)]
-    if math.prod(size for size in sizes if size) > _MAX_WIDTH:
-        raise bad("arrow-type", "an Arrow type has too many parts or is too wide")
+        raise refused("arrow-type", "the elements of a tensor are not numbers")
+    sizes = [_count(size, MAX_WIDTH) for size in plain(shape, list, tuple)]
+    if math.prod(size for size in sizes if size) > MAX_WIDTH:
+        raise refused("arrow-type", "an Arrow type has too many parts or is too wide")
     if names is not None:
         names = [_name(name) for name in plain(names, list, tuple)]
         if len(names) != len(sizes):
-            raise bad("arrow-type", "a tensor has another number of names than of dimensions")
+            raise refused("arrow-type", "a tensor has another number of names than of dimensions")
     if turned is not None:
         turned = [_count(axis, len(sizes)) for axis in plain(turned, list, tuple)]
         if sorted(turned) != [*range(len(sizes))]:
-            raise bad("arrow-type", "the axes of a tensor are no permutation")
+            raise refused("arrow-type", "the axes of a tensor are no permutation")
     return _measured(site, pa.fixed_shape_tensor(kind, sizes, names, turned))
 
 
@@ -309,7 +282,7 @@ def check_noted(noted: bytes) -> None:
     try:
         found = json.loads(noted.decode())
     except (ValueError, RecursionError):
-        raise bad("arrow-type", "what pandas noted with an Arrow table is malformed") from None
+        raise refused("arrow-type", "what pandas noted with an Arrow table is malformed") from None
     if isinstance(found, dict):
         _check_noted_once(found)
     pending = [found.get(name) for name in _NOTED_TYPES] if isinstance(found, dict) else []
@@ -322,28 +295,32 @@ def check_noted(noted: bytes) -> None:
         elif isinstance(part, list):
             pending += part
         elif isinstance(part, str) and _FILE_ZONE in part:
-            raise bad("time-zone", "a time zone that pandas noted with an Arrow table is a file")
+            raise refused(
+                "time-zone", "a time zone that pandas noted with an Arrow table is a file"
+            )
 
 
 def _check_noted_once(found: dict[str, Any]) -> None:
     """Refuse notes of which Arrow makes a column, or a level of rows, again and again."""
     columns, levels = found.get("columns"), found.get("index_columns")
     if levels is not None and type(levels) is not list:
-        raise bad("arrow-type", "what pandas noted with an Arrow table is malformed")
+        raise refused("arrow-type", "what pandas noted with an Arrow table is malformed")
     held = [each for each in columns or () if isinstance(each, dict)]
     names = [repr(each.get("field_name") or each.get("name")) for each in held]
     kept = [each for each in levels or () if isinstance(each, str)]
     if len(set(names)) < len(names) or len(set(kept)) < len(kept):
-        raise bad("arrow-type", "pandas noted a column of an Arrow table several times")
+        raise refused("arrow-type", "pandas noted a column of an Arrow table several times")
     if len(levels or ()) - len(kept) > _MAX_RANGES:
-        raise bad("arrow-type", "pandas noted too many ranges with an Arrow table")
+        raise refused("arrow-type", "pandas noted too many ranges with an Arrow table")
 
 
 def _check_noted_type(said: Any, texts: frozenset[str]) -> None:
     if said is None or (type(said) is str and (said in texts or said.endswith(_OF_ARROW))):
         return
     if type(said) is not str or len(said) > _MAX_NOTED or _is_wide(said):
-        raise bad("arrow-type", "a type that pandas noted with an Arrow table is none of a column")
+        raise refused(
+            "arrow-type", "a type that pandas noted with an Arrow table is none of a column"
+        )
 
 
 def _is_wide(said: str) -> bool:

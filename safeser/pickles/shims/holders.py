@@ -14,15 +14,15 @@ import logging
 import statistics
 import string
 import types
-from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, UserString, defaultdict
-from collections.abc import Callable, Mapping
+from collections import ChainMap, UserDict, UserList, UserString
+from collections.abc import Callable
 from typing import Any
 
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types import stdlib as bounds
 
 __all__ = ["SHIMS"]
 
-_MAPPINGS = (dict, OrderedDict, Counter, defaultdict, UserDict, ChainMap)
 _NONE = type(None)
 # A field is looked at in Python, and one dict of them may be the state of any number of objects.
 _FIELD_COST = 3
@@ -41,14 +41,9 @@ def _only_field(draft: Any, state: Any, field: str) -> Any:
 def _chain_map(site: Site, draft: Any, state: Any) -> ChainMap[Any, Any]:
     maps = plain(_only_field(draft, state, "maps"), list)
     site.charge(len(maps))
-    made: ChainMap[Any, Any] = ChainMap()
-    # ChainMap() of no maps would make one up.
-    for part in maps:
-        plain(part, *_MAPPINGS)
     # The list itself, as its own class keeps it; it must not get what was not looked at.
     site.copied(maps)
-    made.maps = maps
-    return made
+    return bounds.chain_of(maps)
 
 
 def _user_dict(_: Site, draft: Any, state: Any) -> UserDict[Any, Any]:
@@ -89,19 +84,13 @@ def _normal(_: Site, draft: Any, state: Any) -> statistics.NormalDist:
     return statistics.NormalDist(mu, sigma)
 
 
-def _check_names(fields: Mapping[Any, Any]) -> None:
-    for field in fields:
-        if not plain(field, str).isidentifier() or field.startswith("__"):
-            raise bad("state", "an attribute has a name that is not plain")
-
-
 def _namespace(_: Site, name: str) -> Any:
     return argparse.Namespace() if name.startswith("argparse") else types.SimpleNamespace()
 
 
 def _namespace_state(site: Site, made: Any, state: Any) -> Any:
     site.charge(_FIELD_COST * len(plain(state, dict)))
-    _check_names(state)
+    bounds.check_attributes(state)
     for field in state:
         # repr() of an argparse.Namespace calls its _get_args and _get_kwargs.
         if hasattr(type(made), field):
@@ -150,7 +139,7 @@ def _record(site: Site, draft: Any, state: Any) -> logging.LogRecord:
     if type(draft) is not Draft or not plain(state, dict).keys() >= _RECORD_NEEDS:
         raise bad("state", "a log record does not have the fields of its class")
     site.charge(_FIELD_COST * len(state))
-    _check_names(state)
+    bounds.check_attributes(state)
     for field, value in state.items():
         kinds = _RECORD.get(field)
         if kinds is None and hasattr(logging.LogRecord, field):

@@ -7,7 +7,6 @@ made anew from its parts and must reduce to exactly the state that was sent.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Callable
@@ -15,28 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.budget import over
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain, settled
+from safeser.types import numpy as bounds
 
-__all__ = ["SHIMS", "check_long_doubles"]
+__all__ = ["SHIMS"]
 
 _CODE = re.compile(
-    r"(?:b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SUV][0-9]{1,9}|O8?|[Mm]8)\Z"
+    r"(?:b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SUV][0-9]{1,10}|O8?|[Mm]8)\Z"
 )
 # No code of NumPy's, so none that a peer can write.
 _RECORD = "V record"
 _ORDERS = ("<", ">", "|", "=")
 _UNIT = re.compile(rb"(?:generic|Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\Z")
-_MAX_FIELDS = 10_000
-_MAX_DIMS = 64
-# Kinds whose elements NumPy trusts, or that may hold such.
-_LOOKED_AT = "bUV"
-_MAX_CODE_POINT = 0x10FFFF
-# 80 bits of Intel's in 16 bytes, the leading one written out.
-_X87 = np.finfo(np.longdouble).nmant == 63 and np.dtype("g").itemsize == 16
 _INT32 = 1 << 31
-_INT63 = 1 << 63
 
 
 # -- dtypes ------------------------------------------------------------------------------------
@@ -64,16 +55,12 @@ def _dtype_state(site: Site, draft: Any, state: Any) -> np.dtype[Any]:
         raise bad("dtype", "the state of a dtype has another form")
     metadata, state = _metadata(site, code, state)
     made = _dtype_from(site, code, state)
-    if made.itemsize > site.limits.max_array:
-        raise over("max-array", "an element is larger than allowed")
-    _check_leaves(site, made)
+    bounds.check_itemsize(made, site.limits)
+    site.charge(bounds.check_dtype(made))
     # Byte order, sizes, alignment, flags, offsets: all of it is either ours or not accepted.
     if not _same(made.__reduce__()[2], state):
         raise bad("dtype", "the state of a dtype contradicts itself")
-    if metadata:
-        make: Any = np.dtype  # typeshed does not know the argument
-        return make(made, metadata=metadata)  # type: ignore[no-any-return]  # it makes a dtype
-    return made
+    return bounds.with_metadata(made, metadata)
 
 
 def _metadata(
@@ -87,9 +74,7 @@ def _metadata(
     if not attached and times:
         return {}, state
     site.charge(len(plain(attached, dict)))
-    for key in attached:
-        plain(key, str)
-    if state[0] != 4 or not attached:
+    if state[0] != 4:
         raise bad("dtype", "the state of a dtype has another form")
     rest: tuple[Any, ...] = (({}, state[8][1]),) if times else ()
     # Only that, and a unit, make it the fourth version.
@@ -108,10 +93,7 @@ def _dtype_from(site: Site, code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
         raise bad("dtype", "a record has no fields")
     if subarray is not None:
         base, shape = plain(subarray, tuple)
-        if not _count(site, _shape(shape), _sound_dtype(base).itemsize) * base.itemsize:
-            # It costs nothing to say, and whoever prints an element walks over all of it.
-            raise bad("dtype", "a sub-array of a dtype has no bytes")
-        return np.dtype((base, shape))
+        return bounds.subarray(_sound_dtype(base), plain(shape, tuple))
     if names is not None:
         made = _structured(site, state, plain(names, tuple), plain(fields, dict))
         return np.dtype((np.record, made)) if code == _RECORD else made
@@ -136,32 +118,14 @@ def _structured(
     site: Site, state: tuple[Any, ...], names: tuple[Any, ...], fields: dict[Any, Any]
 ) -> np.dtype[Any]:
     site.charge(4 * len(names))
-    if len(names) > _MAX_FIELDS:
-        raise bad("dtype", "a dtype has too many fields")
-    formats, offsets, titles = [], [], []
+    held = []
     for name in names:
         base, offset, *title = fields[plain(name, str)]
-        formats.append(_sound_dtype(base))
-        offsets.append(plain(offset, int))
-        titles.append(plain(title[0], str) if title else None)
-    _check_apart(formats, offsets)
-    spec: dict[str, Any] = {"names": list(names), "formats": formats, "offsets": offsets}
-    if any(titles):
-        spec["titles"] = titles
-    spec["itemsize"] = plain(state[5], int)
+        named = plain(title[0], str) if title else None
+        held.append(bounds.Field(name, _sound_dtype(base), plain(offset, int), named))
     # NPY_ALIGNED_STRUCT; the comparison afterwards refuses it where it isn't true.
     aligned = bool(plain(state[7], int) & 0x80)
-    make: Any = np.dtype  # typeshed wants a literal
-    return make(spec, align=aligned)  # type: ignore[no-any-return]  # it makes a dtype
-
-
-def _check_apart(formats: list[np.dtype[Any]], offsets: list[int]) -> None:
-    """Refuse fields that overlap: ten thousand over the same bytes make every pass that long."""
-    end = 0
-    for offset, dtype in sorted(zip(offsets, formats, strict=True), key=lambda field: field[0]):
-        if offset < end:
-            raise bad("dtype", "the fields of a dtype overlap")
-        end = offset + dtype.itemsize
+    return bounds.record(held, plain(state[5], int), align=aligned)
 
 
 def _sound_dtype(value: Any) -> np.dtype[Any]:
@@ -185,98 +149,38 @@ def _same(ours: Any, sent: Any) -> bool:
     return bool(ours == sent)
 
 
-def _check_leaves(site: Site, dtype: np.dtype[Any]) -> None:
-    """Refuse dtypes whose nested fields double: comparing or printing them never ends."""
-    pending, seen = [dtype], 0
-    while pending:
-        part = pending.pop()
-        seen += 1
-        if seen > _MAX_FIELDS:
-            raise bad("dtype", "a dtype has too many fields")
-        base = part.subdtype
-        if base is not None:
-            pending.append(base[0])
-        elif part.fields is not None:
-            pending.extend(field[0] for field in part.fields.values())
-    site.charge(seen)
-
-
 # -- arrays ------------------------------------------------------------------------------------
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    if len(plain(value, tuple)) > _MAX_DIMS:
-        raise bad("shape", "an array has too many dimensions")
-    for size in value:
-        if not 0 <= plain(size, int) < _INT63:
-            raise bad("shape", "an array has an impossible size")
-    return value  # type: ignore[no-any-return]  # plain() proved it a tuple
-
-
-def _count(site: Site, shape: tuple[int, ...], itemsize: int) -> int:
-    """Return the number of elements; the sizes that are not zero bound it too, as NumPy does."""
-    bound = max(itemsize, 1)
-    for size in shape:
-        bound *= size or 1
-    if bound > site.limits.max_array:
-        raise over("max-array", "an array is larger than allowed")
-    return math.prod(shape)
+    return bounds.check_shape(plain(value, tuple))
 
 
 def _from_bytes(
     site: Site, raw: Any, dtype: Any, shape: tuple[int, ...], order: Any
 ) -> np.ndarray[Any, Any]:
     """Return a view on *raw*; the array is as writable as the buffer is."""
-    if _sound_dtype(dtype).hasobject:
-        raise bad("object-dtype", "bytes are never read as objects")
+    bounds.check_elements(_sound_dtype(dtype), ndim=len(shape))
     view = memoryview(plain(raw, bytes, bytearray, memoryview))
-    count = _count(site, shape, dtype.itemsize)
+    count = bounds.check_extent(shape, dtype.itemsize, site.limits)
     if not view.contiguous or view.nbytes != count * dtype.itemsize:
         raise bad("shape", "an array's bytes are not as many as its shape says")
-    if count and not dtype.itemsize:
-        # np.empty would widen the element and take memory that no byte stands for.
-        raise bad("shape", "an array has elements without bytes")
     if not view.nbytes:
-        return np.empty(shape, dtype, order)
+        site.charge(count)
+        # np.empty would widen the elements and take memory that no byte stands for.
+        return np.ndarray(shape, dtype, bytearray(), order=order)
     made = np.frombuffer(view.cast("B"), dtype=dtype)
-    if dtype.kind in _LOOKED_AT or dtype.char in "gG":
+    if bounds.is_strict(dtype):
         # The values are looked at, and the same bytes may be handed over again and again.
         site.charge_bytes(view.nbytes)
-        _check_values(made)
+        made = bounds.sound(made)
     return made.reshape(shape, order=order)
-
-
-def _check_values(made: np.ndarray[Any, Any]) -> None:
-    """Refuse elements that are trusted to be sound: booleans but 0 and 1, code points too high."""
-    pending = [made]
-    while pending:
-        part = pending.pop()
-        dtype = part.dtype
-        if dtype.names is not None:
-            pending.extend(part[name] for name in dtype.names)
-        elif dtype.kind == "b" and part.size and part.view("u1").max() > 1:
-            raise bad("values", "a boolean array holds other bytes than 0 and 1")
-        elif dtype.kind == "U" and part.size and dtype.itemsize:
-            points = np.ascontiguousarray(part).reshape(-1).view(dtype.byteorder + "u4")
-            if points.max() > _MAX_CODE_POINT:
-                raise bad("values", "a text array holds what is no character")
-        elif dtype.char in "gG" and part.size and _X87:
-            check_long_doubles(part)
-
-
-def check_long_doubles(part: np.ndarray[Any, Any]) -> None:
-    """Refuse long doubles that no arithmetic makes: C libraries have crashed when printing them."""
-    words = np.ascontiguousarray(part).reshape(-1)
-    words = (words if part.dtype.isnative else words.byteswap()).view("u8")
-    normal, leading = words[1::2] & 0x7FFF != 0, words[::2] >> 63 != 0
-    if (normal != leading).any():
-        raise bad("values", "an array holds a long double that is no number")
 
 
 def _frombuffer(  # noqa: PLR0917 - the arguments are those of the pickle
     site: Site, _: str, raw: Any, dtype: Any, shape: Any, order: Any, axes: Any = None
 ) -> np.ndarray[Any, Any]:
-    if _sound_dtype(dtype).kind in _LOOKED_AT or dtype.char in "gG":
+    if bounds.is_strict(_sound_dtype(dtype)):
         raw = settled(site, raw)
     if order == "K" and axes is not None:
         # A transposed array: laid out in C order along its own axes, then turned.
@@ -320,10 +224,7 @@ def _as_subclass(made: Any, kind: str) -> Any:
     """Return *made* as one of NumPy's own subclasses, none of which trusts its elements more."""
     if kind == "ndarray":
         return made
-    if kind == "matrix" and made.ndim != 2:
-        raise bad("shape", "a matrix has two dimensions")
-    if kind == "chararray" and made.dtype.kind not in "SU":
-        raise bad("dtype", "a chararray holds texts")
+    bounds.check_kind(kind, ndim=made.ndim, dtype=made.dtype)
     # A memmap comes without its file: it is an array in memory that only says so.
     return made.view(_SUBCLASSES[kind])
 
@@ -359,7 +260,7 @@ def _object_array(
     """Make an object array from a list of objects that were judged and built like all others."""
     if dtype != np.dtype(object):
         raise bad("object-dtype", "objects inside a structured dtype are not accepted")
-    if len(plain(content, list)) != _count(site, shape, dtype.itemsize):
+    if len(plain(content, list)) != bounds.check_extent(shape, dtype.itemsize, site.limits):
         raise bad("shape", "an array has not as many objects as its shape says")
     site.charge(len(content))
     flat = np.empty(len(content), dtype)

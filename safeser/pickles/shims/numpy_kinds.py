@@ -12,6 +12,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev, Hermite, HermiteE, Laguerre, Legendre, Polynomial
 
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types import refused
 
 __all__ = ["SERIES", "SHIMS", "poly1d", "series"]
 
@@ -36,19 +37,21 @@ def _polynomial(_: Site, name: str) -> Draft:
 
 def _numbers(value: Any) -> Any:
     if plain(value, np.ndarray).ndim != 1 or value.dtype.kind not in "biufc":
-        raise bad("values", "a polynomial's coefficients are a row of numbers")
+        raise refused("polynomial", "a polynomial's coefficients are a row of numbers")
     return value
 
 
 def _check_kept(sent: Any, kept: Any) -> None:
     """Refuse numbers that the constructor converts or cuts: NumPy's own state has been there."""
     if (sent.dtype, sent.shape) != (kept.dtype, kept.shape) or sent.tobytes() != kept.tobytes():
-        raise bad("values", "a polynomial's numbers are not of the type that NumPy gives them")
+        raise refused(
+            "polynomial", "a polynomial's numbers are not of the type that NumPy gives them"
+        )
 
 
 def _symbol(value: Any) -> str:
     if not plain(value, str).isidentifier() or len(value) > _MAX_SYMBOL:
-        raise bad("values", "a polynomial's variable is no name")
+        raise refused("polynomial", "a polynomial's variable is no name")
     return value  # type: ignore[no-any-return]  # plain() proved it a str
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
+from safeser.types import refused
 
 __all__ = ["KINDS", "SHIMS", "bit_generator", "seed_sequence"]
 
@@ -33,7 +34,9 @@ _UINT128 = 1 << 128
 
 def _within(value: Any, bound: int) -> int:
     if not 0 <= plain(value, int) < bound:
-        raise bad("values", "a random generator's state holds a number that is out of range")
+        raise refused(
+            "random-state", "a random generator's state holds a number that is out of range"
+        )
     return value  # type: ignore[no-any-return]  # plain() proved it an int
 
 
@@ -41,7 +44,7 @@ def _words(value: Any, dtype: Any, count: int) -> Any:
     """Return a copy: the sender may hold the same array twice."""
     plain(value, np.ndarray)
     if value.dtype != dtype or value.shape != (count,):
-        raise bad("values", "a random generator's state holds an array of another form")
+        raise refused("random-state", "a random generator's state holds an array of another form")
     return value.copy()
 
 
@@ -59,7 +62,7 @@ def _twister(state: Any) -> dict[str, Any]:
     words = _words(key, np.uint32, 624)
     if not words[0] >> 31 and not words[1:].any():
         # Nothing leads there; all that it draws is 0, and C waits for another number for ever.
-        raise bad("values", "a random generator's state stands still")
+        raise refused("random-state", "a random generator's state stands still")
     return {"key": words, "pos": _within(position, 625)}
 
 
@@ -67,7 +70,7 @@ def _permuted(state: Any) -> dict[str, Any]:
     number, increment = _fields(state, "state", "inc")
     if not plain(increment, int) & 1:
         # Odd by construction; 0 stands still, as above.
-        raise bad("values", "a random generator's state stands still")
+        raise refused("random-state", "a random generator's state stands still")
     return {"state": _within(number, _UINT128), "inc": _within(increment, _UINT128)}
 
 
@@ -201,14 +204,14 @@ def _seed_state(site: Site, draft: Any, state: Any) -> np.random.SeedSequence:
     places = _within(size, _MAX_POOL + 1)
     words = len(key) + _entropy_words(entropy)
     if words > _MAX_WORDS:
-        raise bad("values", "a SeedSequence has more entropy than any honest one")
+        raise refused("random-state", "a SeedSequence has more entropy than any honest one")
     site.charge((words + places) * places)
     made = np.random.SeedSequence(
         entropy, spawn_key=key, pool_size=places, n_children_spawned=_within(spawned, _UINT63)
     )
     # The pool follows from the rest, so it cannot say anything else.
     if not np.array_equal(made.pool, _words(pool, np.uint32, places)):
-        raise bad("values", "a SeedSequence's pool is not what its entropy gives")
+        raise refused("random-state", "a SeedSequence's pool is not what its entropy gives")
     return made
 
 
@@ -221,8 +224,8 @@ def _entropy_words(entropy: Any) -> int:
     numbers = entropy if type(entropy) in (list, tuple) else [entropy]
     for number in numbers:
         # scikit-learn seeds its generators with one of NumPy's own integers.
-        if plain(number, int, np.uint64) < 0:
-            raise bad("values", "a SeedSequence has negative entropy")
+        if type(number) not in (int, np.uint64) or number < 0:
+            raise refused("random-state", "a SeedSequence's entropy is not of plain integers")
     return sum(1 + (int(number).bit_length() >> 5) for number in numbers)
 
 

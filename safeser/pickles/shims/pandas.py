@@ -16,13 +16,12 @@ from safeser.pickles.shims.pandas_arrays import draft_of, unique
 from safeser.pickles.shims.pandas_indexes import column, held, label
 from safeser.pickles.shims.pandas_times import pd
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types import pandas as bounds
 
 __all__ = ["SHIMS"]
 
 _INT63 = 1 << 63
-# pandas takes some 80 us and 2 KB for a column, and one without rows under a numbered label costs
-# its sender nothing.
-_COLUMNS_FREE = 256
+_BY_COLUMN = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,7 @@ def _manager(site: Site, _: str, blocks: Any, axes: Any) -> _Blocks:
     if not isinstance(labels, pd.Index) or not isinstance(index, pd.Index):
         raise bad("shape", "a frame is not held by two indexes")
     site.charge(len(labels))
-    if len(labels) > _COLUMNS_FREE + site.given:
-        raise bad("max-refs", "a frame has more columns than its pickle has bytes")
+    bounds.check_columns(len(labels), rows=len(index), limits=site.limits)
     taken, count = np.zeros(len(labels), bool), 0
     for block in plain(blocks, tuple):
         places = plain(block, _Block).places
@@ -154,7 +152,7 @@ def _frame(site: Site, draft: Any, state: Any) -> Any:
         values = parts.blocks[0].values
         made = pd.Series(values, index=parts.index, dtype=values.dtype, name=name, copy=False)
     else:
-        made = _assembled(parts)
+        made = _assembled(site, parts)
     made.attrs = attributes
     return _flagged(site, made, flags)
 
@@ -172,9 +170,11 @@ def _flagged(site: Site, made: Any, flags: Any) -> Any:
     return made
 
 
-def _assembled(parts: _Blocks) -> Any:
+def _assembled(site: Site, parts: _Blocks) -> Any:
     together = getattr(getattr(pd.api, "internals", None), "create_dataframe_from_blocks", None)
     if together is None:
+        # Some 80 us for each, whether or not a row bears them out.
+        site.charge(len(parts.labels) << _BY_COLUMN)
         return _by_columns(parts)
     # It trusts all that was checked above: shapes, types, and places that cover each column once.
     blocks = [(_wide(block.values), np.asarray(block.places, np.intp)) for block in parts.blocks]

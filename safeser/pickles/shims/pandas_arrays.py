@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.budget import over
 from safeser.pickles.nodes import GlobalRef
-from safeser.pickles.shims.pandas_times import UNITS, pd, walked, zone
+from safeser.pickles.shims.pandas_times import pd, walked, zone
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
+from safeser.types import pandas as bounds
+from safeser.types import refused
 
-__all__ = ["SHIMS", "draft_of", "fields_of", "is_known", "owned", "unique"]
+__all__ = ["SHIMS", "draft_of", "fields_of", "owned", "unique"]
 
 _SPARSE: Any = importlib.import_module("pandas._libs.sparse")
 _NDARRAY: Any = importlib.import_module("pandas._libs.arrays")
@@ -32,10 +33,7 @@ _UNPICKLE = {
     "pandas._libs.interval:__pyx_unpickle_IntervalMixin": _BETWEEN.IntervalMixin,
 }
 _MASKED = {"IntegerArray": "iu", "FloatingArray": "f", "BooleanArray": "b"}
-# pandas keeps a table of every frequency that it was ever asked for.
-_PERIOD = re.compile(r"period\[(?:[1-9][0-9]{0,2})?[A-Za-z]{1,3}(?:-[A-Z]{3})?\]\Z")
 _TIME = re.compile(r"[<=][mM]8\[(?:s|ms|us|ns)\]\Z")
-_CLOSED = ("left", "right", "both", "neither")
 _INDEXES = {"DatetimeArray": pd.DatetimeIndex, "TimedeltaArray": pd.TimedeltaIndex}
 # What pandas makes of the elements of its arrays.
 _LABELS = (
@@ -102,7 +100,7 @@ def unique(site: Site, index: Any) -> Any:
         site.charge(len(index))
         once = len(site.frozen(index)) == len(index)
     if not once:
-        raise bad("values", "a label that must be there once is there twice")
+        raise refused("labels", "a label that must be there once is there twice")
     index._cache["is_unique"] = True
     return index
 
@@ -166,13 +164,7 @@ def _string_dtype(_: Site, __: str, storage: Any = None, missing: Any = pd.NA) -
     if storage == "pyarrow_numpy":
         # What pandas 2 called Arrow's text with NaN for what is missing.
         storage, missing = "pyarrow", math.nan
-    if storage not in ("pyarrow", "python"):
-        raise bad("arguments", "a StringDtype is not one of pandas'")
-    if missing is pd.NA:
-        return pd.StringDtype(storage)
-    if type(missing) is not float or missing == missing:  # noqa: PLR0124 - only NaN is unlike itself
-        raise bad("arguments", "a StringDtype is not one of pandas'")
-    return pd.StringDtype(storage, missing)
+    return bounds.string_dtype(storage, missing)
 
 
 def _string_dtype_state(site: Site, made: Any, state: Any) -> Any:
@@ -189,62 +181,40 @@ def _new_string_dtype(site: Site, name: str, *args: Any) -> Any:
 def _categorical_dtype(site: Site, draft: Any, state: Any) -> Any:
     draft_of(draft)
     fields = fields_of(state, "categories", "ordered")
-    categories, ordered = fields["categories"], plain(fields["ordered"], bool, type(None))
-    if categories is not None:
-        if not isinstance(categories, pd.Index):
-            raise bad("arguments", "categories are not an index")
+    categories = fields["categories"]
+    if isinstance(categories, pd.Index):
         categories = unique(site, categories)
-    return _remembered(pd.CategoricalDtype(categories, ordered), fields)
+    return _remembered(bounds.categorical_dtype(categories, fields["ordered"]), fields)
 
 
 def _zoned_dtype(_: Site, draft: Any, state: Any) -> Any:
     draft_of(draft)
     fields = fields_of(state, "unit", "tz")
-    if fields["unit"] not in UNITS or fields["tz"] is None:
-        raise bad("arguments", "a datetime type has no unit or time zone")
-    return _remembered(pd.DatetimeTZDtype(fields["unit"], zone(fields["tz"])), fields)
+    return _remembered(bounds.zoned_dtype(fields["unit"], zone(fields["tz"])), fields)
 
 
 def _period_dtype(_: Site, __: str, name: Any) -> Any:
-    if not _PERIOD.match(plain(name, str)):
+    if not plain(name, str).startswith("period[") or not name.endswith("]"):
         raise bad("arguments", "that is not the frequency of a period")
-    return pd.PeriodDtype(name[7:-1])
+    return bounds.period_dtype(name[7:-1])
 
 
 def _interval_dtype(_: Site, draft: Any, state: Any) -> Any:
     draft_of(draft)
     fields = fields_of(state, "subtype", "closed")
-    subtype, closed = fields["subtype"], fields["closed"]
-    # pandas keeps a table of every type of interval that it was ever asked for.
-    numbers = isinstance(subtype, np.dtype) and subtype.kind in "iuf" and subtype.itemsize <= 8
-    times = isinstance(subtype, np.dtype) and _TIME.match(subtype.str)
-    if not (subtype is None or numbers or times or isinstance(subtype, pd.DatetimeTZDtype)):
-        raise bad("arguments", "intervals are of numbers or of times")
-    if closed is not None and closed not in _CLOSED:
-        raise bad("arguments", "an interval is closed in another way")
-    return _remembered(pd.IntervalDtype(subtype, closed), fields)
+    return _remembered(bounds.interval_dtype(fields["subtype"], fields["closed"]), fields)
 
 
 def _sparse_dtype(_: Site, draft: Any, state: Any) -> Any:
     draft_of(draft)
     fields = fields_of(state, "_dtype", "_fill_value")
-    fill = fields["_fill_value"]
-    if not (isinstance(fill, np.generic) or fill is pd.NaT or fill is pd.NA):
-        plain(fill, type(None), bool, int, float, complex, str)
-    return _remembered(pd.SparseDtype(_numpy(fields["_dtype"]), fill), fields)
-
-
-def _numpy(value: Any) -> Any:
-    if not isinstance(value, np.dtype) or not value.isnative or value.kind not in "biufcmMOUS":
-        raise bad("dtype", "a type of pandas' is over something else than NumPy's")
-    return value
+    return _remembered(bounds.sparse_dtype(fields["_dtype"], fields["_fill_value"]), fields)
 
 
 def _numpy_dtype(_: Site, draft: Any, state: Any) -> Any:
     draft_of(draft)
     fields = fields_of(state, "_dtype")
-    made = pd.arrays.NumpyExtensionArray(np.empty(0, _numpy(fields["_dtype"]))).dtype
-    return _remembered(made, fields)
+    return _remembered(bounds.numpy_dtype(fields["_dtype"]), fields)
 
 
 def _arrow_dtype(_: Site, draft: Any, state: Any) -> Any:
@@ -252,7 +222,7 @@ def _arrow_dtype(_: Site, draft: Any, state: Any) -> Any:
     fields = fields_of(state, "pyarrow_dtype", optional=("_storage", "storage"))
     if any(fields.get(name, "pyarrow") != "pyarrow" for name in ("_storage", "storage")):
         raise bad("state", "an Arrow type is kept elsewhere than in Arrow")
-    return _remembered(pd.ArrowDtype(fields["pyarrow_dtype"]), fields)
+    return _remembered(bounds.arrow_dtype(fields["pyarrow_dtype"]), fields)
 
 
 # -- arrays over one NumPy array ---------------------------------------------------------------
@@ -317,7 +287,7 @@ def _strings(site: Site, dtype: Any, values: Any) -> Any:
 
 
 def _wrapped(_: Site, dtype: Any, values: Any) -> Any:
-    _numpy(values.dtype)
+    bounds.check_wrapped(values)
     return _same(pd.arrays.NumpyExtensionArray(values), dtype)
 
 
@@ -370,7 +340,7 @@ def _sparse_index(site: Site, name: str, length: Any, *parts: Any) -> Any:
     if not 0 <= plain(length, int) < _INT32:
         raise bad("shape", "a sparse array has an impossible size")
     if length > site.limits.max_array:
-        raise over("max-array", "a sparse array is larger than allowed")
+        raise refused("sparse", "a sparse array is larger than max_array")
     numbers = [owned(site, part, "i") for part in parts]
     if any(part.dtype != np.int32 for part in numbers):
         raise bad("arguments", "the positions of a sparse array are 32 bit integers")
@@ -380,7 +350,7 @@ def _sparse_index(site: Site, name: str, length: Any, *parts: Any) -> Any:
     ends = starts + sizes
     sound = len(starts) == len(sizes) and (sizes > 0).all() and (starts >= 0).all()
     if not sound or (ends[:-1] > starts[1:]).any() or (ends > length).any():
-        raise bad("values", "the positions of a sparse array are not sorted or not inside")
+        raise refused("sparse", "the positions of a sparse array are not sorted or not inside")
     return kind(length, *numbers)
 
 
@@ -389,12 +359,11 @@ def _sparse(site: Site, draft: Any, state: Any) -> Any:
     fields = fields_of(state, "_sparse_index", "_sparse_values", "_dtype")
     places = plain(fields["_sparse_index"], _SPARSE.IntIndex, _SPARSE.BlockIndex)
     values, dtype = plain(fields["_sparse_values"], np.ndarray), fields["_dtype"]
-    if values.ndim != 1 or len(values) != places.npoints:
+    bounds.check_sparse_values(values, places.length, site.limits)
+    if len(values) != places.npoints:
         raise bad("shape", "a sparse array has not as many values as positions")
-    if _numpy(values.dtype) != plain(dtype, pd.SparseDtype).subtype:
+    if values.dtype != plain(dtype, pd.SparseDtype).subtype:
         raise bad("dtype", "an array of pandas' is of another type than it says")
-    if places.length * max(values.dtype.itemsize, 1) > site.limits.max_array:
-        raise over("max-array", "a sparse array is larger than allowed")
     return _kept(_same(_spread(values, places, dtype.fill_value), dtype), fields)
 
 
@@ -408,14 +377,6 @@ def _spread(values: Any, places: Any, fill: Any) -> Any:
     return from_indices(values, indexes, places.length, fill, kind, values.dtype)
 
 
-def is_known(kind: Any) -> bool:
-    """Whether pandas knows what an element of Arrow's *kind* is: ``to_json`` of others crashes."""
-    try:
-        return pd.ArrowDtype(kind).type is not None
-    except NotImplementedError:
-        return False
-
-
 def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
     kind = draft_of(draft)
     fields = fields_of(state, "_pa_array", "_dtype")
@@ -427,8 +388,6 @@ def _arrow_array(_: Site, draft: Any, state: Any) -> Any:
         typed = {"dtype": plain(dtype, pd.StringDtype)} if _TYPED else {}
         return _kept(_same(pd.arrays.ArrowStringArray(content, **typed), dtype), fields)
     told = plain(dtype, pd.ArrowDtype).pyarrow_dtype
-    if not is_known(told):
-        raise bad("dtype", "pandas does not know the Arrow type of an array")
     # To Arrow, lists whose elements have different names are of one type.
     if not told.equals(content.type, check_metadata=True) or str(told) != str(content.type):
         raise bad("dtype", "an array of pandas' is of another type than it says")

@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.budget import over
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.pandas_arrays import owned, unique
 from safeser.pickles.shims.pandas_times import pd, walked
 from safeser.pickles.shims.site import Site, bad, plain
+from safeser.types import pandas as bounds
 
 __all__ = ["SHIMS", "column", "held", "label"]
 
-_KINDS = "biufcmMO"
-_UNITS = ("s", "ms", "us", "ns")
-_MAX_LEVELS = 1000
 #: Bytes of a number of a range.
 _NUMBER = 8
 
@@ -34,27 +31,18 @@ def label(site: Site, value: Any) -> Any:
 def column(values: Any) -> Any:
     """Return *values* if they can be one column: one dimension of an accepted type."""
     if held(values).ndim != 1:
-        raise bad("shape", "a column is not an array that pandas keeps")
+        raise bad("shape", "a column has more than one dimension")
     return values
 
 
 def held(values: Any) -> Any:
     """Return *values* if pandas keeps an array like that, in as many dimensions as it has."""
-    if isinstance(values, pd.api.extensions.ExtensionArray):
-        # Made by a reviewed function, from parts that it checked. Frames hold no wrapped arrays.
-        sound = type(values) is not pd.arrays.NumpyExtensionArray
-    else:
-        sound = kept(plain(values, np.ndarray).dtype)
-    if not sound:
-        raise bad("shape", "a column is not an array that pandas keeps")
+    if not isinstance(values, pd.api.extensions.ExtensionArray):
+        bounds.check_kept(plain(values, np.ndarray).dtype)
+    elif type(values) is pd.arrays.NumpyExtensionArray:
+        raise bad("shape", "a column is an array that pandas wraps")
+    # Others were made by a reviewed function, from parts that it checked.
     return values
-
-
-def kept(dtype: np.dtype[Any]) -> bool:
-    """Tell whether pandas keeps an array of *dtype* as it is."""
-    if dtype.kind in "mM":
-        return dtype.isnative and np.datetime_data(dtype) in [(unit, 1) for unit in _UNITS]
-    return dtype.kind in _KINDS
 
 
 def _index(site: Site, _: str, kind: Any, fields: Any) -> Any:
@@ -62,8 +50,6 @@ def _index(site: Site, _: str, kind: Any, fields: Any) -> Any:
     made = _MAKERS[plain(kind, GlobalRef).qualname](site, given)
     if given:
         raise bad("state", "an index has no such field")
-    if len(made) > site.limits.max_array:
-        raise over("max-array", "an index is longer than allowed")
     return made
 
 
@@ -71,15 +57,15 @@ def _of_data(site: Site, given: dict[str, Any]) -> Any:
     name = label(site, given.pop("name", None))
     content = column(given.pop("data"))
     if content.dtype == object:
-        site.hashable.update((type(pd.NA), type(pd.NaT)))
+        site.hashable.add(type(pd.NaT))
         site.frozen(content)
     return pd.Index(content, dtype=content.dtype, name=name)
 
 
 def _range(site: Site, given: dict[str, Any]) -> Any:
     name = label(site, given.pop("name", None))
-    start, stop, step = (plain(given.pop(part), int) for part in ("start", "stop", "step"))
-    return pd.RangeIndex(start, stop, step, name=name)
+    parts = (plain(given.pop(part), int) for part in ("start", "stop", "step"))
+    return pd.RangeIndex(bounds.integer_range(*parts, limits=site.limits), name=name)
 
 
 def _categories(site: Site, given: dict[str, Any]) -> Any:
@@ -126,11 +112,10 @@ def _levels(site: Site, given: dict[str, Any]) -> Any:
     levels, codes = plain(given.pop("levels"), list, tuple), plain(given.pop("codes"), list, tuple)
     names = [label(site, name) for name in given.pop("names")]
     order = plain(given.pop("sortorder", None), int, type(None))
-    if not len(levels) == len(codes) == len(names) <= _MAX_LEVELS:
+    if not len(levels) == len(codes) == len(names):
         raise bad("shape", "an index has other levels than codes or names")
+    bounds.check_levels(levels, limits=site.limits)
     for level in levels:
-        if not isinstance(level, pd.Index) or isinstance(level, pd.MultiIndex):
-            raise bad("shape", "a level of an index is no index")
         unique(site, level)
     numbers = [owned(site, code, "i") for code in codes]
     return pd.MultiIndex(levels, numbers, sortorder=order, names=names, verify_integrity=True)

@@ -16,50 +16,22 @@ import numpy as np
 
 from safeser.pickles.shims.labels import hide_memory_in_frames
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types import pandas as bounds
 
-__all__ = ["SHIMS", "UNITS", "pd", "walked", "zone"]
+__all__ = ["SHIMS", "pd", "walked", "zone"]
 
 #: Untyped on purpose: pandas is an extra.
 pd: Any = importlib.import_module("pandas")
 _offsets: Any = importlib.import_module("pandas._libs.tslibs.offsets")
-_relative: Any = importlib.import_module("dateutil.relativedelta")
 _UTC: Any = importlib.import_module("dateutil.tz").tzutc()
 
 hide_memory_in_frames()
 
 # pandas numbers its resolutions like this.
 _RESOLUTIONS = {7: "s", 8: "ms", 9: "us", 10: "ns"}
-UNITS = tuple(_RESOLUTIONS.values())
 _INT64 = 1 << 63
-# Offsets of business hours and holidays are walked; ticks are multiplied.
-_MAX_REPEAT = 1 << 16
 # Adding the same number to each is nothing; an offset of business days is Python for each.
 _ADDED, _WALKED = 3, 6
-_MAX_SPAN = 1 << 31
-_MAX_TEXT = 64
-_SPANS = frozenset(
-    [
-        "years",
-        "months",
-        "weeks",
-        "days",
-        "hours",
-        "minutes",
-        "seconds",
-        "milliseconds",
-        "microseconds",
-        "nanoseconds",
-        "leapdays",
-        "year",
-        "month",
-        "day",
-        "hour",
-        "minute",
-        "second",
-        "microsecond",
-        "nanosecond",
-    ]
-)
 
 
 def zone(value: Any) -> Any:
@@ -78,12 +50,14 @@ def offset(value: Any) -> Any:
 def walked(site: Site, value: Any, elements: int) -> Any:
     """Return the frequency *value*, charged for what it takes to check it against each element."""
     ticks = isinstance(offset(value), _offsets.Tick | _offsets.Day)
+    if not ticks:
+        bounds.check_walk(elements, site.limits)
     site.charge(elements >> _ADDED if ticks else elements << _WALKED)
     return value
 
 
-def _number(value: Any, most: int = _INT64) -> int:
-    if not -most <= plain(value, int) < most:
+def _number(value: Any) -> int:
+    if not -_INT64 <= plain(value, int) < _INT64:
         raise bad("arguments", "an integer is out of range")
     return value  # type: ignore[no-any-return]  # plain() proved it an int
 
@@ -119,16 +93,13 @@ def _utc(_: Site, __: str) -> Any:
 def _period(_: Site, __: str, value: Any, freq: Any, ordinal: Any) -> Any:
     if value is not None:
         raise bad("arguments", "a Period is made in another way than pandas does")
-    return pd.Period(ordinal=_number(ordinal), freq=offset(freq))
+    bounds.check_period_freq(freq)
+    return pd.Period(ordinal=_number(ordinal), freq=freq)
 
 
 def _interval(_: Site, __: str, left: Any, right: Any, closed: Any = "right") -> Any:
-    for bound in (left, right):
-        if not isinstance(bound, np.generic | pd.Timestamp | pd.Timedelta):
-            plain(bound, int, float)
-    if type(left) is int:
-        _number(left)
-        _number(right, _INT64) if type(right) is int else None
+    bounds.check_interval_end(left)
+    bounds.check_interval_end(right)
     return pd.Interval(left, right, plain(closed, str))
 
 
@@ -136,27 +107,10 @@ def _interval(_: Site, __: str, left: Any, right: Any, closed: Any = "right") ->
 
 
 def _offset(site: Site, name: str, count: Any = 1, normalize: Any = False, *rest: Any) -> Any:
-    kind = getattr(_offsets, name.partition(":")[2])
-    most = _INT64 if issubclass(kind, _offsets.Tick) or kind is _offsets.Day else _MAX_REPEAT
-    _number(count, most)
-    for part in rest:
-        _check_part(site, part)
-    return kind(count, plain(normalize, bool), *rest)
-
-
-def _check_part(site: Site, part: Any) -> None:
-    """Refuse what is no weekday, mask, start, end, holiday or variation of an offset."""
-    members = part if type(part) is tuple else (part,)
     # pandas makes a calendar of holidays each time.
-    site.charge(len(members) << _WALKED)
-    for member in members:
-        if type(member) is int:
-            _number(member, _MAX_REPEAT)
-        elif type(member) is str and len(member) > _MAX_TEXT:
-            raise bad("arguments", "a text of an offset is too long")
-        else:
-            times = (datetime.timedelta, datetime.time, np.datetime64, pd.Timedelta)
-            plain(member, type(None), bool, int, str, np.int64, *times)
+    site.charge(sum(len(part) if type(part) is tuple else 1 for part in rest) << _WALKED)
+    kind = name.partition(":")[2]
+    return bounds.offset_of(kind, plain(count, int), plain(normalize, bool), rest)
 
 
 def _date_offset(_: Site, name: str) -> Draft:
@@ -169,17 +123,11 @@ def _check_begun(draft: Any) -> None:
 
 
 def _spans(fields: dict[Any, Any], *others: str) -> dict[str, Any]:
-    spans = {}
-    for name, value in fields.items():
-        if value is None:
-            continue
-        if name == "weekday" and type(value) in (_relative.weekday, int):
-            spans[name] = value
-        elif name in _SPANS:
-            spans[name] = _number(value, _MAX_SPAN)
-        elif name not in others:
-            raise bad("state", "a date offset has no such field")
-    return spans
+    return {
+        plain(name, str): value
+        for name, value in fields.items()
+        if value is not None and name not in others
+    }
 
 
 def _agree(sent: dict[Any, Any], made: dict[str, Any]) -> None:
@@ -197,7 +145,7 @@ def _date_offset_state(_: Site, draft: Any, state: Any) -> Any:
     plain(fields.pop("_cache", {}), dict)
     spans = _spans(fields, "n", "normalize", "_offset", "_use_relativedelta")
     count, normalize = fields.get("n"), fields.get("normalize")
-    made = pd.DateOffset(_number(count, _MAX_REPEAT), plain(normalize, bool), **spans)
+    made = bounds.date_offset(plain(count, int), plain(normalize, bool), spans)
     # Not only what it repeats, but how: pandas would add the sent span, not one made from names.
     _agree(fields, made.__getstate__())
     return made
@@ -206,7 +154,7 @@ def _date_offset_state(_: Site, draft: Any, state: Any) -> Any:
 def _delta_state(_: Site, draft: Any, state: Any) -> Any:
     _check_begun(draft)
     fields = plain(state, dict)
-    made = _relative.relativedelta(**_spans(fields, "_has_time"))
+    made = bounds.relative_delta(_spans(fields, "_has_time"))
     # The constructor carries over and rounds; what was sent has been through it.
     _agree(fields, made.__dict__)
     return made
@@ -217,10 +165,7 @@ def _weekday_state(_: Site, draft: Any, state: Any) -> Any:
     nothing, fields = plain(state, tuple)
     if nothing is not None or set(plain(fields, dict)) != {"weekday", "n"}:
         raise bad("state", "a weekday has no such field")
-    nth = fields["n"]
-    return _relative.weekday(
-        range(7)[_number(fields["weekday"], 7)], None if nth is None else _number(nth, 1000)
-    )
+    return bounds.weekday_of(plain(fields["weekday"], int), plain(fields["n"], int, type(None)))
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

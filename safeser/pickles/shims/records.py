@@ -16,10 +16,11 @@ import time
 import urllib.parse
 import zoneinfo
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types import refused
+from safeser.types.stdlib import zone_of
 
 __all__ = ["SHIMS"]
 
@@ -30,13 +31,13 @@ _MAX_NAME = 256
 
 def _within(value: Any, bound: int, *, least: int | None = None) -> int:
     if not (-bound if least is None else least) <= plain(value, int) < bound:
-        raise bad("arguments", "an integer is out of range")
+        raise refused("number", "an integer is out of range")
     return value  # type: ignore[no-any-return]  # plain() proved it an int
 
 
 def _short(value: Any) -> str | None:
     if value is not None and len(plain(value, str)) > _MAX_NAME:
-        raise bad("arguments", "a text is longer than any honest one")
+        raise refused("text", "a text is longer than any honest one")
     return value  # type: ignore[no-any-return]  # None, or plain() proved it a str
 
 
@@ -197,7 +198,7 @@ def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
     plain(spare, float, type(None))
     if not words[0] >> 31 and not any(words[1:-1]):
         # Nothing leads there; all that it draws is 0, and normalvariate() waits for another number.
-        raise bad("values", "a generator of random numbers stands still")
+        raise refused("random-state", "a generator of random numbers stands still")
     made = random.Random(0)  # noqa: S311 - it is the kind that was sent
     made.setstate((version, words, spare))
     return made
@@ -245,13 +246,13 @@ def _pattern(site: Site, _: str, text: Any, flags: Any) -> re.Pattern[Any]:
     a second.
     """
     if len(plain(text, str, bytes)) > _MAX_PATTERN or plain(flags, int) & ~_FLAGS:
-        raise bad("arguments", "a regular expression is too long or has unknown flags")
+        raise refused("pattern", "a regular expression is too long or has unknown flags")
     source = text if type(text) is str else text.decode("latin-1")
     folds, classes = flags & re.I or "(?" in source, source.count("[")
     if _NAMED.search(source):
-        raise bad("arguments", "a regular expression has characters by their names")
+        raise refused("pattern", "a regular expression has characters by their names")
     if classes > _MAX_CLASSES or (folds and not _narrow(source)):
-        raise bad("arguments", "a regular expression is too costly to compile")
+        raise refused("pattern", "a regular expression is too costly to compile")
     site.charge(len(source) * _COMPILE_COST)
     site.charge(0 if _narrow(source) else classes * _CLASS_COST)
     return re.compile(text, flags)
@@ -264,23 +265,14 @@ def _narrow(source: str) -> bool:
 
 # -- time zones --------------------------------------------------------------------------------
 
-_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,3}\Z")
 _ZONE_COST = 2000
 
 
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
-
-
 def _zone(site: Site, _: str, key: Any, cached: Any) -> zoneinfo.ZoneInfo:
-    """Return a zone of the time zone database: the key is a path, and opens what it names."""
-    if not _ZONE.match(plain(key, str)) or key not in _zones():
-        raise bad("arguments", "a time zone is not one of this machine's database")
     if plain(cached, int, bool) not in (0, 1):
         raise bad("arguments", "a time zone has another form")
     site.charge(_ZONE_COST)
-    return zoneinfo.ZoneInfo(key) if cached else zoneinfo.ZoneInfo.no_cache(key)
+    return zone_of(plain(key, str), cached=bool(cached))
 
 
 SHIMS: dict[str, Callable[..., Any]] = {

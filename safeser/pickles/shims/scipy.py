@@ -15,6 +15,8 @@ import numpy as np
 
 from safeser.pickles.nodes import GlobalRef
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types import refused
+from safeser.types import scipy as bounds
 
 __all__ = ["SHIMS", "identical", "indexes", "numbers", "repeated"]
 
@@ -38,7 +40,7 @@ def numbers(value: Any, *, ndim: int, kinds: str = "biufc") -> Any:
     """Return *value* if it is an array of *ndim* dimensions of plain numbers in native order."""
     dtype = plain(value, np.ndarray).dtype
     if value.ndim != ndim or dtype.kind not in kinds or not dtype.isnative:
-        raise bad("scipy", "an array is not one of plain numbers of the right dimensions")
+        raise refused("scipy", "an array is not one of plain numbers of the right dimensions")
     return value
 
 
@@ -49,9 +51,9 @@ def indexes(site: Site, value: Any, *, below: int, low: int = 0) -> Any:
     """
     given = numbers(value, ndim=1, kinds="i")
     if given.dtype.itemsize not in (4, 8):
-        raise bad("scipy", "indexes must be of 32 or 64 bits")
+        raise refused("scipy", "indexes must be of 32 or 64 bits")
     if given.size and not (given.min() >= low and given.max() < below):
-        raise bad("scipy", "an index is outside of what it points into")
+        raise refused("scipy", "an index is outside of what it points into")
     if not site.shared and given.flags.c_contiguous:
         return given
     site.charge_bytes(given.nbytes)
@@ -67,9 +69,9 @@ def repeated(values: Any) -> bool:
 def _shape(value: Any, *, dims: int = 0) -> tuple[int, ...]:
     for size in plain(value, tuple):
         if not 0 <= plain(size, int) < _INT63:
-            raise bad("scipy", "a sparse matrix has an impossible shape")
+            raise refused("scipy", "a sparse matrix has an impossible shape")
     if not 0 < len(value) <= _MAX_DIMS or (dims and len(value) != dims):
-        raise bad("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
     return value  # type: ignore[no-any-return]  # plain() proved it a tuple
 
 
@@ -79,7 +81,7 @@ def _fields(draft: Any, state: Any, *names: str) -> dict[str, Any]:
         raise bad("build-twice", "an object is built twice")
     given = plain(state, dict)
     if not set(names) <= set(given):
-        raise bad("scipy", "a field of an object is missing")
+        raise refused("scipy", "a field of an object is missing")
     if not set(given) <= {*names, *_FLAGS}:
         raise bad("state", "an object has a field that its class does not")
     return given  # type: ignore[no-any-return]  # plain() proved it a dict
@@ -94,15 +96,21 @@ def _finished(draft: Draft, given: Mapping[str, Any], checked: dict[str, Any]) -
     """Return the object with *checked* fields, past any code of its class."""
     kind = getattr(sparse, draft.kind.partition(":")[2])
     made = object.__new__(kind)
-    if plain(given.get("maxprint", 50), int) < 0:
-        raise bad("scipy", "a sparse matrix has an impossible field")
-    made.__dict__.update(checked, maxprint=given.get("maxprint", 50))
+    made.__dict__.update(checked, maxprint=_maxprint(given))
     return made
 
 
+def _maxprint(given: Mapping[str, Any]) -> int:
+    """Return how many elements are printed."""
+    count = given.get("maxprint", 50)
+    bounds.check_maxprint(count)
+    return count  # type: ignore[no-any-return]  # an int
+
+
 def _number_type(value: Any) -> Any:
-    if not isinstance(value, np.dtype) or value.kind not in "biufc" or not value.isnative:
-        raise bad("scipy", "the elements of a sparse matrix are no plain numbers")
+    if not isinstance(value, np.dtype):
+        raise refused("scipy", "the elements of a sparse matrix are no plain numbers")
+    bounds.check_numbers(value)
     return value
 
 
@@ -115,7 +123,7 @@ def _compressed(site: Site, draft: Any, state: Any) -> Any:
     lines = name == "csr_array"
     shape = _shape(given["_shape"], dims=0 if lines else 2)
     if len(shape) > 2:
-        raise bad("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
     major, minor = shape if len(shape) == 2 else (1, shape[0])
     if name.startswith("csc"):
         major, minor = minor, major
@@ -123,14 +131,15 @@ def _compressed(site: Site, draft: Any, state: Any) -> Any:
     if data.ndim == 3:
         _, rows, columns = data.shape
         if not rows or not columns or major % rows or minor % columns:
-            raise bad("scipy", "blocks do not fill a sparse matrix")
+            raise refused("scipy", "blocks do not fill a sparse matrix")
         major, minor = major // rows, minor // columns
     indices = indexes(site, given["indices"], below=minor)
     indptr = indexes(site, given["indptr"], below=len(indices) + 1)
     if indptr.dtype != indices.dtype or len(indices) != len(data) or len(indptr) != major + 1:
-        raise bad("scipy", "the parts of a sparse matrix are not of one size")
+        raise refused("scipy", "the parts of a sparse matrix are not of one size")
+    bounds.check_reach(shape, indices)
     if indptr[0] != 0 or (len(indptr) > 1 and (indptr[1:] < indptr[:-1]).any()):
-        raise bad("scipy", "the rows of a sparse matrix overlap")
+        raise refused("scipy", "the rows of a sparse matrix overlap")
     checked = {"_shape": shape, "indptr": indptr, "indices": indices, "data": data}
     checked |= _order(given, indptr, indices)
     return _finished(draft, given, checked)
@@ -150,7 +159,7 @@ def _order(given: Mapping[str, Any], indptr: Any, indices: Any) -> dict[str, Any
         step = np.diff(used)
         inside = ~starts[1 : len(used)]
         if (step[inside] < (1 if flags.get("_has_canonical_format") else 0)).any():
-            raise bad("scipy", "a sparse matrix says that it is in order, and is not")
+            raise refused("scipy", "a sparse matrix says that it is in order, and is not")
     return flags
 
 
@@ -167,12 +176,13 @@ def _coordinates(site: Site, draft: Any, state: Any) -> Any:
     shape = _shape(given["_shape"], dims=2 if matrix else 0)
     data = numbers(given["data"], ndim=1)
     if len(plain(given["coords"], tuple)) != len(shape):
-        raise bad("scipy", "the parts of a sparse matrix are not of one size")
+        raise refused("scipy", "the parts of a sparse matrix are not of one size")
     coords = tuple(
         indexes(site, part, below=size) for part, size in zip(given["coords"], shape, strict=True)
     )
     if any(len(part) != len(data) or part.dtype != coords[0].dtype for part in coords):
-        raise bad("scipy", "the parts of a sparse matrix are not of one size")
+        raise refused("scipy", "the parts of a sparse matrix are not of one size")
+    bounds.check_reach(shape, *coords)
     canonical = plain(given.get("has_canonical_format", False), bool)
     if canonical and len(data) > 1:
         site.charge(len(data))
@@ -181,7 +191,7 @@ def _coordinates(site: Site, draft: Any, state: Any) -> Any:
         for part in coords:
             same &= np.diff(part[order]) == 0
         if same.any():
-            raise bad("scipy", "a sparse matrix says that it holds nothing twice, and does")
+            raise refused("scipy", "a sparse matrix says that it holds nothing twice, and does")
     checked = {"_shape": shape, "coords": coords, "data": data, "has_canonical_format": canonical}
     return _finished(draft, given, checked)
 
@@ -193,9 +203,9 @@ def _diagonals(site: Site, draft: Any, state: Any) -> Any:
     offsets = indexes(site, given["offsets"], low=-shape[0], below=shape[1] + 1)
     data = numbers(given["data"], ndim=2)
     if len(offsets) != len(data) or repeated(offsets):
-        raise bad("scipy", "the parts of a sparse matrix are not of one size")
+        raise refused("scipy", "the parts of a sparse matrix are not of one size")
     if offsets.dtype.itemsize == 4 and max(*shape, data.shape[1]) >= 1 << 30:
-        raise bad("scipy", "a sparse matrix is larger than its indexes reach")
+        raise refused("scipy", "a sparse matrix is larger than its indexes reach")
     return _finished(draft, given, {"_shape": shape, "data": data, "offsets": offsets})
 
 
@@ -215,7 +225,7 @@ def _lists(site: Site, draft: Any, state: Any) -> Any:
     rows, data = given["rows"], given["data"]
     for part in (rows, data):
         if plain(part, np.ndarray).dtype != object or part.shape != shape[:1]:
-            raise bad("scipy", "the parts of a sparse matrix are not of one size")
+            raise refused("scipy", "the parts of a sparse matrix are not of one size")
     copies = np.empty(len(rows), object), np.empty(len(rows), object)
     for at, (columns, values) in enumerate(zip(rows, data, strict=True)):
         # Two lists, each of which takes as much as some dozen elements.
@@ -223,10 +233,10 @@ def _lists(site: Site, draft: Any, state: Any) -> Any:
         last = -1
         for column in columns:
             if not last < plain(column, int) < shape[1]:
-                raise bad("scipy", "an index is outside of what it points into")
+                raise refused("scipy", "an index is outside of what it points into")
             last = column
         if len(columns) != len(plain(values, list)):
-            raise bad("scipy", "the parts of a sparse matrix are not of one size")
+            raise refused("scipy", "the parts of a sparse matrix are not of one size")
         site.copied(columns)
         site.copied(values)
         copies[0][at], copies[1][at] = list(columns), [_number(value) for value in values]
@@ -245,19 +255,19 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
     given = _fields(draft, state, "_shape", "dtype", "_dict")
     shape = _shape(given["_shape"], dims=2 if draft.kind.endswith("_matrix") else 0)
     if len(shape) > 2:
-        raise bad("scipy", "a sparse matrix has not the dimensions of its format")
+        raise refused("scipy", "a sparse matrix has not the dimensions of its format")
     content = plain(given["_dict"], dict)
     site.charge(3 * len(content))
     for key, value in content.items():
         parts = (key,) if len(shape) == 1 else plain(key, tuple)
         for part, size in zip(parts, shape, strict=True):
             if not 0 <= plain(part, int, np.int32, np.int64) < size:
-                raise bad("scipy", "an index is outside of what it points into")
+                raise refused("scipy", "an index is outside of what it points into")
         _number(value)
     kind = getattr(sparse, draft.kind.partition(":")[2])
     made = kind(shape, dtype=_number_type(given["dtype"]))
     made._dict.update(content)
-    made.maxprint = plain(given.get("maxprint", 50), int)
+    made.maxprint = _maxprint(given)
     return made
 
 
@@ -298,9 +308,9 @@ def _search_tree(site: Site, draft: Any, state: Any) -> Any:
         raise bad("build-twice", "an object is built twice")
     nodes, data, _n, _m, leafsize, _highest, _lowest, _indices, box, _box = plain(state, tuple)
     if numbers(data, ndim=2, kinds="f").dtype != np.float64 or not data.shape[1]:
-        raise bad("scipy", "the points of a search tree are no numbers")
+        raise refused("scipy", "the points of a search tree are no numbers")
     if not 0 < plain(leafsize, int) < _INT63:
-        raise bad("scipy", "a search tree has an impossible field")
+        raise refused("scipy", "a search tree has an impossible field")
     if box is not None:
         numbers(box, ndim=1, kinds="f")
     kind = getattr(spatial, draft.kind.partition(":")[2])
@@ -319,7 +329,7 @@ def _search_tree(site: Site, draft: Any, state: Any) -> Any:
         own = made.__getstate__()
         if all(map(identical, state[1:], own[1:])) and _same_nodes(nodes, own[0]):
             return made
-    raise bad(
+    raise refused(
         "scipy",
         "a search tree is not the one that SciPy builds from its points"
         " (or it is large, and was built with balanced_tree=False)",

@@ -25,6 +25,7 @@ from safeser.pickles.shims.labels import hide_memory
 from safeser.pickles.shims.site import Draft, Site, bad, check_layout, plain
 from safeser.pickles.shims.sklearn_checks import check_estimator
 from safeser.pickles.shims.sklearn_trees import begin_tree, metric, search_tree, tree
+from safeser.types import refused
 
 __all__ = ["SHIMS"]
 
@@ -114,7 +115,7 @@ def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
     if kind in _LEAVES or isinstance(value, np.generic | np.dtype):
         return value
     if depth > _MAX_NESTING:
-        raise bad("max-depth", "the fields of an estimator nest too deep")
+        raise refused("sklearn", "the fields of an estimator nest too deep")
     place = id(value), depth, field
     known = site.remade.get(place)
     if known is None:
@@ -140,7 +141,7 @@ def _copied(site: Site, value: Any, kind: Any, field: str, depth: int) -> Any:
         return np.ma.MaskedArray(data, mask=np.array(value.mask), fill_value=value.fill_value)
     if _known(kind) or any(value is function for function in _functions(field)):
         return value
-    raise bad(
+    raise refused(
         "sklearn",
         f"an estimator holds in {shown(field)} what is neither plain nor known"
         " (functions may stand only where they are listed)",
@@ -151,7 +152,7 @@ def _array(site: Site, value: Any, field: str, depth: int) -> Any:
     if not value.dtype.hasobject:
         return value
     if value.dtype != np.dtype(object):
-        raise bad("sklearn", "an estimator holds objects inside of a structured array")
+        raise refused("sklearn", "an estimator holds objects inside of a structured array")
     made = np.empty(value.shape, object, order="F" if value.flags.fnc else "C")
     for at, part in np.ndenumerate(value):
         made[at] = _value(site, part, field, depth + 1)
@@ -170,7 +171,7 @@ def _finish(site: Site, draft: Any, state: Any) -> Any:
         raise bad("build-twice", "an estimator is built twice")
     entry = _listed().get(draft.kind)
     if entry is None:
-        raise bad("sklearn", "an estimator is not listed")
+        raise refused("sklearn", "an estimator is not listed")
     kind, given = _listed().object_of(entry), dict(plain(state, dict))
     fields = entry.fields
     if issubclass(kind, BaseEstimator):
@@ -214,13 +215,13 @@ def _check_version(sent: Any, name: str) -> None:
 def _check_settings(fields: Mapping[str, Any], name: str) -> None:
     if fields.get("memory") is not None:
         # joblib would unpickle whatever lies in that folder when the pipeline is fitted.
-        raise bad("sklearn", f"{name} caches in a folder; only memory=None is accepted")
+        raise refused("sklearn", f"{name} caches in a folder; only memory=None is accepted")
     for field in _JOBS & set(fields):
         jobs = fields[field]
         if jobs is not None and not -_MAX_JOBS <= plain(jobs, int) <= _MAX_JOBS:
-            raise bad("sklearn", f"{name} asks for too many threads")
+            raise refused("sklearn", f"{name} asks for too many threads")
         if field != "n_jobs" and not jobs >= 1:
-            raise bad("sklearn", f"{name} asks for no threads")
+            raise refused("sklearn", f"{name} asks for no threads")
 
 
 # -- small objects beside them --------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 
 from safeser.pickles.shims.scipy import identical, numbers, repeated
 from safeser.pickles.shims.site import Draft, Site, bad, plain
+from safeser.types import refused
 
 __all__ = ["begin_tree", "check_nodes", "metric", "refuse", "search_tree", "size", "tree"]
 
@@ -26,7 +27,7 @@ _LEAF = -1
 
 
 def refuse(what: str) -> NoReturn:
-    raise bad("sklearn", what)
+    raise refused("sklearn", what)
 
 
 def size(value: Any, what: str) -> int:

@@ -41,7 +41,7 @@ LIMITS = Limits(max_array=1 << 18, max_refs=20_000, max_bytes=1 << 22)
 PROGRESS = struct.Struct("<qq")
 
 #: Rooms whose rules refuse payloads.
-_RULES = ("families", "context", "pickle")
+_RULES = ("families", "context", "pickle", "value")
 
 _CPU_SECONDS = 20.0  # the slowest honest case takes a hundredth
 _RECURSION = sys.getrecursionlimit()  # that of whoever reads a message

@@ -7,7 +7,9 @@ show that memory is wrong.
 from __future__ import annotations
 
 import copy
+import io
 import itertools
+import operator
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +26,13 @@ _BOUND = 200
 def uses(value: Any) -> Iterator[Callable[[], object]]:
     """Yield each use of *value* and of what it holds, one level down."""
     yield from _any(value)
+    if not type(value).__module__.startswith("polars"):  # it panics at what it has not written yet
+        yield from _computed(value)
+    for name in _METHODS:
+        if hasattr(type(value), name):
+            yield lambda name=name: getattr(value, name)()  # type: ignore[misc]
+    for name in _READ:
+        yield lambda name=name: repr(getattr(value, name))  # type: ignore[misc]
     for package, more in _OF_PACKAGES.items():
         if type(value).__module__.partition(".")[0] == package and package in sys.modules:
             yield from more(value)
@@ -49,18 +58,202 @@ def _any(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: [repr(item) for item in itertools.islice(iter(value), _BOUND)]
     yield lambda: copy.copy(value)
     yield lambda: copy.deepcopy(value) == value
+    yield lambda: hash(copy.copy(value))
     yield lambda: pickle.dumps(value)
+    yield lambda: pickle.loads(pickle.dumps(value)) == value
     yield lambda: dir(value)
     yield lambda: sys.getsizeof(value)
+    yield lambda: f"{value}"
+    yield lambda: list(map(repr, vars(value).values()))
+
+
+def _computed(value: Any) -> Iterator[Callable[[], object]]:
+    """Yield arithmetic, order, indexing and iteration, of which each type has some."""
+
+    def some() -> list[Any]:
+        return list(itertools.islice(iter(value), _BOUND))
+
+    for compute in _OF_TWO:
+        yield lambda compute=compute: compute(value, value)  # type: ignore[misc]
+    if not _holds_objects(value):
+        yield lambda: value * value
+    if not isinstance(value, (list, tuple, str, bytes, bytearray)):
+        yield lambda: value * 3
+        yield lambda: 2 * value
+    yield lambda: value + 1
+    yield lambda: -value
+    yield lambda: abs(value)
+    yield lambda: int(value)
+    yield lambda: float(value)
+    yield lambda: round(value, 2)
+    yield lambda: sum(some())
+    yield lambda: sorted(some())
+    yield lambda: max(some())
+    yield lambda: repr([value[0], value[-1]])
+    yield lambda: repr(value[1:3])
+    yield lambda: repr(value[()])
+    yield lambda: repr(value[::-1])
+    if hasattr(type(value), "__contains__"):
+        yield lambda: some()[0] in value
+    yield lambda: value.index(some()[-1])
+    yield lambda: list(itertools.islice(reversed(value), _BOUND))
+    yield lambda: repr([copy.copy(item) for item in some()[:3]])
+
+
+def _holds_objects(value: Any) -> bool:
+    """Tell whether *value* holds objects of NumPy's or pandas': a text times a number is memory."""
+    return "object" in str(getattr(value, "dtypes", getattr(value, "dtype", "")))
+
+
+_OF_TWO: tuple[Callable[[Any, Any], Any], ...] = (
+    *(operator.add, operator.sub, operator.truediv, operator.floordiv, operator.mod),
+    *(operator.lt, operator.ne, operator.and_, operator.or_, divmod),
+)
+
+#: What is called without arguments, where a type has it.
+_METHODS = (
+    *(
+        "isoformat",
+        "utcoffset",
+        "dst",
+        "tzname",
+        "timestamp",
+        "timetuple",
+        "total_seconds",
+        "ctime",
+    ),
+    *(
+        "as_integer_ratio",
+        "normalize",
+        "to_integral_value",
+        "adjusted",
+        "sqrt",
+        "limit_denominator",
+    ),
+    *("bit_length", "conjugate", "hex", "as_posix", "is_absolute", "most_common", "total", "copy"),
+    *("elements", "random", "getstate", "tolist", "tobytes", "split", "upper", "title"),
+    *("mean", "std", "min", "max", "sum", "cumsum", "ptp", "any", "all", "sort", "argsort"),
+    *(
+        "squeeze",
+        "ravel",
+        "flatten",
+        "nonzero",
+        "transpose",
+        "conj",
+        "filled",
+        "compressed",
+        "trim",
+    ),
+    *("deriv", "integ", "roots", "linspace", "random_raw", "standard_normal", "rand", "spawn"),
+    *("to_pydatetime", "to_numpy", "to_period", "to_timestamp", "day_name", "as_unit", "asm8"),
+    *("unique", "dropna", "isna", "hasnans", "to_dense", "to_frame", "to_list", "to_flat_index"),
+    *(
+        "remove_unused_categories",
+        "codes",
+        "describe",
+        "memory_usage",
+        "is_overlapping",
+        "cumcount",
+    ),
+    *(
+        "is_null",
+        "drop_null",
+        "sort_indices",
+        "value_counts",
+        "flatten",
+        "to_batches",
+        "max_chunksize",
+    ),
+    *(
+        "dictionary_decode",
+        "run_end_decode",
+        "find_physical_length",
+        "to_pandas_dtype",
+        "to_string",
+    ),
+    *("__arrow_c_schema__", "__array__", "__length_hint__", "empty", "toarray", "tocsr", "tocoo"),
+)
+
+#: What is read, where a value has it.
+_READ = (
+    *(
+        "parts",
+        "parent",
+        "name",
+        "suffix",
+        "stem",
+        "exploded",
+        "is_private",
+        "packed",
+        "hex",
+        "urn",
+    ),
+    *("num_addresses", "broadcast_address", "pattern", "groups", "groupindex", "numerator", "real"),
+    *(
+        "days",
+        "hour",
+        "year",
+        "dayofyear",
+        "quarter",
+        "days_in_month",
+        "freqstr",
+        "nanos",
+        "rule_code",
+    ),
+    *(
+        "start_time",
+        "end_time",
+        "mid",
+        "length",
+        "left",
+        "right",
+        "closed",
+        "ordinal",
+        "base",
+        "flat",
+    ),
+    *(
+        "T",
+        "flags",
+        "strides",
+        "dtype",
+        "descr",
+        "fields",
+        "subdtype",
+        "isalignedstruct",
+        "metadata",
+    ),
+    *(
+        "mask",
+        "recordmask",
+        "data",
+        "coef",
+        "domain",
+        "state",
+        "bit_generator",
+        "seed_seq",
+        "entropy",
+    ),
+    *("categories", "codes", "levels", "names", "values", "array", "is_unique", "inferred_freq"),
+    *(
+        "density",
+        "fill_value",
+        "sp_values",
+        "type",
+        "index_dtype",
+        "construct_array_type",
+        "subtype",
+    ),
+    *("chunks", "field", "num_fields", "bit_width", "offsets", "indices", "dictionary", "run_ends"),
+    *("nnz", "shape", "size", "ndim", "columns", "axes", "style", "tz", "unit", "value", "nbytes"),
+)
 
 
 def _numpy(value: Any) -> Iterator[Callable[[], object]]:
     import numpy as np
 
     if isinstance(value, np.dtype):
-        yield lambda: np.zeros(2, value)
-        yield lambda: np.zeros(2, value).tolist()
-        yield value.newbyteorder
+        yield from _dtype(value)
         return
     yield lambda: value.tolist()
     yield lambda: value.tobytes()
@@ -70,9 +263,29 @@ def _numpy(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: value.astype("?").sum()
     for name in ("sum", "max", "argmax", "argsort", "all", "ravel", "nonzero", "item", "round"):
         yield lambda name=name: getattr(value, name)()
+    if not isinstance(value, np.str_):  # of its own, NumPy makes no text
+        yield lambda: value.byteswap()
+    if isinstance(value, np.void):
+        for field in (value.dtype.names or ())[:8]:
+            yield lambda field=field: repr([value[field], copy.copy(value[field])])
     if not isinstance(value, np.ndarray):
-        yield lambda: value + value
+        yield lambda: np.asarray(value).tolist()
         return
+    yield from _dtype(value.dtype)
+    yield lambda: np.array2string(value.astype(value.dtype.newbyteorder()))
+    yield lambda: np.save(io.BytesIO(), value)
+    yield lambda: np.where(value, value, value)
+    yield lambda: np.searchsorted(value.reshape(-1), value.reshape(-1)[:2])
+    yield lambda: [item.copy() for item in value.flat[:5]]
+    yield lambda: np.array_equal(value, value.copy())
+    yield lambda: np.copyto(np.empty_like(value), value)
+    yield lambda: np.char.upper(value)
+    yield lambda: np.partition(value.reshape(-1), 0)
+    yield lambda: np.add.reduce(value, axis=None)
+    yield lambda: np.ones(value.shape, "?") & value
+    yield lambda: value[np.ones(value.shape, "?")]
+    yield lambda: np.lexsort((value, value))
+    yield lambda: value.astype("i1").tolist()
     yield lambda: np.sort(value, axis=None)
     yield lambda: value.copy(order="F")
     yield lambda: value.T.reshape(-1)
@@ -88,13 +301,62 @@ def _numpy(value: Any) -> Iterator[Callable[[], object]]:
     yield lambda: memoryview(value).tobytes()
     if value.dtype == bool:
         yield lambda: value[value]
-    for field in (value.dtype.names or ())[:4]:
+    for field in (value.dtype.names or ())[:8]:
         yield lambda field=field: value[field].tolist()
+        yield lambda field=field: repr(value[field]) + repr(value[field].copy())
+        yield lambda field=field: value[field].astype("U").sum()
+        yield lambda field=field: value[field].__setitem__(..., value[field].copy())
     if value.flags.writeable and value.size:
         yield lambda: value.__setitem__(..., value.reshape(-1)[0])
 
 
+def _dtype(dtype: Any) -> Iterator[Callable[[], object]]:
+    import numpy as np
+
+    yield lambda: repr(np.zeros(2, dtype))
+    yield lambda: repr(np.zeros((), dtype)[()])
+    yield lambda: np.zeros(2, dtype).tolist()
+    yield lambda: np.ones(2, dtype).copy() == np.ones(2, dtype)
+    yield lambda: np.zeros(2, dtype.newbyteorder()).astype(dtype)
+    yield lambda: np.result_type(dtype, dtype)
+    yield lambda: [np.zeros(2, dtype)[field].tolist() for field in dtype.names]
+
+
 def _pandas(value: Any) -> Iterator[Callable[[], object]]:
+    import pandas as pd
+
+    moment = pd.Timestamp("2026-01-31 10:00")
+    yield lambda: moment + value
+    yield lambda: moment - value
+    yield lambda: value.is_on_offset(moment)
+    yield lambda: value.rollforward(moment)
+    yield lambda: pd.date_range(moment, periods=3, freq=value)
+    yield lambda: value.floor("h")
+    yield lambda: value.tz_convert("UTC")
+    yield lambda: value.strftime("%Y %x")
+    yield lambda: value.asfreq("D")
+    yield lambda: 0 in value
+    yield lambda: value.overlaps(value)
+    yield lambda: value.get_loc(value[0])
+    yield lambda: value.difference(value[:1])
+    yield lambda: value.join(value, how="outer")
+    yield lambda: value.isin(value[:2])
+    yield lambda: value.searchsorted(value[0])
+    yield lambda: value.droplevel(0)
+    yield lambda: value.to_json()
+    yield lambda: value.to_csv()
+    yield lambda: value.str.upper()
+    yield lambda: value.dt.year
+    yield lambda: value.cat.codes
+    yield lambda: value.sparse.density
+    yield lambda: value.map(repr)
+    yield lambda: value.rank()
+    yield lambda: value.transpose()
+    yield lambda: pd.array([None], dtype=value)
+    yield lambda: pd.Series([None, None], dtype=value).unique()
+    yield lambda: pd.Series(value).sort_values()
+    yield lambda: pd.Index(value).get_indexer(value)
+    yield lambda: pd.DataFrame({"a": value, "b": value}).drop_duplicates()
     yield lambda: value.describe()
     yield lambda: value.describe(include="all")
     yield lambda: value.info(buf=None, memory_usage="deep", verbose=False)
@@ -134,6 +396,19 @@ def _pandas(value: Any) -> Iterator[Callable[[], object]]:
 
 
 def _pyarrow(value: Any) -> Iterator[Callable[[], object]]:
+    import pyarrow as pa
+
+    yield lambda: pa.nulls(2, value).to_pylist()
+    yield lambda: pa.array([None], value)
+    yield lambda: pa.schema([("a", value)]).empty_table()
+    yield lambda: pa.concat_arrays([value, value])
+    yield lambda: pa.concat_tables([value, value]).to_pylist()
+    yield lambda: pa.Table.from_arrays([value], names=["a"]).to_pandas()
+    yield lambda: value.field(0)
+    yield lambda: value.fill_null(0)
+    yield lambda: value.sort_by("a")
+    yield lambda: value.column(0).to_pylist()
+    yield lambda: pa.ipc.new_stream(pa.BufferOutputStream(), value.schema).write(value)
     yield lambda: value.validate(full=True)
     yield lambda: value.to_pylist()[:_BOUND]
     yield lambda: value.to_pydict()

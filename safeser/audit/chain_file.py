@@ -1,0 +1,244 @@
+"""One chained file and its head, open for appending.
+
+The one rule: where the file ends, and what its writer keeps in step with it, is one value. One
+assignment replaces it once the records are in the file and the head covers them. An exception
+between any two instructions therefore leaves the old value and, beside it, the bytes that were on
+their way; the next call compares those with the file and finishes them or takes them back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, NoReturn, TypeVar
+
+from safeser.audit.chain import ZERO, Head, Keys, step
+from safeser.audit.files import Directory, Handle, failed, head_name
+from safeser.audit.record import encode, line
+from safeser.errors import AuditError
+
+__all__ = ["ChainFile", "new_file"]
+
+# How many records may pass before the file's place is looked at again; the look costs 4 us.
+_LOOK_EVERY = 64
+
+State = TypeVar("State")
+
+
+class _Position(NamedTuple, Generic[State]):
+    """Where the file ends, and what holds there.
+
+    :param end: the end that the head covers.
+    :param state: what the writer keeps in step with the file.
+    :param data: records on their way into the file, to stand after *end*.
+    :param after: the position once *data* is in the file and covered; None if nothing is on its
+        way.
+    """
+
+    end: Head
+    state: State
+    data: bytes = b""
+    after: _Position[State] | None = None
+
+
+class ChainFile(Generic[State]):
+    """One chained file and its head, open for appending; the caller makes sure it is the only one.
+
+    :param end: where the file ends.
+    :param state: what the caller keeps in step with the file.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        name: str,
+        *,
+        log: Handle,
+        head: Handle,
+        keys: Keys,
+        end: Head,
+        state: State,
+        fsync: bool,
+    ) -> None:
+        self.directory = directory
+        self.name = name
+        self._log = log
+        self._head = head
+        self._keys = keys
+        self._fsync = fsync
+        self._position = _Position(end, state)
+        self._looked = end.count
+        self._broken = ""
+        self._identity = [_identity(log), _identity(head)]
+
+    @property
+    def end(self) -> Head:
+        """Where the file ends, as its head says."""
+        return self._position.end
+
+    @property
+    def state(self) -> State:
+        """What the caller keeps in step with the file."""
+        return self._position.state
+
+    def keep(self, state: State) -> None:
+        """Replace the state without writing anything."""
+        self._position = _Position(self.settled().end, state)
+
+    def append_all(self, records: Sequence[dict[str, object]], state: State) -> None:
+        """Write *records* at once and the head that covers them; the state is *state* from then on.
+
+        :raises AuditError: if they could not be written. Like any other exception it leaves all of
+            them in the file, with their state, or none. All of them are there only where the file
+            took them and their head, or the disk, failed afterwards.
+        """
+        now = self.settled()
+        data, end = self._chained(now.end, records)
+        after = _Position(end, state)
+        if now.end.count - self._looked >= _LOOK_EVERY:
+            self.look()
+        self._position = _Position(now.end, now.state, data, after)
+        try:
+            self._log.append(data)
+            self._cover(end)
+            self._position = after
+        except BaseException:
+            self._settle_now()
+            raise
+
+    def _chained(self, end: Head, records: Sequence[dict[str, object]]) -> tuple[bytes, Head]:
+        """Return the lines of *records*, and where the file ends with them."""
+        count, mac = end.count, end.mac
+        lines = []
+        for fields in records:
+            fields["seq"] = count
+            body = encode(fields)
+            mac = step(self._keys.chain, mac, count, body)
+            lines.append(line(mac, body))
+            count += 1
+        data = b"".join(lines)
+        return data, Head(end.file, count, mac, end.size + len(data))
+
+    def _cover(self, end: Head) -> None:
+        """Write the head that covers the file up to *end*, and sync what must be synced."""
+        if self._fsync:
+            self._sync(self._log)
+        self._head.replace(end.encode(self._keys.head))
+
+    # --- what an interrupted call left -----------------------------------------------------------
+
+    def settled(self) -> _Position[State]:
+        """Finish or take back what an earlier call left; return where the file ends.
+
+        :raises AuditError: if that fails, or the file is closed or not as this process left it.
+        """
+        if self._broken:
+            raise AuditError(self._broken, rule="audit.closed", where=self.place)
+        position = self._position
+        if position.after is None:
+            return position
+        if self._is_written(position):
+            self._cover(position.after.end)
+            self._position = position.after
+        else:
+            self._position = _Position(position.end, position.state)
+        return self._position
+
+    def _is_written(self, position: _Position[State]) -> bool:
+        """Tell whether the records on their way are in the file; take back a part of them."""
+        size, data = position.end.size, position.data
+        written = self._log.stat().st_size - size
+        if not 0 <= written <= len(data) or self._log.read(written, size) != data[:written]:
+            self._fail("has another end than this process left it with")
+        if written == len(data):
+            return True
+        if written:
+            self._log.truncate(size)
+        return False
+
+    def _settle_now(self) -> None:
+        # So that the file is whole while the caller does something else. Where that fails, the
+        # next call tries again, and the file has a torn line at its end until then.
+        try:
+            self.settled()
+        except AuditError:
+            return
+
+    def sync(self) -> None:
+        """Make everything so far survive a loss of power: the file first, then its head."""
+        self.settled()
+        self._sync(self._log)
+        self._sync(self._head)
+
+    def _sync(self, handle: Handle) -> None:
+        try:
+            os.fdatasync(handle.fd)
+        except OSError as error:
+            # First, so that no other exception comes before it. After a failed fdatasync the
+            # kernel may have dropped the pages: a later success would say nothing about them.
+            self._broken = "the disk did not take a record; nothing more is written"
+            raise failed("a record cannot be synced", error, where=handle.place) from None
+
+    # --- whether it is still the same file -------------------------------------------------------
+
+    def look(self) -> None:
+        """Raise :class:`AuditError` if this is no longer the file of that name, as we left it.
+
+        Somebody who removes, replaces or cuts the file of a running process stops that process
+        from going on as if nothing had happened.
+        """
+        end = self.settled().end
+        for name, identity in zip((self.name, head_name(self.name)), self._identity, strict=True):
+            found = self.directory.stat(name)
+            if found is None:
+                self._fail("was removed")
+            if (found.st_dev, found.st_ino) != identity:
+                self._fail("was replaced")
+            if name == self.name and found.st_size != end.size:
+                self._fail("has another size than this process left it with")
+        self._looked = end.count
+
+    def _fail(self, what: str) -> NoReturn:
+        self._broken = f"the log file {what} while it was in use; nothing more is written"
+        raise AuditError(
+            self._broken,
+            rule="audit.replaced",
+            where=self.place,
+            fix="Verify the log, then start the process again.",
+        )
+
+    def read_from(self, offset: int) -> bytes:
+        """Return what stands in the file from *offset* to its end."""
+        size = self.settled().end.size
+        return self._log.read(max(0, size - offset), offset)
+
+    @property
+    def place(self) -> str:
+        return self.directory.place(self.name)
+
+    def close(self) -> None:
+        """Close the file and its head; nothing is written."""
+        self._broken = self._broken or "the log is closed"
+        self._log.close()
+        self._head.close()
+
+
+def new_file(
+    directory: Directory, name: str, *, file: str, keys: Keys, state: State, fsync: bool
+) -> ChainFile[State]:
+    """Return the new, empty chained file *name*, whose id is *file*."""
+    log = directory.create(name, append=True)
+    try:
+        head = directory.create(head_name(name), append=False)
+    except BaseException:
+        log.close()
+        raise
+    end = Head(file, 0, ZERO, 0)
+    return ChainFile(
+        directory, name, log=log, head=head, keys=keys, end=end, state=state, fsync=fsync
+    )
+
+
+def _identity(handle: Handle) -> tuple[int, int]:
+    found = handle.stat()
+    return found.st_dev, found.st_ino

@@ -1,0 +1,118 @@
+"""What a log keeps in memory in step with its records, and what one call changes of it.
+
+The one rule: nothing of the present state changes while a call works out its records; the new
+state holds once they are in the file, and the old one where they are not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from safeser.audit.record import printable
+from safeser.audit.tally import Tally, Throttle, note_refusal
+
+__all__ = ["Draft", "Fields", "PolicyName", "State", "initial_state", "policy_fields"]
+
+#: Name, revision and SHA-256 (64 hexadecimal digits) of a policy.
+PolicyName: TypeAlias = tuple[str, int, str]
+
+Fields: TypeAlias = dict[str, object]
+
+
+class State(NamedTuple):
+    """What holds after the last record of a log's file.
+
+    :param policy: the policy by which it decides, and *policy_text* what each record says of it.
+    :param tally: decisions that are counted and not written yet.
+    :param throttle: how many refusals of each sender and rule are still written one by one.
+    :param refusals: how often the process refused, by rule.
+    :param ended: whether the closing record is written.
+    """
+
+    policy: PolicyName
+    policy_text: str
+    tally: Tally
+    throttle: Throttle
+    refusals: dict[str, int]
+    ended: bool = False
+
+
+def initial_state(policy: PolicyName) -> State:
+    """Return the state of a process that has recorded and counted nothing."""
+    return State(policy, _policy_text(policy), Tally(), Throttle(), {})
+
+
+class Draft:
+    """The records that one call writes, and the state once they are written.
+
+    :param now: time of the call, microseconds since 1970.
+    """
+
+    __slots__ = ("_before", "_now", "records", "state")
+
+    def __init__(self, state: State, now: int) -> None:
+        self._before = state
+        self._now = now
+        self.state = state
+        self.records: list[Fields] = []
+
+    def add(self, kind: str, fields: Fields) -> None:
+        """Add one record of type *kind*; *fields* becomes a part of it."""
+        fields["policy"] = self.state.policy_text
+        fields["time"] = self._now
+        fields["type"] = kind
+        self.records.append(fields)
+
+    def add_event(self, fields: Fields) -> None:
+        """Add a record of an event, unless it is one of a flood of refusals, which are counted."""
+        if fields.get("permitted") is False:
+            self._own_refusals()
+            note_refusal(self.state.refusals, fields.get("rule"))
+            sender, rule = fields.get("sender"), fields.get("rule")
+            write, last = self.state.throttle.admit(sender, rule, self._now)
+            if not write:
+                return
+            if last:
+                fields["then"] = "counted"
+        self.add("event", fields)
+
+    def add_counts(self, *, everything: bool) -> None:
+        """Add the counts and summaries whose time has come, or all that there are."""
+        tally, throttle = self.state.tally, self.state.throttle
+        if tally.pending and (everything or tally.due(self._now)):
+            self.add("counts", {"counts": tally.rows(), "since": tally.since})
+            self.state = self.state._replace(tally=Tally())
+        if throttle.pending and (everything or throttle.due(self._now)):
+            self._own_refusals()
+            while self.state.throttle.pending:
+                self.add("suppressed", {"suppressed": self.state.throttle.take()})
+
+    def add_policy(self, policy: PolicyName) -> None:
+        """Add the record of a new policy, which this record and all later ones name."""
+        self.state = self.state._replace(policy=policy, policy_text=_policy_text(policy))
+        self.add("policy", policy_fields(policy))
+
+    def add_end(self) -> None:
+        """Add the closing record."""
+        self.state = self.state._replace(ended=True)
+        self.add("close", {})
+
+    def _own_refusals(self) -> None:
+        """Make sure that this draft's throttle and refusals are copies, and free to be changed."""
+        before = self._before
+        if self.state.throttle is before.throttle:
+            self.state = self.state._replace(
+                throttle=before.throttle.copy(), refusals=before.refusals.copy()
+            )
+
+
+def _policy_text(policy: PolicyName) -> str:
+    # Short in each record; the genesis or policy record before it has the whole digest.
+    name, revision, digest = policy
+    return f"{printable(name, 64)}/{revision}/{digest[:16]}"
+
+
+def policy_fields(policy: PolicyName) -> Fields:
+    """Return the fields of a record that name *policy* in full."""
+    name, revision, digest = policy
+    return {"policy_name": name, "policy_revision": revision, "policy_sha256": digest}

@@ -1,0 +1,32 @@
+"""SciPy's sparse matrices: what their elements are, how far their indexes reach, what they print.
+
+The one rule: SciPy's compiled code trusts these, and reads and writes memory by them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safeser.types.refusal import refused
+
+__all__ = ["check_maxprint", "check_numbers", "check_reach"]
+
+
+def check_numbers(dtype: np.dtype[Any]) -> None:
+    """Refuse *dtype* of elements that SciPy's compiled code cannot compute with."""
+    if dtype.kind not in "biufc" or not dtype.isnative:
+        raise refused("scipy", "the elements of a sparse matrix are no plain numbers")
+
+
+def check_maxprint(count: object) -> None:
+    """Refuse to print *count* elements of a sparse matrix."""
+    if type(count) is not int or count < 0:
+        raise refused("scipy", "a sparse matrix prints no number of elements")
+
+
+def check_reach(shape: tuple[int, ...], *indexes: np.ndarray[Any, Any]) -> None:
+    """Refuse a *shape* in which SciPy cannot count: it does so in the type of the *indexes*."""
+    if any(part.dtype.itemsize < 8 for part in indexes) and max(shape) > np.iinfo(np.int32).max:
+        raise refused("scipy", "the shape of a sparse matrix is beyond what its indexes reach")

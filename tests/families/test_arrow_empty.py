@@ -1,0 +1,118 @@
+"""Arrow's arrays without elements, of every nested type over every other, in either spelling."""
+
+import pickle
+
+import pytest
+from families_attack import through
+
+pa = pytest.importorskip("pyarrow")
+
+from safeser.pickles import loads  # noqa: E402 - needs Arrow
+
+PROFILE = ("data", "numpy", "pandas")
+CODED = pa.dictionary(pa.int8(), pa.string())
+
+LEAVES = {
+    "int": pa.int8(),
+    "text": pa.string(),
+    "flag": pa.bool_(),
+    "null": pa.null(),
+    "view": pa.string_view(),
+    "nothing": pa.binary(0),
+    "no fields": pa.struct([]),
+    "extension": pa.bool8(),
+    "dictionary": CODED,
+    "dictionary of numbers": pa.dictionary(pa.int32(), pa.float64(), ordered=True),
+    "dictionary of lists": pa.dictionary(pa.int8(), pa.list_(pa.int8())),
+    "dictionary of nulls": pa.dictionary(pa.int8(), pa.null()),
+    "dictionary of dictionaries": pa.dictionary(pa.int8(), CODED),
+    "dictionary in a list": pa.list_(CODED),
+    "dictionary in a map": pa.map_(CODED, CODED),
+    "runs": pa.run_end_encoded(pa.int32(), pa.string()),
+    "runs of dictionaries": pa.run_end_encoded(pa.int16(), CODED),
+}
+OUTER = {
+    "alone": lambda kind: kind,
+    "list": pa.list_,
+    "large list": pa.large_list,
+    "list view": pa.list_view,
+    "large list view": pa.large_list_view,
+    "two": lambda kind: pa.list_(kind, 2),
+    "none": lambda kind: pa.list_(kind, 0),
+    "struct": lambda kind: pa.struct([("x", kind), ("y", pa.int8())]),
+    "map": lambda kind: pa.map_(pa.string(), kind),
+    "keys": lambda kind: pa.map_(kind, pa.int8()),
+    "dense union": lambda kind: pa.dense_union([pa.field("a", kind), pa.field("b", pa.int8())]),
+    "sparse union": lambda kind: pa.sparse_union([pa.field("a", kind)]),
+    "runs": lambda kind: pa.run_end_encoded(pa.int64(), kind),
+    "list of maps": lambda kind: pa.list_(pa.map_(pa.string(), kind)),
+    "map of maps": lambda kind: pa.map_(pa.string(), pa.map_(pa.string(), kind)),
+    "struct of maps": lambda kind: pa.struct([("m", pa.map_(pa.string(), kind))]),
+    "maps by two": lambda kind: pa.list_(pa.map_(pa.string(), kind), 2),
+}
+
+
+def arrays(kind):
+    """Yield what Arrow can make of *kind* that has no elements, or holds what has none."""
+    for make in (
+        lambda: pa.array([], kind),
+        lambda: pa.nulls(0, kind),
+        lambda: pa.nulls(3, kind),
+        lambda: pa.nulls(3, kind)[1:1],
+        lambda: pa.nulls(3, kind)[3:],
+        lambda: pa.array([[], None, []], kind),
+        lambda: pa.array([[], None, []], kind)[1:],
+        lambda: pa.array([[], None, []], kind)[2:2],
+        lambda: pa.array([[[]], [[], None]], kind),
+        lambda: pa.chunked_array([], kind),
+        lambda: pa.chunked_array([pa.nulls(0, kind), pa.nulls(2, kind), pa.nulls(0, kind)], kind),
+        lambda: pa.schema([("a", kind), ("b", kind)]).empty_table(),
+        lambda: pa.table({"a": pa.nulls(2, kind)}).slice(1, 1),
+        lambda: pa.scalar(None, kind),
+    ):
+        try:
+            made = make()
+        except (pa.ArrowException, TypeError, ValueError):  # it makes none of that kind
+            continue
+        if is_valid(made):
+            yield made
+
+
+def is_valid(made):
+    """Tell whether Arrow finds valid what it made, but for the bitmap that nulls() gives runs."""
+    try:
+        made.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return "Run end encoded array should not have a null bitmap" in str(error)
+    return True
+
+
+def said(value):
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return value.to_pydict() if isinstance(value, pa.Table) else value.to_pylist()
+
+
+@pytest.mark.parametrize("inner", LEAVES)
+@pytest.mark.parametrize("outer", OUTER)
+def test_what_has_no_elements_arrives(outer, inner):
+    try:
+        kind = OUTER[outer](LEAVES[inner])
+    except (pa.ArrowException, TypeError, ValueError):
+        pytest.skip("Arrow has no such type")
+    found = list(arrays(kind))
+    assert found
+    for value in found:
+        for back in (through(value), loads(pickle.dumps(value), profile=PROFILE)):
+            assert type(back) is type(value)
+            assert getattr(back, "schema", kind) == getattr(value, "schema", kind)
+            assert getattr(back, "type", kind) == kind
+            assert said(back) == said(value)
+            back.validate(full=True)
+
+
+def test_a_map_of_dictionaries_without_entries_arrives():
+    # It was sent, and then refused by its receiver.
+    value = pa.array([[]], pa.map_(pa.string(), CODED))
+    assert through(value).equals(value)
+    assert loads(pickle.dumps(value), profile=PROFILE).equals(value)

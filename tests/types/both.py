@@ -1,0 +1,55 @@
+"""What restricted pickle and family dask say of one value, each by its own whole way.
+
+The one rule: both see the same value under the default limits, and neither is told of the other.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, NamedTuple
+
+from safeser import families, pickles
+from safeser.errors import SafeserError
+from safeser.values import Grant
+
+__all__ = ["Verdict", "by_pickle", "by_typed"]
+
+PROFILE = pickles.Profile.named(*pickles.DATA_PROFILES)
+FAMILIES = ("dask", "msgpack")
+_GRANT = Grant("both", FAMILIES)
+
+
+class Verdict(NamedTuple):
+    """What became of a value: what arrived, or by which rule and why nothing did.
+
+    :param sent: whether its sender let it go.
+    """
+
+    value: Any = None
+    rule: str = ""
+    message: str = ""
+    sent: bool = True
+
+
+def by_pickle(value: Any) -> Verdict | None:
+    """Send *value* as a pickle; None where pickle cannot write it."""
+    try:
+        data = pickle.dumps(value, 5)
+    except Exception:  # whatever a library raises for what it does not pickle
+        return None
+    try:
+        return Verdict(pickles.loads(data, profile=PROFILE))
+    except SafeserError as error:
+        return Verdict(None, error.rule, error.message)
+
+
+def by_typed(value: Any) -> Verdict:
+    """Send *value* as typed values."""
+    try:
+        header, frames = families.serialize(value, FAMILIES)
+    except SafeserError as error:
+        return Verdict(None, error.rule, error.message, sent=False)
+    try:
+        return Verdict(families.deserialize(header, [bytes(frame) for frame in frames], _GRANT))
+    except SafeserError as error:
+        return Verdict(None, error.rule, error.message)

@@ -1,0 +1,237 @@
+"""One value, two spellings, one verdict: what restricted pickle accepts, typed values accept."""
+
+from __future__ import annotations
+
+import collections
+import decimal
+import fractions
+import math
+import pathlib
+import pickle
+import types
+from datetime import timedelta, timezone
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+
+from tests.families.malformed import examples
+from tests.fuzz import seeds
+from tests.types import strategies
+from tests.types.both import by_pickle, by_typed
+from tests.types.only_one import PICKLE, TYPED, TYPES_OF_PICKLE
+
+# pandas speaks of what it will not do in a later version.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def deep_type(levels):
+    kind = pa.int8()
+    for _ in range(levels):
+        kind = pa.list_(kind)
+    return kind
+
+
+def deep_dtype(levels):
+    dtype = np.dtype("i1")
+    for _ in range(levels):
+        dtype = np.dtype([("a", dtype)])
+    return dtype
+
+
+def wide(count):
+    return np.dtype([(f"f{n}", "i1") for n in range(count)])
+
+
+def wrapped():
+    spread = {"names": ["a"], "formats": ["c16"], "offsets": [(1 << 31) - 16], "itemsize": 8}
+    return np.dtype(spread)
+
+
+def flags():
+    return np.frombuffer(b"\0\1\2\xff", "?")
+
+
+def masked_objects():
+    return np.ma.array(np.array([1, None], object), mask=[True, False])
+
+
+def sparse_column(length):
+    places = pd._libs.sparse.IntIndex(length, np.array([5], "i4"))
+    return pd.arrays.SparseArray(np.array([1.0]), places)
+
+
+def chained():
+    made = collections.ChainMap()
+    made.maps = [collections.Counter("a"), collections.UserDict(a=1)]
+    return made
+
+
+def narrow(matrix):
+    matrix.maxprint = -1
+    return matrix
+
+
+#: value -> the rule of its bound, or nothing where both accept it
+PROBES = {
+    "decimal of 5,000 digits": (lambda: decimal.Decimal("1" * 5000), ""),
+    "decimal of 16,385 digits": (lambda: decimal.Decimal("1" * 16_385), "decimal"),
+    "decimal 1e10000": (lambda: decimal.Decimal("1e10000"), ""),
+    "decimal 1e999999": (lambda: decimal.Decimal("1e999999"), "decimal"),
+    "fraction of 20,000 bits": (lambda: fractions.Fraction(1 << 19_999, 3), ""),
+    "fraction of 65,537 bits": (lambda: fractions.Fraction(1 << 65_536, 3), "fraction"),
+    "path with a part of 5,000": (lambda: pathlib.PurePosixPath("a" * 5000), ""),
+    "path of 300 parts": (lambda: pathlib.PurePosixPath(*["a"] * 300), ""),
+    "path of 2,049 parts": (lambda: pathlib.PurePosixPath(*["a"] * 2049), "path"),
+    "path with a NUL": (lambda: pathlib.PurePosixPath("a\0"), "path"),
+    "range(2**70)": (lambda: range(1 << 70), ""),
+    "range(2**2000)": (lambda: range(1 << 2000), "range"),
+    "slice(2**70)": (lambda: slice(1 << 70), ""),
+    "slice of a list": (lambda: slice([1]), ""),
+    "flags of 2": (flags, ""),
+    "flags of 2 in a frame": (lambda: pd.DataFrame({"a": flags()}), ""),
+    "frame of no rows": (lambda: pd.DataFrame(np.zeros((0, 100_000))), ""),
+    "frame of too many columns": (lambda: pd.DataFrame(np.zeros((0, 131_073))), "columns"),
+    "record of 5,000 fields": (lambda: wide(5000), ""),
+    "record of 10,001 fields": (lambda: wide(10_001), "dtype"),
+    "array of 5,000 fields": (lambda: np.zeros(2, wide(5000)), ""),
+    "dtype with metadata": (lambda: np.dtype("f8", metadata={"a": 1}), ""),
+    "dtype with an object for metadata": (lambda: np.dtype("f8", metadata={"a": {1}}), "dtype"),
+    "record beyond its end": (wrapped, "dtype"),
+    "record in records, 16 deep": (lambda: deep_dtype(15), ""),
+    "record in records, 17 deep": (lambda: deep_dtype(17), "dtype"),
+    "array of 2**40 times nothing": (lambda: np.zeros((0, 1 << 40)), "array-size"),
+    "array of objects in a record": (lambda: np.zeros(1, [("a", object)]), "dtype"),
+    "masked objects": (masked_objects, ""),
+    "texts with methods": (lambda: np.array(["a"]).view(np.char.chararray), ""),
+    "numbers as texts with methods": (lambda: np.zeros(1, "i1").view(np.char.chararray), "dtype"),
+    "seed of 10,000 bits": (lambda: np.random.SeedSequence(1 << 10_000), "random-state"),
+    "name of a polynomial": (lambda: np.poly1d([1], variable="z" * 65), "polynomial"),
+    "zone with a name of 5,000": (lambda: timezone(timedelta(0), "a" * 5000), "time-zone"),
+    "zone with a name of 200": (lambda: timezone(timedelta(0), "a" * 200), ""),
+    "NaN as a key": (lambda: {math.nan: 1}, ""),
+    "chain of counters": (chained, ""),
+    "default of a frozenset": (lambda: collections.defaultdict(frozenset), ""),
+    "namespace of a keyword": (lambda: types.SimpleNamespace(**{"class": 1}), ""),
+    "namespace of a dunder": (lambda: types.SimpleNamespace(**{"__class__": 1}), "attribute"),
+    "period of 5,000 days": (lambda: pd.Period("2026", pd.offsets.Day(5000)), "period"),
+    "offset of 2**40 months": (lambda: pd.offsets.MonthEnd(1 << 30), "offset"),
+    "interval of 2,000 bits": (lambda: pd.Interval(0, 1 << 2000), "interval"),
+    "index of 2**40 numbers": (lambda: pd.RangeIndex(1 << 40), "index"),
+    "index of 1,001 levels": (lambda: pd.MultiIndex.from_arrays([[1]] * 1001), "index"),
+    "sparse column of 2 GiB": (lambda: sparse_column((1 << 27) + 1), "sparse"),
+    "interval of half floats": (lambda: pd.IntervalDtype("f2"), ""),
+    "type of Arrow, 15 lists deep": (lambda: deep_type(15), ""),
+    "type of Arrow, 16 lists deep": (lambda: deep_type(16), "arrow-type"),
+    "list of 2**25 for each": (lambda: pa.list_(pa.int8(), 1 << 25), "arrow-type"),
+    "matrix that prints less than nothing": (lambda: narrow(sp.eye(2).tocsr()), "scipy"),
+    "graph wider than its places": (lambda: sp.eye(1, 1 << 33, format="coo"), ""),
+}
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_one_value_has_one_bound(name):
+    make, bound = PROBES[name]
+    value = make()
+    pickled, typed = by_pickle(value), by_typed(value)
+    if not bound:
+        assert (pickled.rule, typed.rule) == ("", "")
+        assert alike(pickled.value, value)
+        assert alike(typed.value, value)
+        return
+    # The sender's error has its own rule; what it says is what the bound said.
+    assert (pickled.rule, typed.rule) == (f"value.{bound}", "families.cannot-serialize")
+    assert typed.message.endswith(pickled.message)
+
+
+def alike(made, value):
+    if type(made) is not type(value):
+        return False
+    if isinstance(value, np.ndarray | pd.DataFrame | np.dtype | dict | sp.spmatrix):
+        return repr(made) == repr(value)
+    return made == value
+
+
+def compared(value):
+    """Return what both spellings say of *value*, or None where only one of them knows of it."""
+    pickled = by_pickle(value)
+    if pickled is None or (pickled.rule and not _loads(value)) or type(value) in TYPES_OF_PICKLE:
+        return None
+    return pickled, by_typed(value)
+
+
+def _loads(value):
+    """Tell whether pickle loads what it wrote of *value*; some scalars of Arrow's it does not."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # whatever the library raises
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "make", [np.dtypes.StringDType, lambda: np.array(["a"], np.dtypes.StringDType())]
+)
+def test_text_of_any_length_is_refused(make):
+    """Restricted pickle lists no function that makes the dtype; ``byteswap`` of it crashes."""
+    assert by_pickle(make()).rule == "pickle.global"
+    assert "StringDType is refused" in by_typed(make()).message
+
+
+@settings(max_examples=1500)
+@given(strategies.values())
+def test_what_one_accepts_the_other_accepts(value):
+    verdicts = compared(value)
+    if verdicts is None:
+        return
+    pickled, typed = verdicts
+    assert bool(pickled.rule) == bool(typed.rule), (pickled.rule, typed.message)
+    # What the receiver refuses, the sender does not send.
+    assert typed.rule == "" or not typed.sent, typed.rule
+
+
+def samples():
+    """Return the project's own honest values: what its fuzzers begin with."""
+    found = dict(examples.collect(EXAMPLES)[0])
+    for make in (*SEEDS, seeds.models, seeds.searched):
+        for at, made in enumerate(make()):
+            parts = made if type(made) is tuple else (made,)
+            found |= {f"{make.__name__}/{at}/{n}": part for n, part in enumerate(parts)}
+    return found
+
+
+#: The files of examples whose types both spellings know.
+EXAMPLES = ("arrays", "arrow", "estimators", "frames", "sparse", "stdlib")
+SEEDS = (seeds.plain, seeds.rarer, seeds.arrays, seeds.frames, seeds.tables)
+
+
+def test_honest_values_have_one_verdict():
+    names = []
+    for name, value in samples().items():
+        verdicts = compared(value)
+        if verdicts is not None and not _is_looped(value):
+            pickled, typed = verdicts
+            assert bool(pickled.rule) == bool(typed.rule), name
+            names.append(name)
+    assert len(names) > 300
+
+
+def _is_looped(value):
+    return type(value) is list and any(item is value for item in value)
+
+
+@pytest.mark.parametrize("name", PICKLE)
+def test_restricted_pickle_alone_carries(name):
+    value = PICKLE[name].make()
+    assert by_pickle(value).rule == ""
+    assert by_typed(value).rule == "families.cannot-serialize"
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_typed_values_alone_carry(name):
+    value = TYPED[name].make()
+    assert by_pickle(value).rule.startswith("pickle.")
+    assert by_typed(value).rule == ""
