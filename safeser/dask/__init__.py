@@ -17,10 +17,13 @@ __all__ = ["backend", "require_distributed"]
 
 
 def require_distributed() -> None:
-    """Raise :class:`ConfigError` unless a supported distributed is installed."""
+    """Raise :class:`ConfigError` unless distributed is installed and not too old.
+
+    :mod:`safeser.dask.patches` decides by its source whether an untested release can be used.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
-    from safeser.operations import SUPPORTED_DISTRIBUTED
+    from safeser.operations import FIRST, release
 
     try:
         installed = version("distributed")
@@ -29,12 +32,12 @@ def require_distributed() -> None:
             "this needs Dask, which is not installed",
             fix="Install safeser with its extra dask: in a clone of it, pip install '.[dask]'.",
         ) from None
-    if installed not in SUPPORTED_DISTRIBUTED:
+    if release(installed) < FIRST:
+        oldest = ".".join(map(str, FIRST))
         raise ConfigError(
-            f"distributed {installed} is not supported: its operations were not compared with"
-            " safeser's table",
+            f"distributed {installed} is not supported: it is older than {oldest}",
             rule="config.distributed-version",
-            fix=f"Install distributed {' or '.join(SUPPORTED_DISTRIBUTED)}.",
+            fix=f"Install distributed {oldest} or newer; docs/releases.md lists what was tested.",
         )
 
 

@@ -1,8 +1,9 @@
 """Every operation of Dask's protocol: who handles it, what it may carry, and what it stands for.
 
-The one rule: an operation that is not in this table is not known, and what is not known is refused.
-The rows were compared, in both directions, with what running servers of each tested release register
-(``python -m tests.compat.operations``); what some of these releases lack says so.
+The one rule: an operation that is not in this table is not known, and an unknown one is refused.
+The rows were compared, in both directions, with the handlers that running servers register in each
+release from :data:`FIRST` on (``python -m tests.compat.operations``). A row or field that not all
+releases have says ``since`` or ``until``; a newer release has those of the newest compared one.
 
 Grants are by name and a name may stand for different things on different servers. Four do:
 ``gather``, ``task-erred`` and ``close`` are in two groups, and ``restart``, which a client merely
@@ -21,15 +22,17 @@ from safeser.operations.ceilings import FLOOR, MANY, UNBOUNDED, Ceiling, ceiling
 from safeser.operations.client import CLIENT
 from safeser.operations.nanny import NANNY
 from safeser.operations.operation import Channel, Encoding, Operation, Server
-from safeser.operations.releases import Release, installed
+from safeser.operations.releases import FIRST, Release, installed, release
 from safeser.operations.scheduler import SCHEDULER
 from safeser.operations.shapes import fields
 from safeser.operations.worker import WORKER
 
 __all__ = [
     "ENVELOPE",
+    "FIRST",
     "FLOOR",
     "GROUPS",
+    "IN_ANY_RELEASE",
     "MANY",
     "NAMES",
     "OPERATIONS",
@@ -38,9 +41,12 @@ __all__ = [
     "Channel",
     "Encoding",
     "Operation",
+    "Release",
     "Server",
+    "installed",
     "lookup",
     "operations_in",
+    "release",
 ]
 
 #: Groups whose operations hand over code or files, as plain bytes in their fields.
@@ -71,26 +77,27 @@ def _with_fields(row: Operation, given: Release) -> Operation:
     )
 
 
-_ROWS = (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
+#: The rows of all releases, without their fields: what a policy is about. A policy file is valid or
+#: not whatever release is installed where it is read.
+IN_ANY_RELEASE: tuple[Operation, ...] = (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
 
 
 def operations_in(given: Release) -> tuple[Operation, ...]:
     """Return the rows of the release *given*, server by server, with the fields that it takes."""
-    return tuple(_with_fields(row, given) for row in _ROWS if row.is_in(given))
+    return tuple(_with_fields(row, given) for row in IN_ANY_RELEASE if row.is_in(given))
 
 
 #: The rows of the installed release, or of the newest one where none is installed.
 OPERATIONS: tuple[Operation, ...] = operations_in(installed())
 
-#: Every name that stands for an operation on any server in any release: what a policy can grant. A
-#: policy says the same wherever it is read.
-NAMES = frozenset(operation.name for operation in _ROWS)
+#: Every name that stands for an operation on any server in any release: what a policy can grant.
+NAMES = frozenset(operation.name for operation in IN_ANY_RELEASE)
 
 #: Names of operations, by group.
 GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        group: frozenset(row.name for row in _ROWS if row.group == group)
-        for group in sorted({row.group for row in _ROWS})
+        group: frozenset(row.name for row in IN_ANY_RELEASE if row.group == group)
+        for group in sorted({row.group for row in IN_ANY_RELEASE})
     }
 )
 

@@ -9,8 +9,8 @@ in both directions, in each release that the table was compared with; where a ha
 field, those that honest peers send. ``any`` is the shape of what users put in (decided as a
 payload, or plain data) and of what is a payload.
 
-A field that is not in all of these releases says from which on it is, ``field:shape@2026.6.0``, or
-before which it was, ``field:shape@<2026.6.0``.
+A field that not all of these releases have names the first one that has it,
+``field:shape@2026.6.0``, or the first one that has it no more, ``field:shape@<2026.6.0``.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ class Operation:
     :param inline: whether Dask's loops handle it themselves, without a registered handler.
     :param bulk: whether honest workers send many keys in it.
     :param ceilings: how large it may be, by its fields.
-    :param since: the first release of distributed that has it; empty for all.
-    :param until: the first one that has it no more; empty for none.
+    :param since: the first release of distributed that has it; empty where all do.
+    :param until: the first one that has it no more; empty where none lacks it.
     :param wire: what messages call it, where several rows share one handler: a message belongs to
         the row whose shapes its fields have, so that a group can depend on what a field says.
     :param takes: each field that it may have and its shape; ``*`` stands for any other.

@@ -1,6 +1,6 @@
-"""Releases of distributed: which one is installed, and whether something is in it.
+"""Releases of distributed: which one is installed, and whether it has a row or a field.
 
-The one rule: what changed between releases is said by the row or the field that changed, as
+The one rule: a difference between releases is stated by the row or the field that differs, as
 ``since`` and ``until``, and nowhere else.
 """
 
@@ -11,10 +11,13 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeAlias
 
-__all__ = ["NEWEST", "Release", "installed", "is_between", "release"]
+__all__ = ["FIRST", "NEWEST", "Release", "installed", "is_between", "release"]
 
 #: The numbers of a release: ``2026.8.0`` is ``(2026, 8, 0)``, and so is what is built after it.
 Release: TypeAlias = tuple[int, ...]
+
+#: The oldest release that the table was compared with; safeser refuses to start on older ones.
+FIRST: Release = (2025, 5, 1)
 
 #: Stands for the newest release where none is installed: it is in every range without an end.
 NEWEST: Release = (1 << 31,)

@@ -25,9 +25,9 @@ _WARNING = payload(Encoding.RAW, "msg.message msg.category")
 _FAILED_FUTURE = payload(Encoding.ERROR, "exception traceback")
 _EVERYBODYS_ERRORS = payload(Encoding.ERROR, "*.exception *.traceback")
 
-#: From here on a request about datasets waits by itself for what the client's stream has said, and
-#: names several; and a task stream can be asked for from where the last answer ended.
-_DATASETS_BY_UID = "2026.6.0"
+#: Since this release a request about datasets names several and waits for the client's stream by
+#: itself, and a part of the task stream is asked for by index.
+_SEVERAL_DATASETS = "2026.6.0"
 
 _REQUESTS = (
     # --- what any client or worker needs daily --------------------------------------------------
@@ -86,21 +86,21 @@ _REQUESTS = (
         Kind.DATA,
         "basic",
         reply=payload(Encoding.MARKED, "data"),
-        until=_DATASETS_BY_UID,
+        until=_SEVERAL_DATASETS,
     ),
     _RPC(
         "publish_get",
         Kind.DATA,
         "basic",
         reply=payload(Encoding.MARKED, "[].data"),
-        since=_DATASETS_BY_UID,
+        since=_SEVERAL_DATASETS,
     ),
     _RPC(
         "publish_wait_flush",
         Kind.ADMIN,
         "basic",
-        until=_DATASETS_BY_UID,
-        note="waits for what the client's stream says under the same uid",
+        until=_SEVERAL_DATASETS,
+        note="waits until the client's stream has brought the same uid",
     ),
     _RPC(
         "broadcast",
@@ -153,7 +153,7 @@ _REQUESTS = (
     *_plain_rpc("diagnose", "logs get_logs worker_logs get_story call_stack profile"),
     *_plain_rpc("diagnose", "dump_state get_cluster_state performance_report check_idle"),
     *_plain_rpc("diagnose", "get_task_status get_task_prefix_states"),
-    _RPC("get_task_stream_index", Kind.ADMIN, "diagnose", since=_DATASETS_BY_UID),
+    _RPC("get_task_stream_index", Kind.ADMIN, "diagnose", since=_SEVERAL_DATASETS),
     *_plain_rpc("diagnose", "start_task_metadata stop_task_metadata get_error_cause"),
     _RPC(
         "get_task_stream",
