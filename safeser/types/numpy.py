@@ -21,6 +21,7 @@ from safeser.values import Limits
 __all__ = [
     "MAX_NESTING",
     "MAX_PARTS",
+    "MEMORY",
     "Field",
     "check_dtype",
     "check_elements",
@@ -39,6 +40,10 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
+
+#: Attributes by which NumPy and its like ask an object for an address, an address by way of a
+#: structure, and a capsule.
+MEMORY = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
 
 #: Fields and sub-arrays of a dtype with those of its fields. Comparing or printing walks them all,
 #: and a dtype that shares its parts doubles at each level.

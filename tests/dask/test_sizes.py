@@ -44,19 +44,19 @@ GATHER = {"op": "gather", "keys": ["a", "b"], "reply": True}
 
 
 @pytest.mark.parametrize(
-    ("limits", "rule"),
+    ("limits", "named"),
     [
         ({"max_bytes": 100_000}, "limit.max_bytes"),
-        ({"max_bytes": 200_000, "max_array": 100_000}, "limit.max_array"),
+        ({"max_bytes": 200_000, "max_array": 100_000}, "larger than max_array"),
     ],
 )
-def test_a_value_over_a_limit_fails_alone(small, limits, rule):
+def test_a_value_over_a_limit_fails_alone(small, limits, named):
     t = small("alice", **limits)
     t.request(GATHER)
     with pytest.raises(PayloadError) as caught:
         t.reply({"status": "OK", "data": {"a": zeros(150_000), "b": zeros(5)}})
     assert caught.value.rule == "peer.unsent"
-    assert rule in str(caught.value)
+    assert named in str(caught.value)
     t.request({**GATHER, "keys": ["b"]})
     got = t.reply({"status": "OK", "data": {"b": zeros(5)}})
     assert len(got["data"]["b"]) == 5
