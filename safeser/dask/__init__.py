@@ -17,9 +17,10 @@ __all__ = ["backend", "require_distributed"]
 
 
 def require_distributed() -> None:
-    """Raise :class:`ConfigError` unless distributed is installed and not too old.
+    """Raise :class:`ConfigError` unless a release of distributed is installed that is supported.
 
-    :mod:`safeser.dask.patches` decides by its source whether an untested release can be used.
+    One that is newer than those tested is supported if :mod:`safeser.dask.patches` knows all source
+    that safeser's guarantees rest on.
     """
     from importlib.metadata import PackageNotFoundError, version
 
@@ -39,6 +40,16 @@ def require_distributed() -> None:
             rule="config.distributed-version",
             fix=f"Install distributed {oldest} or newer; docs/releases.md lists what was tested.",
         )
+
+    try:
+        from safeser.dask.patches import require_known
+    except ImportError as error:
+        raise ConfigError(
+            f"distributed {installed} is not supported here: {error}",
+            rule="config.distributed-version",
+            fix="Install a release that docs/releases.md lists.",
+        ) from error
+    require_known()
 
 
 def backend() -> Backend:

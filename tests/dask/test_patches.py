@@ -16,7 +16,7 @@ import pytest
 
 import safeser
 from safeser.dask import patches
-from safeser.dask.patches import PATCHES, Patch, fingerprints, install
+from safeser.dask.patches import PATCHES, Patch, fingerprints, install, require_known
 from safeser.dask.patches.fingerprints import fingerprint, known_sources, normalized
 from safeser.dask.patches.patch import ANY, apply, rebind, stock_of
 from safeser.errors import ConfigError
@@ -243,7 +243,7 @@ def other(tmp_path, monkeypatch):
 
 
 def know(monkeypatch, reviewed):
-    known = SimpleNamespace(releases=("1.0", "2.0"), targets=reviewed)
+    known = SimpleNamespace(releases=("1.0", distributed.__version__), targets=reviewed)
     monkeypatch.setattr(fingerprints, "known_sources", lambda: known)
     monkeypatch.setattr(patches, "known_sources", lambda: known)
 
@@ -281,9 +281,51 @@ def test_an_unknown_needed_row_installs_nothing_and_names_itself(other, monkeypa
     with pytest.raises(ConfigError) as caught:
         install(rows)
     assert caught.value.rule == "config.distributed-version"
-    assert "patched_module:Kind.method: It matters." in str(caught.value)
     assert "patched_module:plain" not in str(caught.value)
-    assert "from 1.0 to 2.0" in str(caught.value)
+    assert f"from 1.0 to {distributed.__version__}" in str(caught.value)
+    assert other.plain(1) == 1
+    with pytest.raises(ConfigError):
+        require_known(rows)
+
+
+def test_the_table_has_all_rows_that_differ_the_needed_ones_first(other):
+    rows = [
+        row("patched_module:Gone.method"),
+        row("patched_module:Kind.__init__", needed=False),
+        row("patched_module:Kind.method"),
+        row("patched_module:changed"),
+    ]
+    other.changed = other.plain
+    with pytest.raises(ConfigError) as caught:
+        require_known(rows)
+    _, *table, _ = caught.value.message.split("\n")
+    assert [line.split() for line in table] == [
+        ["what", "safeser", "replaces", "source", "needed"],
+        ["patched_module:Gone.method", "not", "found", "yes"],
+        ["patched_module:changed", "changed", "yes"],
+        ["patched_module:Kind.__init__", "not", "found", "no"],
+    ]
+    assert len({line.index("yes" if "yes" in line else "no ") for line in table[1:3]}) == 1
+
+
+def test_a_newer_release_whose_source_is_known_says_once_that_it_is_untested(
+    other, monkeypatch, caplog
+):
+    monkeypatch.setattr(patches, "version", lambda _: "2099.1.0")
+    rows = [row("patched_module:plain"), row("patched_module:Kind.method")]
+    with caplog.at_level(logging.WARNING):
+        install(rows)
+        install(rows)
+    [said] = [each.getMessage() for each in caplog.records]
+    assert said.startswith("distributed 2099.1.0 is untested")
+    assert distributed.__version__ in said
+    assert other.Kind().method() == "own"
+
+
+def test_a_newer_release_whose_source_differs_starts_nothing(other, monkeypatch):
+    monkeypatch.setattr(patches, "version", lambda _: "2099.1.0")
+    with pytest.raises(ConfigError, match=r"2099\.1\.0 is not supported"):
+        install([row("patched_module:plain"), row("patched_module:gone")])
     assert other.plain(1) == 1
 
 
@@ -295,6 +337,8 @@ def test_an_unknown_row_that_is_not_needed_is_left_out_with_one_warning(other, m
     assert (other.plain(1), other.Kind().method()) == ("own", "stock")
     [said] = [each.getMessage() for each in caplog.records]
     assert "patched_module:Kind.method" in said
+    install(rows)
+    assert len(caplog.records) == 1
 
 
 def known_sources_of(other):

@@ -22,11 +22,12 @@ from safeser.dask.patches import (
     shuffle,
     worker,
 )
-from safeser.dask.patches.fingerprints import known_sources, unknown
+from safeser.dask.patches.fingerprints import is_there, known_sources, unknown
 from safeser.dask.patches.patch import Patch, apply, is_applied, rebind
 from safeser.errors import ConfigError
+from safeser.operations import release
 
-__all__ = ["PATCHES", "Patch", "install", "rebind"]
+__all__ = ["PATCHES", "Patch", "install", "rebind", "require_known"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -44,17 +45,37 @@ PATCHES: tuple[Patch, ...] = (
 _lock = Lock()
 
 
+def require_known(patches: Iterable[Patch] = PATCHES) -> None:
+    """Refuse a Dask in which a needed row of *patches* relies on source that was not reviewed.
+
+    :raises ConfigError: with a table of all rows that differ.
+    """
+    with _lock:
+        _require_known(unknown(_left(patches)))
+
+
 def install(patches: Iterable[Patch] = PATCHES) -> None:
     """Replace what *patches* name, once; calling it again changes nothing.
 
-    :raises ConfigError: before anything is replaced, if a needed row relies on source that was not
-        reviewed.
+    Says in one warning that the installed release was not tested, and in another which rows are
+    left out.
+
+    :raises ConfigError: as :func:`require_known`, before anything is replaced.
     """
     with _lock:
-        left = [each for each in patches if not (is_applied(each) or each.waits)]
+        left = _left(patches)
         strange = unknown(left)
-        _require_none([each for each in strange if each.needed])
-        if strange:
+        _require_known(strange)
+        known = [each for each in left if each not in strange]
+        if known and _is_untested():
+            newest = known_sources().releases[-1]
+            logger.warning(
+                "distributed %s is untested: safeser was tested up to %s. Its source is known where"
+                " guarantees rest on it; operations and fields that are new in it are refused.",
+                version("distributed"),
+                newest,
+            )
+        if known and strange:
             logger.warning(
                 "distributed %s is left as it is in %d places that safeser does not know there,"
                 " none of which a guarantee rests on: %s",
@@ -62,20 +83,44 @@ def install(patches: Iterable[Patch] = PATCHES) -> None:
                 len(strange),
                 ", ".join(each.target for each in strange),
             )
-        for each in left:
-            if each not in strange:
-                apply(each)
+        for each in known:
+            apply(each)
 
 
-def _require_none(strange: Sequence[Patch]) -> None:
-    if not strange:
+def _left(patches: Iterable[Patch]) -> list[Patch]:
+    return [each for each in patches if not (is_applied(each) or each.waits)]
+
+
+def _is_untested() -> bool:
+    """Tell whether the installed release is newer than all that were tested."""
+    return release(version("distributed")) > release(known_sources().releases[-1])
+
+
+def _require_known(strange: Sequence[Patch]) -> None:
+    if not any(each.needed for each in strange):
         return
     releases = known_sources().releases
-    rows = "".join(f"\n  {each.target}: {each.reason}" for each in strange)
     raise ConfigError(
-        f"distributed {version('distributed')} is not supported: what safeser replaces there is not"
-        f" what was reviewed, and its guarantees rest on it:{rows}",
+        f"distributed {version('distributed')} is not supported: source that safeser's guarantees"
+        f" rest on is not as it was reviewed:\n{_table(strange)}\n",
         rule="config.distributed-version",
         fix=f"Install a release from {releases[0]} to {releases[-1]}; docs/releases.md says how"
         " another one is supported.",
     )
+
+
+def _table(strange: Sequence[Patch]) -> str:
+    """Return one line for each of *strange*, the needed ones first."""
+    rows = [("what safeser replaces", "source", "needed"), *map(_line, sorted(strange, key=_order))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _order(row: Patch) -> tuple[bool, str]:
+    return not row.needed, row.target
+
+
+def _line(row: Patch) -> tuple[str, str, str]:
+    source = "changed" if is_there(row) else "not found"
+    return row.target, source, "yes" if row.needed else "no"

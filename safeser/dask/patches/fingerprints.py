@@ -21,7 +21,7 @@ from typing import Any
 
 from safeser.dask.patches.patch import Patch, stock_of
 
-__all__ = ["KnownSources", "fingerprint", "known_sources", "normalized", "unknown"]
+__all__ = ["KnownSources", "fingerprint", "is_there", "known_sources", "normalized", "unknown"]
 
 #: The file that :mod:`tests.compat.fingerprints` writes.
 DATA = "fingerprints.toml"
@@ -70,6 +70,11 @@ def _installed(patch: Patch) -> str | None:
         return fingerprint(map(_definition, patch.sources))
     except (LookupError, OSError, TypeError, ValueError):
         return None
+
+
+def is_there(patch: Patch) -> bool:
+    """Tell whether the installed Dask has functions of the names that *patch* relies on."""
+    return _installed(patch) is not None
 
 
 @cache
