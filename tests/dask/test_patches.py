@@ -200,11 +200,15 @@ def test_what_is_no_definition_has_none(text):
         normalized(text.splitlines(keepends=True), 0)
 
 
-def test_the_file_has_each_row_and_the_installed_release():
+def test_the_file_has_each_row():
     known = known_sources()
     assert set(known.targets) == {each.target for each in PATCHES}
-    assert distributed.__version__ == known.releases[-1]
     assert all(known.targets.values())
+
+
+def test_the_file_has_the_installed_release():
+    known = known_sources()
+    assert distributed.__version__ in known.releases
     here = Path(distributed.__file__).parent.parent
     for each in PATCHES:
         found = fingerprint(definition(here, source) for source in each.sources)
