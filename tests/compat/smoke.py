@@ -204,9 +204,8 @@ def main() -> None:
     logging.getLogger("distributed").setLevel(logging.ERROR)
     logging.getLogger("distributed.nanny").setLevel(logging.WARNING)
     warnings.simplefilter("ignore")
-    # Dask's local cluster gives up a worker that takes longer to restart than the first of these.
-    longer = ("distributed.deploy.lost-worker-timeout", "distributed.comm.timeouts.connect")
-    patient = dask.config.set(dict.fromkeys(longer, PATIENCE))
+    # Dask's local cluster gives up a worker that takes longer to restart than this.
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": PATIENCE})
     with patient, safeser.Client(n_workers=2, threads_per_worker=2, memory_limit=0) as client:
         found = {name: outcome(line, client) for name, line in LINES.items()}
     json.dump(found, sys.stdout)
