@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench dask-suite differential fuzz soak sweep format lock clean
+.PHONY: help demo test compat check bench dask-suite differential fuzz soak sweep format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -48,6 +48,10 @@ test: check
 	$(BIN)/coverage run -m pytest --numprocesses=2 --dist=worksteal
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+## compat: the attacks and a program of common uses on five releases of Dask; environments in .compat
+compat: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.compat
 
 ## check: style, types and layering
 check: $(VENV)/dev.stamp
@@ -98,7 +102,7 @@ lock: $(VENV)/dev.stamp
 
 ## clean: remove the virtual environment and what the checks left
 clean:
-	rm -rf $(VENV) .coverage .coverage.* .hypothesis .*_cache dist build
+	rm -rf $(VENV) .compat .coverage .coverage.* .hypothesis .*_cache dist build
 
 $(VENV)/demo.stamp: pyproject.toml requirements/demo.lock
 	$(call install,requirements/demo.lock)

@@ -17,10 +17,14 @@ __all__ = ["backend", "require_distributed"]
 
 
 def require_distributed() -> None:
-    """Raise :class:`ConfigError` unless a supported distributed is installed."""
+    """Raise :class:`ConfigError` unless a release of distributed is installed that is supported.
+
+    One that is newer than those tested is supported if :mod:`safeser.dask.patches` knows all source
+    that safeser's guarantees rest on.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
-    from safeser.operations import SUPPORTED_DISTRIBUTED
+    from safeser.operations import FIRST, release
 
     try:
         installed = version("distributed")
@@ -29,47 +33,52 @@ def require_distributed() -> None:
             "this needs Dask, which is not installed",
             fix="Install safeser with its extra dask: in a clone of it, pip install '.[dask]'.",
         ) from None
-    if installed not in SUPPORTED_DISTRIBUTED:
+    if release(installed) < FIRST:
+        oldest = ".".join(map(str, FIRST))
         raise ConfigError(
-            f"distributed {installed} is not supported: its operations were not compared with"
-            " safeser's table",
+            f"distributed {installed} is not supported: it is older than {oldest}",
             rule="config.distributed-version",
-            fix=f"Install distributed {' or '.join(SUPPORTED_DISTRIBUTED)}.",
+            fix=f"Install distributed {oldest} or newer; docs/releases.md lists what was tested.",
         )
+
+    try:
+        from safeser.dask.patches import require_known
+    except ImportError as error:
+        raise ConfigError(
+            f"distributed {installed} is not supported here: {error}",
+            rule="config.distributed-version",
+            fix="Install a release that docs/releases.md lists.",
+        ) from error
+    require_known()
 
 
 def backend() -> Backend:
-    """Return the comm backend for ``safeser://`` and close every other scheme in this process.
+    """Return the comm backend for ``safeser://`` and replace what safeser replaces of Dask.
 
     distributed calls it through the entry point ``distributed.comm.backends: safeser``.
     """
+    try:
+        return _backend()
+    except ConfigError as error:
+        from safeser.dask.roles import is_command, stop_command
+
+        if is_command():
+            stop_command(error)
+        raise
+
+
+def _backend() -> Backend:
     require_distributed()
     from safeser.dask import described, references
-    from safeser.dask.around import refuse_downloads
-    from safeser.dask.conflicts import require_known_scheduler
     from safeser.dask.decorated import honour_decorators
-    from safeser.dask.events import make_no_loggers
-    from safeser.dask.gathering import end_what_may_not_come
     from safeser.dask.logged import escape_logs
-    from safeser.dask.named import name_roles
-    from safeser.dask.partitions import keep_own_partitions
-    from safeser.dask.rechunk import join_whole_arrays
-    from safeser.dask.schemes import seal_other_schemes
+    from safeser.dask.patches import install
     from safeser.dask.sockets import Backend
-    from safeser.dask.widgets import escape_templates
 
-    require_known_scheduler()
-    refuse_downloads()
-    seal_other_schemes()
-    honour_decorators()
-    name_roles()
-    keep_own_partitions()
-    join_whole_arrays()
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
-    escape_templates()
+    install()
     escape_logs()
-    make_no_loggers()
-    end_what_may_not_come()
+    honour_decorators()
     described.register()
     references.register()
     return Backend()

@@ -9,9 +9,9 @@ the whole cluster, and who answers for the zone hears of it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
-from types import MethodType
 from typing import Any
 
 from distributed.comm.addressing import (
@@ -20,39 +20,16 @@ from distributed.comm.addressing import (
     resolve_address,
     unparse_host_port,
 )
-from distributed.scheduler import Scheduler
 
+from safeser.dask.servers import Part
 from safeser.errors import ConfigError
 
-__all__ = ["forget", "look_up", "look_up_no_names", "place", "resolved"]
+__all__ = ["Names", "place", "resolved"]
 
 _THIS_MACHINE = ("", "localhost")
 
 #: Not the event loop's own threads, which others need to connect.
 _lookups = ThreadPoolExecutor(max_workers=4, thread_name_prefix="safeser-names")
-
-
-def look_up_no_names(scheduler: Any) -> None:
-    """Have *scheduler* take addresses from its peers, and no names of hosts."""
-    if isinstance(scheduler, Scheduler) and "coerce_address" not in vars(scheduler):
-        scheduler.coerce_address = _Names(scheduler).coerce_address
-
-
-async def look_up(scheduler: Any, address: Any) -> None:
-    """Look the host of a worker up that is about to register at *scheduler* as *address*.
-
-    :raises OSError: if there is none of that name.
-    """
-    names = getattr(scheduler.coerce_address, "__self__", None)
-    if isinstance(names, _Names):
-        await names.look_up(address)
-
-
-def forget(scheduler: Any, address: Any) -> None:
-    """Forget what :func:`look_up` found for *address*, unless a worker is there."""
-    names = getattr(scheduler.coerce_address, "__self__", None)
-    if isinstance(names, _Names):
-        names.forget(address)
 
 
 async def resolved(address: str) -> str:
@@ -79,27 +56,36 @@ def place(address: str) -> tuple[str, int | None]:
     return ("here" if ip.is_loopback or ip.is_unspecified else str(ip)), port
 
 
-class _Names:
+class Names(Part):
     """The addresses of one scheduler's workers that registered by the name of a host."""
 
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        self._stock = MethodType(type(scheduler).coerce_address, scheduler)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._found: dict[str, str] = {}
 
     async def look_up(self, address: Any) -> None:
-        if type(address) is str and address not in self._scheduler.aliases and _is_name(address):
+        """Look the host of a worker up that is about to register as *address*.
+
+        :raises OSError: if there is none of that name.
+        """
+        if type(address) is str and address not in self._server.aliases and _is_name(address):
             self._found[address] = await resolved(address)
 
     def forget(self, address: Any) -> None:
-        if self._found.get(address) not in self._scheduler.workers:
+        """Forget what :meth:`look_up` found for *address*, unless a worker is there."""
+        if self._found.get(address) not in self._server.workers:
             self._found.pop(address, None)
 
-    def coerce_address(self, addr: Any, resolve: bool | None = None) -> str:
-        # Dask says whether to resolve for workers alone: those that register or send a heartbeat.
+    def coerce_address(
+        self, stock: Callable[..., str], addr: Any, resolve: bool | None = None
+    ) -> str:
+        """Return what ``Scheduler.coerce_address``, *stock*, does of an address and no name.
+
+        Dask says whether to resolve for workers alone: those that register or send a heartbeat.
+        """
         if resolve is not False and type(addr) is str and addr in self._found:
             return self._found[addr]
-        if addr not in self._scheduler.aliases:
+        if addr not in self._server.aliases:
             named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
             if resolve and isinstance(named, str) and _is_name(named):
                 return named  # a heartbeat of who is there no more, or never was
@@ -107,7 +93,7 @@ class _Names:
             if isinstance(named, str) and "://" not in named:
                 addr = f"safeser://{named}"  # which is the scheme of everybody here
         try:
-            return str(self._stock(addr) if resolve is None else self._stock(addr, resolve))
+            return str(stock(addr) if resolve is None else stock(addr, resolve))
         except ConfigError as error:
             raise ValueError(error.message) from None
 

@@ -18,20 +18,25 @@ import dask
 from dask._expr import LLGExpr
 from dask._task_spec import Alias, GraphNode, Task, TaskRef, convert_legacy_graph
 from distributed.client import Future
-from distributed.protocol.serialize import Serialized, register_serialization_family
+from distributed.protocol.serialize import Serialized
 
 from safeser import pickles
 from safeser.channel import Link
 from safeser.dask.annotations import check_annotation, require_small
 from safeser.dask.approved_culprits import named_culprit
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.pickles.shims.labels import hide_memory_in_frames
 from safeser.pickles.shims.standing import name_of, named
+from safeser.policy import Policy
 from safeser.values import Grant, Kind, Limits
 
 __all__ = [
+    "FAMILY",
+    "SERIALIZATION",
     "WrittenOut",
     "as_granted",
     "grant_of",
+    "hide_memory",
     "opened",
     "reduced",
     "write_out",
@@ -39,9 +44,18 @@ __all__ = [
 ]
 
 #: Under this family Dask opens what safeser built in this very process, and nothing else.
-_FAMILY = "safeser-approved"
+FAMILY = "safeser-approved"
 
 _TASKS, _ANNOTATIONS = "tasks", "annotations"
+
+
+def hide_memory(policy: Policy) -> None:
+    """Have frames of a worker under *policy* answer for no memory where its tasks are approved.
+
+    Such tasks make labels of any text, by functions that are listed.
+    """
+    if any(context.submission == "approved" for context in policy.contexts):
+        hide_memory_in_frames()
 
 
 # -- where it is sent -----------------------------------------------------------------------------
@@ -201,7 +215,7 @@ def opened(value: Any) -> Serialized:
                 checked[known] = check_annotation(name, part)
             sizes[key] += checked[known]
     require_small(max(sizes.values(), default=0))
-    return Serialized({"serializer": _FAMILY}, [_Built(WrittenOut(tasks, annotations))])
+    return Serialized({"serializer": FAMILY}, [_Built(WrittenOut(tasks, annotations))])
 
 
 def is_opened(value: Any) -> bool:
@@ -243,4 +257,6 @@ def _taken(_: Any, frames: Any) -> WrittenOut:
     return frames[0].take()
 
 
-register_serialization_family(_FAMILY, _unwritten, _taken)
+#: How Dask opens :data:`FAMILY`: its functions to write and to read, and whether the first of them
+#: takes a context. They are registered by :mod:`safeser.dask.patches`.
+SERIALIZATION = (_unwritten, _taken, False)

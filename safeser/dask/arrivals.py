@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from safeser.dask.servers import Part
+
 __all__ = ["Arrivals", "Coming"]
 
 #: How long the keys of data that did not all arrive stay taken: no worker takes it in any later.
@@ -32,11 +34,11 @@ class Coming:
     refused: set[str] = field(default_factory=set)
 
 
-class Arrivals:
+class Arrivals(Part):
     """What is on its way to the workers of one scheduler."""
 
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._coming: dict[Any, Coming] = {}
 
     def __len__(self) -> int:
@@ -67,7 +69,7 @@ class Arrivals:
         asyncio.get_running_loop().call_later(_SETTLING, self._end, keys)
 
     def _end(self, keys: tuple[Any, ...]) -> None:
-        scheduler = self._scheduler
+        scheduler = self._server
         addresses = tuple(scheduler.stream_comms)
         nowhere = []
         for key in keys:
@@ -88,7 +90,7 @@ class Arrivals:
 
         They would take it for the result of the task of that name.
         """
-        scheduler = self._scheduler
+        scheduler = self._server
         for key, addresses in who_has.items():
             task = scheduler.tasks.get(key)
             known = {state.address for state in task.who_has or ()} if task is not None else set()
@@ -98,4 +100,4 @@ class Arrivals:
 
     def _free(self, address: str, keys: list[Any]) -> None:
         free = {"op": "free-keys", "keys": keys, "stimulus_id": "safeser-conflict"}
-        self._scheduler.worker_send(address, free)
+        self._server.worker_send(address, free)

@@ -20,6 +20,7 @@ from typing import Any
 from distributed.scheduler import TaskState
 
 from safeser.channel import Link
+from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
 from safeser.values import Kind
 
@@ -32,7 +33,7 @@ _schedulers_log = logging.getLogger("distributed.scheduler")
 RULE = "key.cancel"
 
 
-class Cancelling:
+class Cancelling(Part):
     """What becomes of ``cancel-keys`` on one scheduler.
 
     :param owner_of: returns who first submitted a task.
@@ -41,15 +42,13 @@ class Cancelling:
 
     def __init__(
         self,
-        scheduler: Any,
-        *,
+        *args: Any,
         owner_of: Callable[[TaskState], str],
         principal_of: Callable[[str], str | None],
     ) -> None:
-        self._scheduler = scheduler
+        super().__init__(*args)
         self._owner_of = owner_of
         self._principal_of = principal_of
-        scheduler.stream_handlers["cancel-keys"] = self.cancel
 
     def cancel(
         self,
@@ -60,7 +59,7 @@ class Cancelling:
         msg: str | None = None,
     ) -> None:
         """Do what Dask's ``stimulus_cancel`` does, as far as it is *client*'s to say."""
-        scheduler = self._scheduler
+        scheduler = self._server
         stream = scheduler.client_comms.get(client)
         link = getattr(getattr(stream, "comm", None), "link", None)
         scheduler.log_event(client, {"action": "cancel", "count": len(keys), "force": force})
@@ -86,7 +85,7 @@ class Cancelling:
 
     def _cancelled(self, keys: Iterable[Any], client: Any, *, force: bool) -> list[TaskState]:
         """Return the tasks of *keys* that *client* cancels, and with each what depends on it."""
-        tasks = self._scheduler.tasks
+        tasks = self._server.tasks
         found: dict[TaskState, None] = {}
         ahead = [tasks[key] for key in keys if key in tasks]
         while ahead:
@@ -99,7 +98,7 @@ class Cancelling:
 
     def _own(self, link: Link, keys: Collection[Any]) -> list[Any]:
         """Return those of *keys* that are wanted by the principal behind *link* alone."""
-        tasks = self._scheduler.tasks
+        tasks = self._server.tasks
         there = [tasks[key] for key in keys if key in tasks]
         verdicts: dict[TaskState, bool] = {}
         own = [task for task in there if self._is_own(task, link.peer, verdicts)]

@@ -34,7 +34,6 @@ from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.handed import Handed
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
-from safeser.dask.progress import count_own_futures
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
@@ -293,9 +292,6 @@ def _asks(channel: Channel, kind: Kind, operation: str) -> bool:
         for peer in sorted(policy.counterparts(own))
         for context in anywhere(own, peer, operation, kind)
     )
-
-
-count_own_futures(lambda client: not isinstance(client, Client) or client._may_feed())
 
 
 def _configured_address(scheduler_file: str | None) -> str | None:

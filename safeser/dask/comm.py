@@ -37,7 +37,7 @@ from safeser.dask.unfinished import (
     unfinished,
 )
 from safeser.envelope import PRELUDE_SIZE, Arrival, Buffer, HandshakeRefused, Sealed, Verified, runs
-from safeser.errors import AuthenticationError, EnvelopeError, SafeserError
+from safeser.errors import AuthenticationError, EnvelopeError, PolicyDenied, SafeserError
 from safeser.operations import Server
 from safeser.values import Suite
 
@@ -102,6 +102,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         deserializers: Sequence[str] | None = None,
         client_ids: ClientIds | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
+        authority: Callable[[SafeserComm, Any], None] | None = None,
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
@@ -109,6 +110,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         self._sealing = asyncio.Lock()  # one message is sealed and written at a time
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
         self._deserializers = deserializers
+        self._authority = authority
         self.conversation = Conversation(
             link,
             server=server,
@@ -160,10 +162,27 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
             await asyncio.sleep(0)
-            if message is not SKIP:
+            if message is not SKIP and not self._refuse(message):
                 return message
+            if message is not SKIP:
+                answers = self.conversation.take_answers()
+                for answer in answers:
+                    await self._send(answer)
             if answers:
                 await self._flush()
+
+    def _refuse(self, request: Any) -> bool:
+        """Refuse *request* where its peer may not make it now; tell whether that was so.
+
+        Dask calls the handler of what :meth:`read` returns without a pause.
+        """
+        try:
+            if self._authority is not None:
+                self._authority(self, request)
+        except PolicyDenied as error:
+            self.conversation.refuse(request, error)
+            return True
+        return False
 
     def _some_of(self, message: Any) -> Any:
         """Return *message* of a stream, or as many of its elements as may be handled at once.

@@ -11,38 +11,34 @@ without a word. So somebody who knows which key another will use decides what th
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
 from time import time
-from types import MethodType
-from typing import Any, NoReturn
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from dask._task_spec import Alias
 from distributed.comm.core import CommClosedError
-from distributed.scheduler import Scheduler, TaskState
+from distributed.scheduler import TaskState
 
-from safeser.channel import Channel
 from safeser.channel.records import event
 from safeser.dask.arrivals import Arrivals, Coming
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
 from safeser.dask.hosts import anywhere
 from safeser.dask.lost import Lost
-from safeser.dask.noted import NotedTasks, OfTasks
 from safeser.dask.refused import GraphFailures
-from safeser.dask.registrations import ClientIds
 from safeser.dask.replies import error_reply
+from safeser.dask.servers import Part
 from safeser.dask.unattended import release_unattended
-from safeser.errors import ConfigError, PolicyDenied
+from safeser.dask.weak_task_dict import NotedTasks, OfTasks
+from safeser.errors import PolicyDenied
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = ["guard_scheduler", "require_known_scheduler"]
+__all__ = ["Guard"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -51,83 +47,6 @@ _RECORDED = 20
 
 #: As much of a key as errors and records show.
 _SHOWN = 60
-
-#: What this module takes the place of, as distributed 2026.8.0 declares it.
-_EXPECTED: dict[str, tuple[str, ...]] = {
-    "update_graph": (
-        "self",
-        "client",
-        "expr_ser",
-        "keys",
-        "span_metadata",
-        "internal_priority",
-        "submitting_task",
-        "user_priority",
-        "actors",
-        "fifo_timeout",
-        "code",
-        "annotations",
-        "stimulus_id",
-    ),
-    "_create_taskstate_from_graph": (
-        "self",
-        "start",
-        "dsk",
-        "keys",
-        "ordered",
-        "client",
-        "annotations_by_type",
-        "global_annotations",
-        "stimulus_id",
-        "submitting_task",
-        "span_metadata",
-        "user_priority",
-        "actors",
-        "fifo_timeout",
-        "code",
-    ),
-    "new_task": ("self", "key", "spec", "state", "computation"),
-    "update_data": ("self", "who_has", "nbytes", "client"),
-    "scatter": ("self", "data", "workers", "client", "broadcast", "timeout"),
-    "report": ("self", "msg", "ts", "client"),
-    "_find_lost_dependencies": ("self", "dsk", "keys"),
-    "stimulus_cancel": ("self", "keys", "client", "force", "reason", "msg"),
-    "stimulus_retry": ("self", "keys", "client"),
-}
-
-#: Which of them must call which, so that what is put in their place is reached.
-_CALLS = (
-    ("update_graph", "_create_taskstate_from_graph"),
-    ("update_graph", "report"),
-    ("update_graph", "_find_lost_dependencies"),
-    ("_generate_taskstates", "new_task"),
-    ("update_data", "new_task"),
-    ("scatter", "update_data"),
-    ("retire_workers", "RetireWorker"),  # see retirement.py
-)
-
-
-def require_known_scheduler() -> None:
-    """Raise ConfigError unless Dask's scheduler makes its tasks as this module expects it to."""
-    for name, expected in _EXPECTED.items():
-        method = getattr(Scheduler, name, None)
-        if method is None or tuple(inspect.signature(method).parameters) != expected:
-            _changed(name)
-    for caller, called in _CALLS:
-        function = inspect.unwrap(getattr(Scheduler, caller, _changed))
-        if called not in function.__code__.co_names:
-            _changed(caller)
-    if inspect.iscoroutinefunction(Scheduler._create_taskstate_from_graph):
-        _changed("_create_taskstate_from_graph")
-
-
-def _changed(name: str) -> NoReturn:
-    raise ConfigError(
-        f"Scheduler.{name} of the installed distributed is not what safeser knows: key conflicts"
-        " could not be noticed",
-        rule="config.scheduler-changed",
-        fix="Install a version of distributed that this version of safeser supports.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,44 +79,25 @@ class _Conflict:
     owner: str
 
 
-class Guard:
+class Guard(Part):
     """Who first submitted each task of one scheduler, and what becomes of conflicts there."""
 
-    def __init__(self, scheduler: Any, channel: Channel, client_ids: ClientIds) -> None:
-        self._scheduler = scheduler
-        self._channel = channel
-        self._clients = client_ids
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._channel = self._known.channel
+        self._clients = self._known.client_ids
         # Both forget a task when Dask does: then its key is free.
         self._owners: OfTasks[str] = OfTasks()
         self._refused: dict[str, NotedTasks] = {}
-        self._coming = Arrivals(scheduler)
+        self._coming = Arrivals(*args)
         self._lost = Lost()
-        self._find_lost = scheduler._find_lost_dependencies
-        self._create = scheduler._create_taskstate_from_graph
-        # Without Dask's decorator, which prints a page for whatever passes.
-        self._update_graph = MethodType(inspect.unwrap(type(scheduler).update_graph), scheduler)
-        self._update_data = scheduler.update_data
-        self._scatter = scheduler.scatter
-        self._report = scheduler.report
-        self._new_task = scheduler.new_task
-        self._install()
-
-    def _install(self) -> None:
-        scheduler = self._scheduler
-        scheduler.new_task = self.new_task
-        scheduler.report = self.report
-        scheduler._create_taskstate_from_graph = self.create
-        scheduler._find_lost_dependencies = self.find_lost
-        scheduler.update_data = self.update_data
-        scheduler.stream_handlers["update-graph"] = self.update_graph
-        scheduler.stream_handlers["update-data"] = self.announce_unasked
-        scheduler.handlers["update_data"] = self.announce
-        scheduler.handlers["scatter"] = self.scatter
+        self.cancelling = Cancelling(*args, owner_of=self.owner_of, principal_of=self.principal_of)
+        release_unattended(self._server, self._channel, self.owner_of)
 
     # --- who -------------------------------------------------------------------------------------
 
     def _link_of(self, client: str) -> Any:
-        comm = getattr(self._scheduler.client_comms.get(client), "comm", None)
+        comm = getattr(self._server.client_comms.get(client), "comm", None)
         return getattr(comm, "link", None)
 
     def principal_of(self, client: str) -> str | None:
@@ -210,14 +110,12 @@ class Guard:
         own = self._channel.identity.principal
         return _submission.get() or _Submission(own, client or "")
 
-    def new_task(self, key: Any, spec: Any, state: Any, computation: Any = None) -> TaskState:
-        """Create a task as Dask does, and note on whose behalf."""
-        task = self._new_task(key, spec, state, computation)
+    def note_owner(self, task: TaskState) -> None:
+        """Note on whose behalf *task* was just created."""
         self._owners[task] = self._current(None).principal
-        coming = self._coming.get(key)
+        coming = self._coming.get(task.key)
         for client in coming.refused if coming is not None else ():
             self._refused.setdefault(client, NotedTasks()).add(task)
-        return task
 
     def owner_of(self, task: TaskState) -> str:
         return self._owners.get(task, UNKNOWN)
@@ -230,25 +128,35 @@ class Guard:
 
     # --- graphs ----------------------------------------------------------------------------------
 
-    async def update_graph(self, client: str, keys: Any, **graph: Any) -> None:
-        """Take a client's graph in, or tell that client alone why not."""
+    async def update_graph(
+        self, stock: Callable[..., Awaitable[Any]], *, client: str, keys: Any, **graph: Any
+    ) -> None:
+        """Take a client's graph in as *stock* does, or tell that client alone why not."""
         principal = self.principal_of(client)
         if principal is None:  # it has left, and cannot be asked who it was
             return
         token = _submission.set(_Submission(principal, client, self._link_of(client)))
         try:
-            await self._update_graph(client=client, keys=keys, **graph)
+            await stock(client=client, keys=keys, **graph)
         except _Refused as refused:
-            self._scheduler.log_event(
+            self._server.log_event(
                 ["scheduler", client], {"action": "update-graph", "status": "refused"}
             )
             told = [key for key in keys if key in refused.keys]
-            self._lost.note(client, told, refused.error, present=self._scheduler.clients)
+            self._lost.note(client, told, refused.error, present=self._server.clients)
             self._tell(client, told, refused.error)
         finally:
             _submission.reset(token)
 
-    def create(self, *, dsk: Mapping[Any, Any], keys: set[Any], client: str, **rest: Any) -> Any:
+    def create(
+        self,
+        stock: Callable[..., Any],
+        *,
+        dsk: Mapping[Any, Any],
+        keys: set[Any],
+        client: str,
+        **rest: Any,
+    ) -> Any:
         """Compare with what is there, then create; Dask calls it in one turn of its event loop."""
         submission = self._current(client)
         actors = rest.get("actors")
@@ -261,7 +169,7 @@ class Guard:
         refused = self._decide(submission, conflicts, operation="update-graph", kind=Kind.TASK)
         if refused:
             # Ids are their clients', who make a new one each time that they connect.
-            for gone in self._refused.keys() - self._scheduler.clients.keys():
+            for gone in self._refused.keys() - self._server.clients.keys():
                 del self._refused[gone]
             marked = self._refused.setdefault(client, NotedTasks())
             tasks = set()
@@ -273,16 +181,17 @@ class Guard:
             marked.update(tasks)
             raise _Refused(_error(submission, refused), self._unserved(keys, client, tasks))
         self._lost.found(client, dsk)
-        return self._create(dsk=dsk, keys=keys, client=client, **rest)
+        return stock(dsk=dsk, keys=keys, client=client, **rest)
 
-    def find_lost(self, dsk: Mapping[Any, Any], keys: set[Any]) -> set[Any]:
-        """Find what Dask finds missing, before it cancels what depends on that; see lost.py."""
-        missing: set[Any] = self._find_lost(dsk, keys)
+    def explain_lost(self, missing: set[Any], keys: set[Any]) -> None:
+        """Raise why what Dask finds *missing* was refused, before it cancels what depends on that.
+
+        See lost.py.
+        """
         client = self._current(None).client
         error = self._lost.why(client, missing) if missing else None
         if error is not None:
             raise _Refused(error, self._unserved(keys, client, set()))
-        return missing
 
     def _conflicts(self, submission: _Submission, dsk: Mapping[Any, Any]) -> Iterator[_Conflict]:
         """Yield what differs from tasks that are there.
@@ -290,7 +199,7 @@ class Guard:
         All of the graph is compared, not only what its keys need: Dask adds dependencies to any
         task of it.
         """
-        tasks = self._scheduler.tasks
+        tasks = self._server.tasks
 
         def there(key: Any) -> Any:
             task = tasks.get(key)
@@ -324,13 +233,13 @@ class Guard:
         """Yield keys of data that is being brought to workers, and is no task yet."""
         for key in keys if self._coming else ():
             coming = self._coming.get(key)
-            if coming is not None and key not in self._scheduler.tasks:
+            if coming is not None and key not in self._server.tasks:
                 yield _Conflict(coming, "key.definition", coming.owner)
 
     def _other_actors(self, actors: Iterable[Any]) -> Iterator[_Conflict]:
         """Yield tasks that are no actors and would become some."""
         for key in actors:
-            task = self._scheduler.tasks.get(key)
+            task = self._server.tasks.get(key)
             if task is not None and not task.actor:
                 yield _Conflict(task, "key.definition", self.owner_of(task))
 
@@ -346,13 +255,13 @@ class Guard:
         if not marked:
             return
         for key in {*keys, *chain.from_iterable(n.dependencies for n in dsk.values())} - dsk.keys():
-            task = self._scheduler.tasks.get(key)
+            task = self._server.tasks.get(key)
             if task is not None and task in marked:
                 yield _Conflict(task, "key.definition", self.owner_of(task))
 
     def _unserved(self, keys: set[Any], client: str, refused: set[TaskState]) -> set[Any]:
         """Return those of *keys* whose futures would wait for ever, or for the wrong value."""
-        tasks, state = self._scheduler.tasks, self._scheduler.clients.get(client)
+        tasks, state = self._server.tasks, self._server.clients.get(client)
         served = set()
         for key in keys:
             task = tasks.get(key)
@@ -362,31 +271,56 @@ class Guard:
 
     # --- data ------------------------------------------------------------------------------------
 
-    async def scatter(self, comm: Any, data: Any, client: str, **rest: Any) -> Any:
+    async def scatter(
+        self,
+        stock: Callable[..., Awaitable[Any]],
+        comm: Any,
+        *,
+        data: Any,
+        client: str,
+        **rest: Any,
+    ) -> Any:
         """Scatter as Dask does, once it is clear that no key of *data* is somebody else's."""
         try:
             with self._from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
                 with self._coming.of(submission.principal, tuple(data)):
-                    return await self._scatter(data=data, client=client, **rest)
+                    return await stock(data=data, client=client, **rest)
         except PolicyDenied as error:
             return error_reply(error)
 
-    def announce(self, comm: Any, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
-        """Take note of data that a client brought to workers by itself."""
+    def update_data(
+        self, stock: Callable[..., Any], comm: Any, *, client: str | None, who_has: Any, nbytes: Any
+    ) -> Any:
+        """Take note of data as *stock* does, unless a key of it is somebody else's.
+
+        :param comm: the connection of a client that brought data to workers by itself, and asks;
+            None where it says so on its stream, and where the scheduler itself has brought it.
+        """
+        data = {"who_has": who_has, "nbytes": nbytes, "client": client}
+        if comm is not None:
+            return self._announce(stock, comm, data)
+        if client is None or _submission.get() is not None:
+            return self._take_data(stock, data)
+        stream = self._server.client_comms.get(client)
+        if stream is not None:  # else it has left; nobody waits for an answer
+            self._announce(stock, stream.comm, data)
+        return None
+
+    def _announce(self, stock: Callable[..., Any], comm: Any, data: Mapping[str, Any]) -> Any:
         try:
-            with self._from(comm, client):
-                return self.update_data(who_has=who_has, nbytes=nbytes, client=client)
+            with self._from(comm, data["client"]):
+                return self._take_data(stock, data)
         except PolicyDenied as error:
             if error.rule == "key.definition":
-                self._coming.drop(self._brought(comm, who_has))
+                self._coming.drop(self._brought(comm, data["who_has"]))
             return error_reply(error)
 
-    def announce_unasked(self, *, client: str, **data: Any) -> None:
-        """Take note of the same on a client's stream, where nobody waits for an answer."""
-        stream = self._scheduler.client_comms.get(client)
-        if stream is not None:  # else it has left
-            self.announce(stream.comm, client=client, **data)
+    def _take_data(self, stock: Callable[..., Any], data: Mapping[str, Any]) -> Any:
+        """Take note of *data*; a key may have come to be another's since it was on its way."""
+        submission = self._current(data["client"])
+        self._check_data(submission, data["who_has"], operation="update_data")
+        return stock(**data)
 
     def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
         """Return at which workers there may be what the peer on *comm* says that it brought.
@@ -401,7 +335,7 @@ class Guard:
 
     def _takes_data(self, address: str, sender: str) -> bool:
         """Tell whether the worker at *address* takes data from *sender*; see direct.py."""
-        stream = self._scheduler.stream_comms.get(self._scheduler.coerce_address(address))
+        stream = self._server.stream_comms.get(self._server.coerce_address(address))
         link = getattr(getattr(stream, "comm", None), "link", None)
         if link is None:
             return False
@@ -411,11 +345,6 @@ class Guard:
             if allowed and policy.grant(context).submission == "code":
                 return True
         return False
-
-    def update_data(self, *, who_has: Any, nbytes: Any, client: str | None = None) -> Any:
-        """Take note of data, unless a key of it has come to be somebody else's in the meantime."""
-        self._check_data(self._current(client), who_has, operation="update_data")
-        return self._update_data(who_has=who_has, nbytes=nbytes, client=client)
 
     @contextmanager
     def _from(self, comm: Any, client: str | None) -> Iterator[_Submission]:
@@ -440,7 +369,7 @@ class Guard:
         """
         found = []
         for key in keys:
-            task = self._scheduler.tasks.get(key)
+            task = self._server.tasks.get(key)
             if task is None:
                 coming = self._coming.get(key)
                 if coming is not None and coming.owner != submission.principal:
@@ -521,13 +450,15 @@ class Guard:
             self._send(client, message)
 
     def _send(self, client: str, message: dict[str, Any]) -> None:
-        stream = self._scheduler.client_comms.get(client)
+        stream = self._server.client_comms.get(client)
         if stream is not None:
             with suppress(CommClosedError):  # nobody waits there any more
                 stream.send(message)
 
-    def report(self, msg: dict[str, Any], ts: Any = None, client: str | None = None) -> None:
-        """Report as Dask does, but the failure of a graph to no other client than its own.
+    def report(
+        self, stock: Callable[..., Any], msg: dict[str, Any], ts: Any, client: str | None
+    ) -> None:
+        """Report as *stock* does, but the failure of a graph to no other client than its own.
 
         Dask tells it to everybody who wants one of the keys that the graph names: a graph that
         cannot even be opened would fail the futures of others.
@@ -535,7 +466,7 @@ class Guard:
         if msg.get("op") == "task-erred" and ts is None and client is not None:
             self._send(client, msg)
         else:
-            self._report(msg, ts=ts, client=client)
+            stock(msg, ts=ts, client=client)
 
 
 def _error(submission: _Submission, conflicts: Sequence[_Conflict]) -> PolicyDenied:
@@ -563,14 +494,3 @@ def _key(conflict: _Conflict) -> str:
     """Return as much of a key as may be shown: whoever submitted it chose it."""
     shown = "".join(char for char in str(conflict.task.key)[:_SHOWN] if char.isprintable())
     return shown
-
-
-_guards: WeakKeyDictionary[Any, Guard] = WeakKeyDictionary()
-
-
-def guard_scheduler(scheduler: Any, channel: Channel, client_ids: ClientIds) -> None:
-    """Have *scheduler* notice key conflicts; to be called before it listens, once or more."""
-    if isinstance(scheduler, Scheduler) and scheduler not in _guards:
-        guard = _guards[scheduler] = Guard(scheduler, channel, client_ids)
-        Cancelling(scheduler, owner_of=guard.owner_of, principal_of=guard.principal_of)
-        release_unattended(scheduler, channel, guard.owner_of)

@@ -305,6 +305,13 @@ class Conversation:
         self._begin_stream(row, body, reading=0)
         return message
 
+    def refuse(self, request: Mapping[str, Any], error: SafeserError) -> None:
+        """Answer *request*, which was admitted, with *error* before anything has served it."""
+        self._current = None
+        self._note(error, request)
+        if request.get("reply", True) is not False:
+            self._answer(error)
+
     def _begin_stream(self, row: Operation, body: dict[str, Any], *, reading: int) -> None:
         """Note that the connection becomes a stream; *reading* is 0 for the responder."""
         if row.becomes not in _STREAMS:

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
-from distributed.scheduler import Scheduler
-
-__all__ = ["end_copies"]
+__all__ = ["copied", "count_failures"]
 
 #: As often is one worker asked to take one value, and so long it is waited for the next time.
 ATTEMPTS = 3
@@ -31,34 +30,30 @@ _SHOWN = 60
 _failed: ContextVar[Counter[tuple[str, Any]] | None] = ContextVar("safeser-copies", default=None)
 
 
-def end_copies(scheduler: Any) -> None:
-    """Have copying at *scheduler* end; calling it again changes nothing."""
-    if not isinstance(scheduler, Scheduler) or "gather_on_worker" in vars(scheduler):
+async def count_failures(scheduler: Any, address: str, failed: set[Any]) -> None:
+    """Note which values the worker at *address* *failed* to take for the request that is served.
+
+    :raises RuntimeError: if it has failed to take one of them too often.
+    """
+    counted = _failed.get()
+    # What was forgotten meanwhile nobody wants a copy of, and Dask leaves it out.
+    there = [key for key in failed if key in scheduler.tasks]
+    if counted is None or not there:
         return
-    gather, replicate = scheduler.gather_on_worker, scheduler.replicate
+    counted.update((address, key) for key in there)
+    often = [key for key in there if counted[address, key] >= ATTEMPTS]
+    if often:
+        raise RuntimeError(
+            f"{str(often[0])[:_SHOWN]!r} could not be copied to {address} in"
+            f" {ATTEMPTS} attempts; the log of that worker says why"
+        )
+    await asyncio.sleep(_PAUSE)
 
-    async def gather_on_worker(worker_address: str, who_has: dict[Any, list[str]]) -> set[Any]:
-        failed: set[Any] = await gather(worker_address, who_has)
-        counted = _failed.get()
-        # What was forgotten meanwhile nobody wants a copy of, and Dask leaves it out.
-        there = [key for key in failed if key in scheduler.tasks]
-        if counted is not None and there:
-            counted.update((worker_address, key) for key in there)
-            often = [key for key in there if counted[worker_address, key] >= ATTEMPTS]
-            if often:
-                raise RuntimeError(
-                    f"{str(often[0])[:_SHOWN]!r} could not be copied to {worker_address} in"
-                    f" {ATTEMPTS} attempts; the log of that worker says why"
-                )
-            await asyncio.sleep(_PAUSE)
-        return failed
 
-    async def copied(**request: Any) -> Any:
-        token = _failed.set(Counter())
-        try:
-            return await replicate(**request)
-        finally:
-            _failed.reset(token)
-
-    scheduler.gather_on_worker = gather_on_worker
-    scheduler.replicate = scheduler.handlers["replicate"] = copied
+async def copied(replicate: Callable[..., Awaitable[Any]], **request: Any) -> Any:
+    """Do what ``Scheduler.replicate``, *replicate*, does, and count failures meanwhile."""
+    token = _failed.set(Counter())
+    try:
+        return await replicate(**request)
+    finally:
+        _failed.reset(token)

@@ -12,37 +12,27 @@ told, of any client: data that a client scattered is lost, and futures of it are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from distributed.scheduler import Scheduler
-
-__all__ = ["visit_each_once"]
+__all__ = ["computed_for", "retry"]
 
 
-def visit_each_once(scheduler: Any) -> None:
-    """Have *scheduler* visit each task once, and retry failed tasks alone; once or more."""
-    if not isinstance(scheduler, Scheduler) or "stimulus_retry" in vars(scheduler):
-        return
-    stock_retry, stock_call_stack = scheduler.stimulus_retry, scheduler.get_call_stack
-    tasks = scheduler.tasks
+def retry(
+    tasks: Mapping[Any, Any], stock: Callable[..., Any], keys: Collection[Any], client: str | None
+) -> tuple[Any, ...]:
+    """Do what ``Scheduler.stimulus_retry``, *stock*, does, for those of *keys* that failed."""
+    failed = {key for key in keys if key in tasks and _has_failed(tasks[key])}
+    visited = _visited((tasks[key] for key in failed), _failed_dependencies)
+    stock([task.key for task in visited if not _failed_dependencies(task)], client)
+    # Dask's client looks for a future of each of them, and has those that it named.
+    return tuple(failed)
 
-    def retry(keys: Collection[Any], client: str | None = None) -> tuple[Any, ...]:
-        failed = {key for key in keys if key in tasks and _has_failed(tasks[key])}
-        visited = _visited((tasks[key] for key in failed), _failed_dependencies)
-        stock_retry([task.key for task in visited if not _failed_dependencies(task)], client)
-        # Dask's client looks for a future of each of them, and has those that it named.
-        return tuple(failed)
 
-    async def get_call_stack(keys: Iterable[Any] | None = None) -> dict[str, Any]:
-        if keys is not None:
-            visited = _visited((tasks[key] for key in keys), _awaited_dependencies)
-            keys = [task.key for task in visited if task.state == "processing"]
-        told: dict[str, Any] = await stock_call_stack(keys=keys)
-        return told
-
-    scheduler.stimulus_retry = scheduler.handlers["retry"] = retry
-    scheduler.get_call_stack = scheduler.handlers["call_stack"] = get_call_stack
+def computed_for(tasks: Mapping[Any, Any], keys: Iterable[Any]) -> list[Any]:
+    """Return the keys of *tasks* that are computed, of *keys* and what they wait for."""
+    visited = _visited((tasks[key] for key in keys), _awaited_dependencies)
+    return [task.key for task in visited if task.state == "processing"]
 
 
 def _visited(first: Iterable[Any], following: Callable[[Any], list[Any]]) -> list[Any]:

@@ -10,66 +10,34 @@ anyway.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from distributed.worker import Worker
-
-from safeser.channel import Channel, Link
-from safeser.dask.replies import error_reply
-from safeser.errors import PolicyDenied
-from safeser.pickles.shims.labels import hide_memory_in_frames
-from safeser.policy import Policy
+from safeser.channel import Link
 from safeser.values import Kind
 
-__all__ = ["guard_worker"]
+__all__ = ["CHANGES", "require_own_scheduler"]
 
 #: What changes the values of a worker, and what the sender is told to do about it.
-_SCHEDULERS = {
+CHANGES = {
     "update_data": "Leave out direct=True: the scheduler looks whose the keys are.",
     "gather": "Ask the scheduler to replicate.",
     "free_keys": "Release the futures: the scheduler has workers drop what nobody wants.",
 }
 
 
-def guard_worker(worker: Any, channel: Channel, *, is_scheduler: Callable[[str], bool]) -> None:
-    """Have *worker* change its values for nobody else; to be called before it listens.
+def require_own_scheduler(link: Link, name: str, is_scheduler: Callable[[str], bool]) -> None:
+    """Refuse *name*, which changes a worker's values, unless its scheduler asks for it.
 
-    Where graphs are approved, its frames answer for no memory: tasks make labels of any text.
-
-    :param is_scheduler: tells whether a principal is the one that answered where *worker* has
-        registered. Not who could be by policy: a policy may let workers ask each other for all that
-        their scheduler asks them for.
+    :param is_scheduler: tells whether a principal is the one that answered where the worker has
+        registered.
+    :raises PolicyDenied: which was recorded.
     """
-    if not isinstance(worker, Worker):
-        return
-    channel.on_policy(_hide_memory)
-    for name in _SCHEDULERS.keys() & worker.handlers.keys():
-        worker.handlers[name] = _guarded(name, worker.handlers[name], is_scheduler)
-
-
-def _hide_memory(policy: Policy) -> None:
-    if any(context.submission == "approved" for context in policy.contexts):
-        hide_memory_in_frames()
-
-
-def _guarded(
-    name: str, stock: Callable[..., Any], is_scheduler: Callable[[str], bool]
-) -> Callable[..., Any]:
-    def handler(comm: Any, **request: Any) -> Any:
-        link = getattr(comm, "link", None)
-        if link is None or is_scheduler(link.peer) or _runs_code(link, name):
-            return stock(**request)
-        try:
-            link.refuse(
-                link.inbound(Kind.DATA, name),
-                "key.direct",
-                f"a worker does {name} for its scheduler and who may run code in it alone",
-                fix=_SCHEDULERS[name],
-            )
-        except PolicyDenied as error:
-            return error_reply(error)
-
-    return handler
+    if not is_scheduler(link.peer) and not _runs_code(link, name):
+        link.refuse(
+            link.inbound(Kind.DATA, name),
+            "key.direct",
+            f"a worker does {name} for its scheduler and who may run code in it alone",
+            fix=CHANGES[name],
+        )
 
 
 def _runs_code(link: Link, name: str) -> bool:

@@ -18,7 +18,6 @@ from distributed.versions import error_message
 from jinja2 import TemplateError
 
 from safeser.dask.guarded.comm import GUARDED
-from safeser.dask.widgets import escape_templates
 from safeser.errors import PolicyDenied, SafeserError
 from safeser.values import Grant, Kind, Suite
 
@@ -45,8 +44,6 @@ _UNDRAWABLE = (
     TypeError,
     ValueError,
 )
-
-escape_templates()
 
 
 class Display:

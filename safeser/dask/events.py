@@ -14,13 +14,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from distributed import Client
-
 from safeser.dask.bounded_repr import has_bounded_repr, type_name
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
 
-__all__ = ["make_no_loggers", "plain_event"]
+__all__ = ["handle_forwarded", "plain_event"]
 
 #: The topic of what ``distributed.print`` says, and how those of forwarded log records begin.
 _PRINT, _FORWARDED = "print", "forwarded-log-record"
@@ -121,16 +119,13 @@ def _record(said: Any) -> dict[str, Any]:
     return {**kept, "msg": _text(said.get("msg", "")), "args": None, "exc_info": None}
 
 
-def make_no_loggers() -> None:
-    """Have forwarded records handled by the loggers that this process has; once is enough.
+def handle_forwarded(client: Any, event: Any) -> None:
+    """Have a forwarded record handled by the loggers that this process has.
 
     :mod:`logging` keeps a logger for good, and a place for each of its name's beginnings: 80 kB of
     dots took 1.5 GB. One that nobody asked for here would hand its records to the next above.
     """
-    Client._handle_forwarded_log_record = _handle
-
-
-def _handle(_: Any, event: Any) -> None:
+    del client
     record = logging.makeLogRecord(event[1])
     name, logger = record.name, _known(record.name)
     if logger is not None:

@@ -6,20 +6,18 @@ that is refused, so is the reply.
 
 A relay hands on a failure in place of a value. A worker that gathers what its tasks depend on knows
 only replies that fail as a whole (distributed 2026.8.0, ``worker_state_machine.py``): a key that is
-merely missing it asks for again, for ever. So its state is given an event of its own, by which some
-keys arrive and others fail.
+merely missing it asks for again, for ever. So its state is told of values that were refused in the
+event by which others arrive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from distributed.core import error_message
-from distributed.worker import Worker
-from distributed.worker_state_machine import GatherDepSuccessEvent, WorkerState
+from distributed.worker_state_machine import GatherDepSuccessEvent
 
 from safeser.channel import Link
 from safeser.dask.building import build, load_part, with_objects
@@ -28,7 +26,14 @@ from safeser.dask.incoming import Judged, Message, judge_reply, judge_values
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Encoding
 
-__all__ = ["Unfetched", "fetch_apart", "read_values", "takes_parts"]
+__all__ = [
+    "Unfetched",
+    "gather_apart",
+    "handle_partly_gathered",
+    "is_partly_gathered",
+    "read_values",
+    "takes_parts",
+]
 
 #: Refused values of one reply that say why as errors of their own.
 _EXPLAINED = 100
@@ -149,18 +154,18 @@ class Unfetched:
         self.error = error
 
 
-@dataclass
-class _PartlyGathered(GatherDepSuccessEvent):  # type: ignore[misc]  # distributed ships no types
-    """Some of the values have arrived, and an :class:`Unfetched` stands for each of the others."""
-
-    __slots__ = ()
-
-
 #: What Dask's state keeps of an error, in the order in which it takes it.
 _TOLD = ("exception", "traceback", "exception_text", "traceback_text")
 
 
-def _handle(state: Any, event: _PartlyGathered) -> Any:
+def is_partly_gathered(event: Any) -> bool:
+    """Tell whether *event* brings some of the values that it is about, and not all."""
+    if type(event) is not GatherDepSuccessEvent:
+        return False
+    return any(type(value) is Unfetched for value in event.data.values())
+
+
+def handle_partly_gathered(state: Any, event: GatherDepSuccessEvent) -> Any:
     """Do what Dask does with values that arrive, and with others what it does where all failed."""
     recommendations, instructions = state._handle_gather_dep_success(event)
     told: dict[int, Any] = {}  # of errors that many values share
@@ -175,27 +180,10 @@ def _handle(state: Any, event: _PartlyGathered) -> Any:
     return recommendations, instructions
 
 
-def fetch_apart(worker: Any) -> None:
-    """Have *worker* fail the values that it may not have, and keep those that came with them."""
-    if not isinstance(worker, Worker) or "gather_dep" in vars(worker):
-        return
-    WorkerState._handle_event.register(_PartlyGathered, _handle)
-    stock = worker.gather_dep
-
-    async def gather_dep(*args: Any, **kwargs: Any) -> Any:
-        token = _TAKES_PARTS.set(True)
-        try:
-            event = await stock(*args, **kwargs)
-        finally:
-            _TAKES_PARTS.reset(token)
-        data = event.data if isinstance(event, GatherDepSuccessEvent) else {}
-        if not any(type(value) is Unfetched for value in data.values()):
-            return event
-        return _PartlyGathered(
-            stimulus_id=event.stimulus_id,
-            worker=event.worker,
-            total_nbytes=event.total_nbytes,
-            data=data,
-        )
-
-    worker.gather_dep = gather_dep
+async def gather_apart(gather_dep: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+    """Do what ``Worker.gather_dep`` does, and tell values that may not come from those that did."""
+    token = _TAKES_PARTS.set(True)
+    try:
+        return await gather_dep(*args, **kwargs)
+    finally:
+        _TAKES_PARTS.reset(token)

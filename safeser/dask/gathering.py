@@ -13,18 +13,16 @@ A refusal is for those alone who asked for what is refused: the others ask again
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
-from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from distributed import as_completed
 from distributed.utils_comm import pack_data, unpack_remotedata
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 
-__all__ = ["Gathering", "end_what_may_not_come"]
+__all__ = ["Gathering", "with_failures"]
 
 #: What a gather keeps for itself that asks alone; else Dask's client has one of each, for all.
 _ALONE: ContextVar[dict[str, Any] | None] = ContextVar("safeser-gather-alone", default=None)
@@ -108,18 +106,14 @@ class Gathering:
         return {each.key: got[each.key] for each in futures if each.status == "finished"}
 
 
-def end_what_may_not_come() -> None:
-    """Have ``as_completed(with_results=True)`` hand out why a value did not come; once is enough.
+def with_failures(tracks: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return ``as_completed._track_future``, *tracks*, which hands out why a value did not come.
 
     Dask's own (distributed 2026.8.0, ``client.py``) ends in the background when a value does not
     come, and whoever iterates waits for that future for ever.
     """
-    tracks = as_completed._track_future
-    if hasattr(tracks, "__wrapped__"):
-        return
 
-    @wraps(tracks)
-    async def track(completed: Any, future: Any) -> None:
+    async def track_future(completed: Any, future: Any) -> None:
         try:
             await tracks(completed, future)
         # What a scheduler says of its own failure, and a lost connection, as well as a refusal.
@@ -127,4 +121,4 @@ def end_what_may_not_come() -> None:
             future._state.set_error(error, None)
             await tracks(completed, future)
 
-    as_completed._track_future = track
+    return track_future

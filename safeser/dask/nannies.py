@@ -14,18 +14,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psutil
 from distributed.comm.addressing import parse_address, parse_host_port
-from distributed.nanny import Nanny
-from distributed.scheduler import Scheduler
 
-from safeser.dask.replies import error_reply
-from safeser.errors import PolicyDenied
+from safeser.dask.servers import Part
 from safeser.values import Kind
 
-__all__ = ["guard_nanny", "wait_for_nannies"]
+__all__ = ["Starting", "require_own_worker"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -36,29 +34,19 @@ PATIENCE = 30.0
 # --- on a nanny ----------------------------------------------------------------------------------
 
 
-def guard_nanny(nanny: Any, worker_key: str | None) -> None:
-    """Have *nanny* hear of its own worker alone that this retires; to be called before it listens.
+def require_own_worker(nanny: Any, comm: Any, *, worker_key: str | None) -> None:
+    """Refuse a peer that tells *nanny* that a worker retires, unless it is its own.
 
     :param worker_key: the key that its worker has; None if that is not known here.
+    :raises PolicyDenied: which was recorded.
     """
-    if not isinstance(nanny, Nanny):
-        return
-    stock = nanny.handlers["close_gracefully"]
-
-    def close_gracefully(comm: Any, **request: Any) -> Any:
-        link = getattr(comm, "link", None)
-        if link is None or _may_end(link) or _is_of(nanny, comm, link, worker_key):
-            return stock(**request)
-        try:
-            link.refuse(
-                link.inbound(Kind.CONTROL, "close_gracefully"),
-                "nanny.another",
-                "a nanny is told by its own worker alone that this retires",
-            )
-        except PolicyDenied as error:
-            return error_reply(error)
-
-    nanny.handlers["close_gracefully"] = close_gracefully
+    link = comm.link
+    if not _may_end(link) and not _is_of(nanny, comm, link, worker_key):
+        link.refuse(
+            link.inbound(Kind.CONTROL, "close_gracefully"),
+            "nanny.another",
+            "a nanny is told by its own worker alone that this retires",
+        )
 
 
 def _may_end(link: Any) -> bool:
@@ -85,50 +73,40 @@ def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:
 # --- on the scheduler ----------------------------------------------------------------------------
 
 
-def wait_for_nannies(scheduler: Any) -> None:
-    """Have *scheduler* wait for nannies that start, and end that; calling it again is harmless."""
-    if not isinstance(scheduler, Scheduler):
-        return
-    if not isinstance(getattr(scheduler.handlers["register_nanny"], "__self__", None), _Starting):
-        _Starting(scheduler)
-
-
-class _Starting:
+class Starting(Part):
     """The nannies that have registered and not yet said that they started."""
 
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        self._register = scheduler.handlers["register_nanny"]
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._numbers = itertools.count()
         #: What each of them was not waited for, by the name that Dask has for it meanwhile.
         self._missed: dict[str, dict[str, Any]] = {}
-        scheduler.handlers["register_nanny"] = self.register
-        scheduler.handlers["register_nanny_plugin"] = self.register_plugin
 
-    async def register(self, comm: Any, address: str) -> Any:
-        # Each is one of its own: of two that say the same address, the first to leave would take
-        # the other's place with it.
+    async def register(self, stock: Callable[..., Awaitable[Any]], comm: Any, address: str) -> Any:
+        """Do what ``Scheduler.add_nanny``, *stock*, does, and tell of plugins that came meanwhile.
+
+        Each is one of its own: of two that say the same address, the first to leave would take the
+        other's place with it.
+        """
         name = f"{address} ({next(self._numbers)})"
         missed = self._missed[name] = {}
         try:
-            await self._register(comm, address=name)
+            await stock(comm, address=name)
         finally:
             del self._missed[name]
         for plugin, content in missed.items():
-            if self._scheduler.nanny_plugins.get(plugin) is content:
+            if self._server.nanny_plugins.get(plugin) is content:
                 await self._tell(address, plugin, content)
 
     async def _tell(self, address: str, plugin: str, content: bytes) -> None:
         try:
-            await self._scheduler.rpc(address).plugin_add(plugin=content, name=plugin)
+            await self._server.rpc(address).plugin_add(plugin=content, name=plugin)
         except Exception as error:  # whatever the nanny answers; nobody waits for it any more
             logger.warning("The nanny at %s did not take %s: %s", address, plugin, error)
 
-    async def register_plugin(
-        self, comm: Any, plugin: bytes, name: str, idempotent: bool = False
-    ) -> Any:
+    async def register_plugin(self, plugin: bytes, name: str, idempotent: bool) -> Any:
         """Do as ``Scheduler.register_nanny_plugin``, which waits until no nanny starts at all."""
-        scheduler = self._scheduler
+        scheduler = self._server
         if name in scheduler.nanny_plugins and idempotent:
             return {}
         logger.info("Registering Nanny plugin %s", name)
@@ -143,7 +121,7 @@ class _Starting:
 
     async def _wait(self, starting: frozenset[str]) -> frozenset[str]:
         """Wait for *starting*, and for none that come later: these are told of the plugin."""
-        over = self._scheduler._starting_nannies_cond
+        over = self._server._starting_nannies_cond
 
         async def started() -> None:
             async with over:

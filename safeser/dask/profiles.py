@@ -6,32 +6,22 @@ takes two of them, and a deeper profile is refused whole, for each client that a
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from safeser.values import Limits
 
-__all__ = ["cut_profiles"]
+__all__ = ["cut_profile"]
 
 
-def cut_profiles(server: Any, limits: Limits) -> None:
-    """Have *server*, a scheduler or a worker, answer with profiles that can be sent; once."""
-    handlers = getattr(server, "handlers", {})
-    stock = handlers.get("profile")
-    if stock is None or hasattr(stock, "__wrapped__"):
-        return
+async def cut_profile(limits: Limits, stock: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
+    """Answer the request *asked* as ``get_profile``, *stock*, with profiles that can be sent."""
     # A node, and its children; one level may stand around them all.
     levels = (limits.max_depth - 2) // 2
-
-    async def profile(**asked: Any) -> Any:
-        told = stock(**asked)
-        told = await told if inspect.isawaitable(told) else told
-        if asked.get("merge_workers", True):
-            return _cut(told, levels)
-        return {worker: _cut(each, levels) for worker, each in told.items()}
-
-    profile.__wrapped__ = stock  # type: ignore[attr-defined]  # whose arguments Dask looks at
-    handlers["profile"] = profile
+    told = await stock(**asked)
+    if asked.get("merge_workers", True):
+        return _cut(told, levels)
+    return {worker: _cut(each, levels) for worker, each in told.items()}
 
 
 def _cut(profile: dict[str, Any], levels: int) -> dict[str, Any]:

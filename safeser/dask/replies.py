@@ -268,7 +268,10 @@ def _is_told_by_all(asked: Mapping[str, Any], reply: Any) -> bool:
 
 
 def _is_published(asked: Mapping[str, Any], reply: Any) -> bool:
+    """Tell whether that is one record for each name; before 2026.6.0 requests hold one name."""
     names = asked.get("names")
+    if names is None:
+        return reply is None or (isinstance(reply, dict) and "data" in reply)
     return (
         _MAPPINGS(reply)
         and isinstance(names, Collection)

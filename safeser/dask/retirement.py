@@ -15,15 +15,16 @@ the least memory is asked, whoever it is. Everything else that moves values wait
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from distributed import scheduler as dask_scheduler
 from distributed.active_memory_manager import RetireWorker, Suggestion
 
-__all__ = ["end_retirements"]
+from safeser.dask.servers import served
+
+__all__ = ["Retirement", "note_failure", "require_no_retirement"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -54,6 +55,9 @@ class Retirement(RetireWorker):  # type: ignore[misc]  # distributed ships no ty
 
     def run(self) -> Generator[Suggestion, Any, None]:
         """Suggest what Dask suggests, to those who are left."""
+        if served(self.manager.scheduler) is None:
+            yield from super().run()
+            return
         running = self.manager.scheduler.running
         now = monotonic()
         self._give_up(now)
@@ -116,40 +120,16 @@ def _under_way(scheduler: Any) -> Iterator[Retirement]:
             yield policy
 
 
-class _Reports:
-    """Hears, in the place of one scheduler's handler, that a worker has failed to get a value."""
-
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        self._handle = scheduler.stream_handlers["task-erred"]
-
-    def __call__(self, key: Any, worker: str, **report: Any) -> Any:
-        task = self._scheduler.tasks.get(key)
-        if task is not None and task.state == "memory":
-            for policy in _under_way(self._scheduler):
-                policy.note(task, worker, report.get("exception_text"))
-        return self._handle(key=key, worker=worker, **report)
+def note_failure(scheduler: Any, key: Any, worker: str, report: Mapping[str, Any]) -> None:
+    """Note the *report* that *worker* has failed to get the value of *key*, which is there."""
+    task = scheduler.tasks.get(key)
+    if task is not None and task.state == "memory":
+        for policy in _under_way(scheduler):
+            policy.note(task, worker, report.get("exception_text"))
 
 
-def _while_nobody_retires(scheduler: Any, stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Have *stock* stop what moves values at *scheduler* only while no retirement waits for it."""
-
-    def amm_handler(method: str) -> Any:
-        manager = scheduler.extensions["amm"]
-        if method == "stop" and any(each.manager is manager for each in _under_way(scheduler)):
-            raise RuntimeError("workers retire, which needs the active memory manager until then")
-        return stock(method=method)
-
-    return amm_handler
-
-
-def end_retirements(scheduler: Any) -> None:
-    """Have retirements at *scheduler* end; calling it again changes nothing."""
-    if not isinstance(scheduler, dask_scheduler.Scheduler):
-        return
-    dask_scheduler.RetireWorker = Retirement
-    if not isinstance(scheduler.stream_handlers["task-erred"], _Reports):
-        scheduler.stream_handlers["task-erred"] = _Reports(scheduler)
-        if "amm_handler" in scheduler.handlers:
-            stock = scheduler.handlers["amm_handler"]
-            scheduler.handlers["amm_handler"] = _while_nobody_retires(scheduler, stock)
+def require_no_retirement(scheduler: Any) -> None:
+    """Raise RuntimeError while a retirement at *scheduler* waits for what moves values."""
+    manager = scheduler.extensions["amm"]
+    if any(each.manager is manager for each in _under_way(scheduler)):
+        raise RuntimeError("workers retire, which needs the active memory manager until then")

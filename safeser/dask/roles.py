@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from safeser.channel import Channel
 from safeser.dask.hosts import anywhere
+from safeser.dask.servers import Served
 from safeser.dask.settings import (
     channel_for,
     close_channels_in,
@@ -29,7 +30,16 @@ from safeser.errors import ConfigError, SafeserError
 from safeser.operations import Server
 from safeser.policy import Policy
 
-__all__ = ["REGISTRATIONS", "Roles", "require_fit", "scheduler_of", "served_by"]
+__all__ = [
+    "REGISTRATIONS",
+    "Roles",
+    "exits_with_worker",
+    "is_command",
+    "require_fit",
+    "scheduler_of",
+    "served_by",
+    "stop_command",
+]
 
 #: The last parts of the path of whatever runs Dask's command line: installed, or by ``python -m``.
 _COMMANDS = frozenset(
@@ -181,11 +191,11 @@ class Roles:
             process was started for does it end the command: other addresses are what peers name,
             and a scheduler, which was started for none, would end when a guest names a wrong one.
         """
-        if self._accepted or not _is_command():
+        if self._accepted or not is_command():
             return
         if connecting_to is not None and connecting_to not in self._schedulers:
             return
-        _end(error)
+        stop_command(error)
 
     def stop_registering(self, error: SafeserError, *, at: str) -> None:
         """End ``dask worker`` with one line where its scheduler's policy takes no such worker.
@@ -193,30 +203,22 @@ class Roles:
         :param at: ``host:port`` of who refused. Only the scheduler of this process can end it so;
             it could tell the process to close as well.
         """
-        if _is_command() and at in self._schedulers:
-            _end(error)
-
-    def follow_worker(self, comm_handler: Callable[[Any], Any]) -> None:
-        """End ``dask worker`` as its worker ended, if that could not run while its nanny starts it.
-
-        The worker's own process has said why, in one line. Dask tells the nanny behind
-        *comm_handler* by one method alone, and prints tracebacks of what follows.
-        """
-        if not _is_command():
-            return
-        nanny: Any = getattr(comm_handler, "__self__", None)
-        told = nanny._on_worker_exit_sync
-
-        def worker_ended(code: int | None) -> None:
-            if code == _UNABLE and nanny.status.name in ("init", "starting"):
-                # This is a callback of the event loop and no task of Dask's: it ends the loop.
-                raise SystemExit(_UNABLE)
-            told(code)
-
-        nanny._on_worker_exit_sync = worker_ended
+        if is_command() and at in self._schedulers:
+            stop_command(error)
 
 
-def _end(error: SafeserError) -> NoReturn:
+def exits_with_worker(nanny: Any, known: Served, code: int | None) -> None:
+    """End ``dask worker`` as its worker ended, if that could not run while *nanny* starts it.
+
+    The worker's own process has said why, in one line. Dask prints tracebacks of what follows.
+    """
+    if known.is_command and code == _UNABLE and nanny.status.name in ("init", "starting"):
+        # This is a callback of the event loop and no task of Dask's: it ends the loop.
+        raise SystemExit(_UNABLE)
+
+
+def stop_command(error: SafeserError) -> NoReturn:
+    """End this process, which could not run, with *error* as its one line."""
     sys.stderr.write(f"safeser: {error}\n")
     sys.stderr.flush()
     close_channels_in(Path("/"))
@@ -228,7 +230,8 @@ def _configured(role: str) -> bool:
     return settings_for(role).identity is not None
 
 
-def _is_command() -> bool:
+def is_command() -> bool:
+    """Tell whether this process runs ``dask scheduler`` or ``dask worker``."""
     parts = Path(sys.argv[0]).parts
     return parts[-1:] in _COMMANDS or parts[-2:] in _COMMANDS
 

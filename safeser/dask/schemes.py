@@ -23,7 +23,7 @@ from safeser.dask.settings import open_channels
 from safeser.errors import ConfigError
 from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = ["guard_schemes", "note_left", "record_for", "seal_other_schemes"]
+__all__ = ["Backends", "note_left", "record_for", "sealed"]
 
 _KNOWN = ("tcp", "tls", "ws", "wss", "inproc", "ucx", "ucxx")
 _OWN = "safeser"
@@ -78,7 +78,7 @@ def note_left(error: ConfigError, scheme: str) -> None:
         note_refusal(audit, Context(principal, UNKNOWN, Kind.ADMIN), error, where=f"{scheme}://")
 
 
-class _Backends(dict[str, Any]):
+class Backends(dict[str, Any]):
     """The registry of backends, closed to late comers."""
 
     def get(self, scheme: str, default: Any = None) -> Any:
@@ -108,22 +108,18 @@ class _Backends(dict[str, Any]):
         for scheme, backend in dict(*args, **kwargs).items():
             self[scheme] = backend
 
+    def guard(self, guarded: Mapping[str, Any]) -> None:
+        """Put *guarded* backends in the place of sealed ones.
 
-def guard_schemes(guarded: Mapping[str, Any]) -> None:
-    """Close every scheme but ``safeser``, and put *guarded* backends in the place of some.
-
-    Calling it again changes nothing: what is guarded once stays so, in this process.
-    """
-    seal_other_schemes()
-    for scheme, backend in guarded.items():
-        if isinstance(registry.backends[scheme], _Sealed):
-            dict.__setitem__(registry.backends, scheme, backend)
+        Calling it again changes nothing: what is guarded once stays so, in this process.
+        """
+        for scheme, backend in guarded.items():
+            if isinstance(self[scheme], _Sealed):
+                super().__setitem__(scheme, backend)
 
 
-def seal_other_schemes() -> None:
-    """Close every scheme but ``safeser`` in this process; calling it again changes nothing."""
-    if isinstance(registry.backends, _Backends):
-        return
+def sealed(stock: Mapping[str, Any]) -> Backends:
+    """Return a registry that is closed but for ``safeser``, in the place of Dask's *stock*."""
     named = {entry.name for entry in entry_points(group="distributed.comm.backends")}
-    schemes = {*_KNOWN, *named, *registry.backends} - {_OWN}
-    registry.backends = _Backends({scheme: _Sealed(scheme) for scheme in schemes})
+    schemes = {*_KNOWN, *named, *stock} - {_OWN}
+    return Backends({scheme: _Sealed(scheme) for scheme in schemes})

@@ -28,30 +28,19 @@ from distributed.comm.tcp import (
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Channel, Link
-from safeser.dask.addresses import look_up_no_names
-from safeser.dask.around import confine
+from safeser.dask import patches
+from safeser.dask.approved import hide_memory
+from safeser.dask.authority import require_authority
 from safeser.dask.comm import REFUSED, SafeserComm
-from safeser.dask.conflicts import guard_scheduler
+from safeser.dask.connection_roles import own_connections
 from safeser.dask.connections import connections
-from safeser.dask.copies import end_copies
-from safeser.dask.dependency_walks import visit_each_once
-from safeser.dask.dependents import fail_dependents
-from safeser.dask.direct import guard_worker
 from safeser.dask.endings import say_no_more
-from safeser.dask.fetched import fetch_apart
 from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
-from safeser.dask.members import know_workers
-from safeser.dask.named import own_connections
-from safeser.dask.nannies import guard_nanny, wait_for_nannies
-from safeser.dask.profiles import cut_profiles
-from safeser.dask.registrations import ClientIds
-from safeser.dask.resumed import fetch_what_was_cancelled
-from safeser.dask.retirement import end_retirements
-from safeser.dask.roles import Roles, scheduler_of, served_by
+from safeser.dask.process_surface import confine
+from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
 from safeser.dask.schemes import note_left
-from safeser.dask.taken import take_whole_graphs
-from safeser.dask.wanted_keys import want_known_keys
+from safeser.dask.servers import Served, register
 from safeser.envelope import Handshake, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, SafeserError
 from safeser.operations import Server
@@ -225,34 +214,26 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             # Without a stated host Dask would bind every interface.
             self.ip = "127.0.0.1"
         self._server = served_by(comm_handler)
-        owner = getattr(comm_handler, "__self__", None)
+        server = comm_handler.__self__  # type: ignore[attr-defined]  # of which it is a method
         works_for = None if self._server is Server.SCHEDULER else scheduler_of(comm_handler)
         self._channel = roles.listening(self._server, safeser or {}, scheduler=works_for)
-        own_connections(comm_handler, self._server)
-        if self._server is Server.NANNY:
-            roles.follow_worker(comm_handler)
-            guard_nanny(owner, roles.worker_key(safeser or {}))
+        known = Served(
+            role=self._server,
+            channel=self._channel,
+            is_scheduler=partial(roles.answered, works_for),
+            worker_key=roles.worker_key(safeser or {}) if self._server is Server.NANNY else None,
+            is_command=is_command(),
+        )
+        # Before it listens: from here on the functions in Dask's place know the server.
+        self._known = register(server, known)
+        self._authority = partial(require_authority, self._known, server)
+        patches.rebind(server)
+        own_connections(server, self._server)
+        confine(server, self._channel.policy)
         if self._server is Server.WORKER:
-            fail_dependents(owner)
-            fetch_apart(owner)
-            guard_worker(owner, self._channel, is_scheduler=partial(roles.answered, works_for))
-            fetch_what_was_cancelled(owner)
             unblock()
-            say_no_more(owner)
-            cut_profiles(owner, self._channel.policy.limits)
-        self._client_ids = ClientIds.of(owner)
-        confine(owner, self._channel.policy)
-        if self._server is Server.SCHEDULER:
-            take_whole_graphs(owner)
-            guard_scheduler(owner, self._channel, self._client_ids)
-            visit_each_once(owner)
-            end_retirements(owner)
-            end_copies(owner)
-            know_workers(owner)
-            wait_for_nannies(owner)
-            look_up_no_names(owner)
-            want_known_keys(owner)
-            cut_profiles(owner, self._channel.policy.limits)
+            say_no_more(server)
+            self._channel.on_policy(hide_memory)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:
@@ -274,7 +255,8 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             self.deserialize,
             link=link,
             server=self._server,
-            client_ids=self._client_ids,
+            client_ids=self._known.client_ids,
+            authority=self._authority,
         )
         if connections.take(link.peer, self._channel.policy.limits.max_connections):
             comm.when_closed(partial(connections.leave, link.peer))

@@ -1,8 +1,9 @@
 """Every operation of Dask's protocol: who handles it, what it may carry, and what it stands for.
 
-The one rule: an operation that is not in this table is not known, and what is not known is refused.
-The rows were compared, in both directions, with what running servers register, for the versions in
-:data:`SUPPORTED_DISTRIBUTED`.
+The one rule: an operation that is not in this table is not known, and an unknown one is refused.
+The rows were compared, in both directions, with the handlers that running servers register in each
+release from :data:`FIRST` on (``python -m tests.compat.operations``). A row or field that not all
+releases have says ``since`` or ``until``; a newer release has those of the newest compared one.
 
 Grants are by name and a name may stand for different things on different servers. Four do:
 ``gather``, ``task-erred`` and ``close`` are in two groups, and ``restart``, which a client merely
@@ -16,34 +17,37 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from safeser.operations.arguments import ENVELOPE, SPELT, TAKES
+from safeser.operations.arguments import ENVELOPE, spelt
 from safeser.operations.ceilings import FLOOR, MANY, UNBOUNDED, Ceiling, ceilings
 from safeser.operations.client import CLIENT
 from safeser.operations.nanny import NANNY
 from safeser.operations.operation import Channel, Encoding, Operation, Server
+from safeser.operations.releases import FIRST, Release, installed, release
 from safeser.operations.scheduler import SCHEDULER
+from safeser.operations.shapes import fields
 from safeser.operations.worker import WORKER
 
 __all__ = [
     "ENVELOPE",
+    "FIRST",
     "FLOOR",
     "GROUPS",
+    "IN_ANY_RELEASE",
     "MANY",
     "NAMES",
     "OPERATIONS",
-    "SUPPORTED_DISTRIBUTED",
     "UNBOUNDED",
     "Ceiling",
     "Channel",
     "Encoding",
     "Operation",
+    "Release",
     "Server",
+    "installed",
     "lookup",
+    "operations_in",
+    "release",
 ]
-
-#: Versions of distributed whose live handlers were compared with this table.
-SUPPORTED_DISTRIBUTED = ("2026.8.0",)
-
 
 #: Groups whose operations hand over code or files, as plain bytes in their fields.
 _OF_CODE = frozenset({"run", "plugins", "files", "actors"})
@@ -52,9 +56,9 @@ _OF_CODE = frozenset({"run", "plugins", "files", "actors"})
 _VALUES = frozenset({Encoding.MARKED, Encoding.WRAPPED, Encoding.NESTED})
 
 
-def _with_fields(row: Operation) -> Operation:
-    place = (row.server, row.channel, row.name)
-    takes = TAKES[place]
+def _with_fields(row: Operation, given: Release) -> Operation:
+    listed = spelt((row.server, row.channel, row.name), given)
+    takes = MappingProxyType(fields(listed))
     loops = ENVELOPE if row.channel is Channel.RPC else {"op": ENVELOPE["op"]}
     # A relay carries any operation, those of code as well.
     code = row.group in _OF_CODE or Encoding.NESTED in row.fields.values()
@@ -64,7 +68,7 @@ def _with_fields(row: Operation) -> Operation:
         takes=takes,
         shapes=MappingProxyType({**takes, **loops}),
         ceilings=ceilings(
-            SPELT[place],
+            listed,
             code=code,
             bulk=row.bulk,
             heard=row.server is Server.CLIENT,
@@ -73,19 +77,27 @@ def _with_fields(row: Operation) -> Operation:
     )
 
 
-#: Every row, server by server.
-OPERATIONS: tuple[Operation, ...] = tuple(
-    _with_fields(row) for row in (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
-)
+#: The rows of all releases, without their fields: what a policy is about. A policy file is valid or
+#: not whatever release is installed where it is read.
+IN_ANY_RELEASE: tuple[Operation, ...] = (*SCHEDULER, *WORKER, *NANNY, *CLIENT)
 
-#: Every name that stands for an operation on any server: what a policy can grant.
-NAMES = frozenset(operation.name for operation in OPERATIONS)
+
+def operations_in(given: Release) -> tuple[Operation, ...]:
+    """Return the rows of the release *given*, server by server, with the fields that it takes."""
+    return tuple(_with_fields(row, given) for row in IN_ANY_RELEASE if row.is_in(given))
+
+
+#: The rows of the installed release, or of the newest one where none is installed.
+OPERATIONS: tuple[Operation, ...] = operations_in(installed())
+
+#: Every name that stands for an operation on any server in any release: what a policy can grant.
+NAMES = frozenset(operation.name for operation in IN_ANY_RELEASE)
 
 #: Names of operations, by group.
 GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        group: frozenset(row.name for row in OPERATIONS if row.group == group)
-        for group in sorted({row.group for row in OPERATIONS})
+        group: frozenset(row.name for row in IN_ANY_RELEASE if row.group == group)
+        for group in sorted({row.group for row in IN_ANY_RELEASE})
     }
 )
 
@@ -100,7 +112,7 @@ def _by_wire() -> Mapping[tuple[Server, Channel, str], tuple[Operation, ...]]:
     }
 
 
-_ROWS = _by_wire()
+_FOUND = _by_wire()
 _NONE: tuple[Operation, ...] = ()
 
 
@@ -112,7 +124,7 @@ def lookup(
     :param message: what was said. Where rows share *name*, it is the least powerful one that the
         message fits; without a message, and for one that fits none, the most powerful.
     """
-    rows = _ROWS.get((server, channel, name), _NONE)
+    rows = _FOUND.get((server, channel, name), _NONE)
     if message is not None and len(rows) > 1:
         return next((row for row in rows[:0:-1] if row.fits(message)), rows[0])
     return rows[0] if rows else None

@@ -5,9 +5,12 @@ and put it into the state of a task, or hand it on to others who unpickle it.
 
 One line for each row of the table: its name, then ``field:shape``
 (:mod:`safeser.operations.shapes`). The names of fields are those of the handlers' own parameters,
-in both directions, for the versions that the table was compared with; where a handler takes any
+in both directions, in each release that the table was compared with; where a handler takes any
 field, those that honest peers send. ``any`` is the shape of what users put in (decided as a
 payload, or plain data) and of what is a payload.
+
+A field that not all of these releases have names the first one that has it,
+``field:shape@2026.6.0``, or the first one that has it no more, ``field:shape@<2026.6.0``.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from safeser.operations.operation import Channel, Server
-from safeser.operations.shapes import Shape, fields, shape
+from safeser.operations.releases import Release, is_between
+from safeser.operations.shapes import Shape, shape
 
-__all__ = ["ENVELOPE", "SPELT", "TAKES"]
+__all__ = ["ENVELOPE", "spelt"]
 
 #: Fields of every request, which Dask's loop takes away before the handler is called.
 ENVELOPE: Mapping[str, Shape] = MappingProxyType(
@@ -83,7 +87,8 @@ set_restrictions worker:key->worker*|worker?
 heartbeat_worker address:address resolve_address:flag now:number? resources:resources?
     host_info:nothing metrics:metrics executing:key->number? extensions:extensions?
 get_task_status keys:key*
-get_task_stream start:number|word? stop:number|word? count:integer? start_index:integer?
+get_task_stream start:number|word? stop:number|word? count:integer?
+    start_index:integer?@2026.6.0
 get_task_stream_index
 get_task_prefix_states
 register_scheduler_plugin plugin:any name:word? idempotent:flag
@@ -105,9 +110,12 @@ check_idle
 multi_lock_acquire locks:key* id:key timeout:amount|word? num_locks:size
 multi_lock_release id:key
 publish_list
-publish_put names:key* keys:key* data:any* override:flag client:word uid:bytes|word
-publish_get names:unique
-publish_delete names:key* client:word uid:bytes|word
+publish_put name:key@<2026.6.0 names:key*@2026.6.0 keys:key* data:any@<2026.6.0
+    data:any*@2026.6.0 override:flag client:word uid:bytes|word@2026.6.0
+publish_get name:key@<2026.6.0 client:word@<2026.6.0 names:unique@2026.6.0
+publish_delete name:key@<2026.6.0 names:key*@2026.6.0 client:word@2026.6.0
+    uid:bytes|word@2026.6.0
+publish_wait_flush uid:bytes|word
 get_runspec key:key
 get_error_cause keys:key*
 queue_create name:key client:word? maxsize:integer
@@ -268,8 +276,7 @@ def _lines(text: str) -> Iterator[list[str]]:
         yield line.split()
 
 
-#: The fields of each operation of each server, spelt ``name:shape``.
-SPELT: Mapping[tuple[Server, Channel, str], tuple[str, ...]] = MappingProxyType(
+_SPELT: Mapping[tuple[Server, Channel, str], tuple[str, ...]] = MappingProxyType(
     {
         (*place, name): tuple(spelt)
         for place, text in _TEXTS.items()
@@ -277,7 +284,17 @@ SPELT: Mapping[tuple[Server, Channel, str], tuple[str, ...]] = MappingProxyType(
     }
 )
 
-#: The same with their shapes. The name ``*`` stands for every other one.
-TAKES: Mapping[tuple[Server, Channel, str], Mapping[str, Shape]] = MappingProxyType(
-    {place: MappingProxyType(fields(spelt)) for place, spelt in SPELT.items()}
-)
+
+def spelt(place: tuple[Server, Channel, str], given: Release) -> tuple[str, ...]:
+    """Return the fields of the operation at *place* in the release *given*, as ``name:shape``.
+
+    The name ``*`` stands for every other one.
+    """
+    dated = (each.partition("@") for each in _SPELT[place])
+    return tuple(field for field, _, when in dated if _is_in(when, given))
+
+
+def _is_in(when: str, given: Release) -> bool:
+    if when.startswith("<"):
+        return is_between(given, "", when[1:])
+    return is_between(given, when, "")

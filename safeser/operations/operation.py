@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from safeser.operations.ceilings import Ceiling, Ceilings, ceilings
+from safeser.operations.releases import Release, is_between
 from safeser.operations.shapes import Shape
 from safeser.values import Kind
 
@@ -92,6 +93,8 @@ class Operation:
     :param bulk: whether honest workers send many keys in it.
     :param splits: the field whose list may travel in parts, each in an element of its own.
     :param ceilings: how large it may be, by its fields.
+    :param since: the first release of distributed that has it; empty where all do.
+    :param until: the first one that has it no more; empty where none lacks it.
     :param wire: what messages call it, where several rows share one handler: a message belongs to
         the row whose shapes its fields have, so that a group can depend on what a field says.
     :param takes: each field that it may have and its shape; ``*`` stands for any other.
@@ -115,6 +118,8 @@ class Operation:
     bulk: bool = False
     splits: str = ""
     ceilings: Ceilings = field(default=_UNLISTED, repr=False)
+    since: str = ""
+    until: str = ""
     wire: str = ""
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
@@ -128,6 +133,10 @@ class Operation:
         object.__setattr__(self, "wire", self.wire or self.name)
         object.__setattr__(self, "fields", MappingProxyType(dict(self.fields)))
         object.__setattr__(self, "reply", MappingProxyType(dict(self.reply)))
+
+    def is_in(self, given: Release) -> bool:
+        """Tell whether the release *given* has it."""
+        return is_between(given, self.since, self.until)
 
     def ceiling(self, *, submits: bool) -> Ceiling:
         """Return how large it may be, from a sender that may submit work or from another."""

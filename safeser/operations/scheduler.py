@@ -25,6 +25,10 @@ _WARNING = payload(Encoding.RAW, "msg.message msg.category")
 _FAILED_FUTURE = payload(Encoding.ERROR, "exception traceback")
 _EVERYBODYS_ERRORS = payload(Encoding.ERROR, "*.exception *.traceback")
 
+#: Since this release a request about datasets names several and waits for the client's stream by
+#: itself, and a part of the task stream is asked for by index.
+_SEVERAL_DATASETS = "2026.6.0"
+
 _REQUESTS = (
     # --- what any client or worker needs daily --------------------------------------------------
     *_plain_rpc("basic", "identity versions who_has has_what nbytes ncores ncores_running"),
@@ -77,7 +81,27 @@ _REQUESTS = (
     _RPC("gather", Kind.DATA, "basic", reply=payload(Encoding.MARKED, "data")),
     _RPC("scatter", Kind.DATA, "basic", fields=payload(Encoding.MARKED, "data")),
     _RPC("publish_put", Kind.DATA, "basic", fields=payload(Encoding.MARKED, "data")),
-    _RPC("publish_get", Kind.DATA, "basic", reply=payload(Encoding.MARKED, "[].data")),
+    _RPC(
+        "publish_get",
+        Kind.DATA,
+        "basic",
+        reply=payload(Encoding.MARKED, "data"),
+        until=_SEVERAL_DATASETS,
+    ),
+    _RPC(
+        "publish_get",
+        Kind.DATA,
+        "basic",
+        reply=payload(Encoding.MARKED, "[].data"),
+        since=_SEVERAL_DATASETS,
+    ),
+    _RPC(
+        "publish_wait_flush",
+        Kind.ADMIN,
+        "basic",
+        until=_SEVERAL_DATASETS,
+        note="waits until the client's stream has brought the same uid",
+    ),
     _RPC(
         "broadcast",
         Kind.ADMIN,
@@ -128,7 +152,8 @@ _REQUESTS = (
     # --- looking inside -------------------------------------------------------------------------
     *_plain_rpc("diagnose", "logs get_logs worker_logs get_story call_stack profile"),
     *_plain_rpc("diagnose", "dump_state get_cluster_state performance_report check_idle"),
-    *_plain_rpc("diagnose", "get_task_status get_task_prefix_states get_task_stream_index"),
+    *_plain_rpc("diagnose", "get_task_status get_task_prefix_states"),
+    _RPC("get_task_stream_index", Kind.ADMIN, "diagnose", since=_SEVERAL_DATASETS),
     *_plain_rpc("diagnose", "start_task_metadata stop_task_metadata get_error_cause"),
     _RPC(
         "get_task_stream",

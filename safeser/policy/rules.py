@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from safeser.allowed import Allowed
 from safeser.keys import PublicKey
-from safeser.operations import GROUPS, OPERATIONS
+from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.values import HARMLESS, TRANSPORTS, UNKNOWN, KeyConflicts, Kind, Suite
 
 __all__ = [
@@ -73,10 +73,10 @@ CODE_OPERATIONS = GROUPS["run"] | GROUPS["plugins"] | GROUPS["files"] | GROUPS["
 WEAKEST: Mapping[str, Kind] = MappingProxyType(
     {
         row.name: min(
-            (other.kind for other in OPERATIONS if other.name == row.name),
+            (other.kind for other in IN_ANY_RELEASE if other.name == row.name),
             key=lambda kind: kind.strength,
         )
-        for row in OPERATIONS
+        for row in IN_ANY_RELEASE
     }
 )
 

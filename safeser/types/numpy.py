@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +20,10 @@ from safeser.types.refusal import refused
 from safeser.values import Limits
 
 __all__ = [
+    "CHARARRAY",
     "MAX_NESTING",
     "MAX_PARTS",
+    "MEMORY",
     "Field",
     "check_dtype",
     "check_elements",
@@ -39,6 +42,20 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
+
+
+def _chararray() -> Any:
+    """Return NumPy's class of arrays of text; from 2.5 on it is deprecated, and still received."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return np.char.chararray
+
+
+CHARARRAY = _chararray()
+
+#: Attributes by which NumPy and its like ask an object for an address, an address by way of a
+#: structure, and a capsule.
+MEMORY = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
 
 #: Fields and sub-arrays of a dtype with those of its fields. Comparing or printing walks them all,
 #: and a dtype that shares its parts doubles at each level.

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from safeser.types.numpy import MEMORY
 from safeser.types.refusal import refused
 from safeser.values import Limits
 
@@ -26,6 +27,7 @@ __all__ = [
     "check_columns",
     "check_interval_end",
     "check_kept",
+    "check_labels",
     "check_levels",
     "check_offset_parts",
     "check_period_freq",
@@ -245,6 +247,35 @@ def integer_range(start: int, stop: int, step: int, *, limits: Limits) -> range:
     if len(numbers) * _NUMBER > limits.max_array:
         raise refused("index", "the values of a range are larger than max_array", fix=_RAISE)
     return numbers
+
+
+def check_labels(index: Any) -> None:
+    """Refuse a label of *index* by which NumPy asks an object where its memory is.
+
+    A series answers for its labels as attributes. ``np.asarray`` asks the instance and takes the
+    address as it is: a series with the label ``__array_interface__`` and a dictionary below it
+    reads and writes whatever memory its sender names.
+    """
+    if isinstance(index, pd.MultiIndex):
+        return  # its levels are indexes of their own, which were checked before
+    if isinstance(index.dtype, pd.ArrowDtype):
+        told = any(map(_arrow_names_memory, index.array.__arrow_array__().chunks))
+    elif index.dtype == object or isinstance(index.dtype, pd.StringDtype):
+        told = bool(index.isin(sorted(MEMORY)).any())
+    else:
+        return  # so are categories
+    if told:
+        raise refused(
+            "label",
+            "a label is a name by which NumPy asks for an address of memory",
+            fix="Rename the rows or columns that are called __array_interface__ or the like.",
+        )
+
+
+def _arrow_names_memory(chunk: Any) -> bool:
+    values = getattr(chunk, "dictionary", chunk)
+    is_text = str(values.type) in ("string", "large_string")  # pandas keeps no views of text
+    return is_text and any(values.index(name).as_py() >= 0 for name in MEMORY)
 
 
 def check_levels(levels: Sequence[Any], *, limits: Limits) -> None:

@@ -201,7 +201,7 @@ def test_a_session_without_renewal_ends_with_the_policy_that_forbids_it(doors, p
 
 def test_a_stricter_session_outlives_a_policy_that_requires_less(doors, policy):
     ann, bea = doors.channel("ann", in_suite(policy)), doors.channel("bea", in_suite(policy))
-    near, far = doors.shake(ann, bea)
+    near, _ = doors.shake(ann, bea)
     adopt(ann, policy)
     for _ in range(PATIENCE * 2):
         ann.tend()

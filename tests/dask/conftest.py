@@ -26,6 +26,7 @@ from safeser.operations import Server
 from safeser.values import Suite
 from tests.conftest import in_suite
 from tests.dask.forged import Eager, forged
+from tests.dask.patched import OF_SERVERS, patched
 
 GREETING = {"compression": None, "pickle-protocol": 5, "python": (3, 11, 7)}
 
@@ -141,6 +142,13 @@ class Talk:
     def carried_back(self, frames: list[Any]) -> Any:
         """Return what Dask reads on the asker of *frames* that the server wrote."""
         return self._to_asker(frames, None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _rows_of_servers():
+    """Replace what leaves every server alone that no test registers."""
+    with patched(*OF_SERVERS):
+        yield
 
 
 @pytest.fixture

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from distributed import Scheduler
+from distributed import comm as comms
 from distributed.comm.core import CommClosedError
 from distributed.core import Status, _expects_comm
 
-from safeser.dask.members import know_workers
+from safeser.operations import Server
+from tests.dask.patched import asked, serve
 
 METRICS = {
     "memory": 0,
@@ -51,6 +53,9 @@ class Comm:
         return self._closed.is_set()
 
 
+comms.Comm.register(Comm)
+
+
 class Cluster:
     """A scheduler that never listened, and peers of it that are workers and nannies."""
 
@@ -64,8 +69,7 @@ class Cluster:
         self.scheduler.status = Status.running
         self._under_way: list[Any] = []
         if guarded:
-            know_workers(self.scheduler)
-            know_workers(self.scheduler)
+            serve(self.scheduler, Server.SCHEDULER, doors.channel("scheduler", "dask-cluster"))
 
     def link(self, key: str, peer: str = "worker") -> Any:
         near, far = self.doors.links(peer, "scheduler", "dask-cluster")
@@ -107,8 +111,7 @@ class Cluster:
         return comm
 
     async def ask(self, op: str, link: Any, **request: Any) -> Any:
-        handler = self.scheduler.handlers[op]
-        said = handler(Comm(link), **request) if _expects_comm(handler) else handler(**request)
+        said = asked(self.scheduler, self.scheduler.handlers, Comm(link), op, **request)
         return await said if asyncio.iscoroutine(said) else said
 
     def running(self, key: str, port: int) -> Any:

@@ -13,7 +13,9 @@ from distributed.scheduler import ClientState, TaskGroup, TaskPrefix, TaskState
 
 from safeser.dask.conflicts import Guard
 from safeser.dask.registrations import ClientIds
+from safeser.operations import Server
 from safeser.values import Context, Kind
+from tests.dask.patched import serve, with_rows
 
 POLICY = """
 safeser: 1
@@ -92,8 +94,12 @@ class Fake:
         self.clients: dict[str, ClientState] = {}
         self.client_comms: dict[str, Stream] = {}
         self.stream_comms: dict[str, Any] = {}
-        self.handlers: dict[str, Any] = {}
-        self.stream_handlers: dict[str, Any] = {}
+        self.on_its_way: Any = None
+        self.handlers = {"update_data": self.update_data, "scatter": self.scatter}
+        self.stream_handlers = {
+            "update-graph": self.update_graph,
+            "update-data": self.update_data,
+        }
         self.reported: list[Any] = []
         self.freed: list[Any] = []
         self.events: list[Any] = []
@@ -124,7 +130,8 @@ class Fake:
 
     async def update_graph(self, client: str, keys: Any, *, dsk: Any, **rest: Any) -> None:
         self._find_lost_dependencies(dsk, keys)
-        self._create_taskstate_from_graph(dsk=dsk, keys=keys, client=client, **rest)
+        beside = {"ordered": {}, "global_annotations": None, "annotations_by_type": {}}
+        self._create_taskstate_from_graph(dsk=dsk, keys=keys, client=client, **beside, **rest)
 
     def update_data(self, *, who_has: Any, nbytes: Any, client: Any = None) -> str:
         for key in who_has:
@@ -133,6 +140,8 @@ class Fake:
         return "noted"
 
     async def scatter(self, *, data: Any, client: str, **_: Any) -> Any:
+        if self.on_its_way is not None:
+            await self.on_its_way()
         return self.update_data(who_has=dict.fromkeys(data, ()), nbytes={}, client=client)
 
     def report(self, msg: Any, ts: Any = None, client: Any = None) -> None:
@@ -148,12 +157,26 @@ class Fake:
         self.events.append(message["status"])
 
 
+_SCHEDULER = "distributed.scheduler:Scheduler"
+Guarded = with_rows(
+    Fake,
+    f"{_SCHEDULER}.update_graph",
+    f"{_SCHEDULER}._create_taskstate_from_graph",
+    f"{_SCHEDULER}._find_lost_dependencies",
+    "distributed.scheduler:SchedulerState.new_task",
+    f"{_SCHEDULER}.update_data",
+    f"{_SCHEDULER}.scatter",
+    f"{_SCHEDULER}.report",
+)
+
+
 class Setup:
     def __init__(self, doors: Any, policy: str = POLICY) -> None:
-        self.fake = Fake()
+        self.fake = Guarded()
         self.channel = doors.channel("scheduler", policy)
         self.ids = ClientIds()
-        self.guard = Guard(self.fake, self.channel, self.ids)
+        known = serve(self.fake, Server.SCHEDULER, self.channel, client_ids=self.ids)
+        self.guard = known.part(self.fake, Guard)
         self.names = {name: self.fake.join(name) for name in ("alice", "bob", "carol", "worker")}
 
     def submit(self, who: str, dsk: dict[Any, Any], *keys: Any, **rest: Any) -> list[Any]:

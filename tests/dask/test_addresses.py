@@ -12,8 +12,11 @@ import pytest
 from distributed.comm import tcp
 from distributed.scheduler import Scheduler
 
-from safeser.dask.addresses import forget, look_up, look_up_no_names
+from safeser.dask.addresses import Names
+from safeser.dask.servers import part_of
 from safeser.errors import ConfigError
+from safeser.operations import Server
+from tests.dask.patched import serve
 
 
 class Held(Scheduler):
@@ -42,7 +45,7 @@ def asked(monkeypatch):
 @pytest.fixture
 def scheduler():
     made = Held()
-    look_up_no_names(made)
+    serve(made, Server.SCHEDULER, SimpleNamespace())
     return made
 
 
@@ -84,7 +87,7 @@ def test_addresses_and_names_of_workers_are(scheduler, address, found):
 
 
 def looked_up(scheduler, address):
-    asyncio.run(look_up(scheduler, address))
+    asyncio.run(part_of(scheduler, Names).look_up(address))
 
 
 def test_a_worker_that_registers_by_a_name_is_known_by_it(scheduler, asked):
@@ -96,10 +99,10 @@ def test_a_worker_that_registers_by_a_name_is_known_by_it(scheduler, asked):
     assert scheduler.coerce_address(name, True) == found
     assert scheduler.coerce_address(name) == found
     scheduler.workers = {found: None}
-    forget(scheduler, name)  # as who registers it again, and is refused
+    part_of(scheduler, Names).forget(name)  # as who registers it again, and is refused
     assert scheduler.coerce_address(name) == found
     scheduler.workers = {}
-    forget(scheduler, name)
+    part_of(scheduler, Names).forget(name)
     with pytest.raises(ValueError):
         scheduler.coerce_address(name)
     assert asked == ["node.invalid"]
@@ -122,7 +125,7 @@ def test_nobody_waits_for_names_that_somebody_else_registers_by(scheduler, monke
     monkeypatch.setattr("safeser.dask.addresses.resolve_address", resolve_address)
 
     async def main() -> None:
-        slow = asyncio.ensure_future(look_up(scheduler, "safeser://slow.invalid:1"))
+        slow = asyncio.ensure_future(part_of(scheduler, Names).look_up("safeser://slow.invalid:1"))
         while not threads:
             await asyncio.sleep(0)
         assert not slow.done()
@@ -135,11 +138,9 @@ def test_nobody_waits_for_names_that_somebody_else_registers_by(scheduler, monke
 
 def test_other_schedulers_look_names_up_as_they_do(asked):
     stock = Held()
-    looked_up(stock, "safeser://node.invalid:1")
-    forget(stock, "safeser://node.invalid:1")
-    assert asked == []
     assert stock.coerce_address("safeser://node.invalid:1", True) == "safeser://127.0.0.9:1"
-    assert asked == ["node.invalid"]
+    assert stock.coerce_address("safeser://node.invalid:1") == "safeser://127.0.0.9:1"
+    assert asked == ["node.invalid"] * 2
 
 
 def test_a_scheme_that_is_closed_is_none_of_an_address(scheduler, monkeypatch):
@@ -154,13 +155,3 @@ def test_a_scheme_that_is_closed_is_none_of_an_address(scheduler, monkeypatch):
 def test_what_is_no_address_is_dasks_to_refuse(scheduler):
     with pytest.raises(TypeError):
         scheduler.coerce_address(5)
-
-
-def test_a_scheduler_that_listens_twice_and_others(scheduler):
-    first = scheduler.coerce_address
-    look_up_no_names(scheduler)
-    assert scheduler.coerce_address is first
-    assert first.__self__ is not scheduler
-    other = SimpleNamespace()
-    look_up_no_names(other)
-    assert vars(other) == {}

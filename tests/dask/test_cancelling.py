@@ -6,14 +6,18 @@ here can go.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from distributed.core import _expects_comm
-from distributed.utils import has_keyword
+from distributed.utils import has_keyword, iscoroutinefunction
 
+from safeser.dask.conflicts import Guard
+from safeser.dask.patches import PATCHES
+from safeser.dask.servers import part_of
+from tests.dask.patched import original
 from tests.dask.visitors import VIEWER, Shared, Visited, shared
 
 
@@ -55,7 +59,7 @@ def test_bypass_others_are_told_of_what_they_want_alone(doors):
                 told.setdefault(client or "everybody", []).extend(msg["keys"])
 
         s.join("Client-again", s.links["bob"])
-        cancelling = s.scheduler.stream_handlers["cancel-keys"].__self__
+        cancelling = part_of(s.scheduler, Guard).cancelling
         cancelling._principal_of = lambda name: "bob" if name == "Client-again" else name[7:]
         s.scheduler.report = note
         bobs = {"Client-bob", "Client-again"}
@@ -78,15 +82,24 @@ def test_bypass_others_are_told_of_what_they_want_alone(doors):
     shared(doors, cancels)
 
 
+def needed(visited: Visited, client: str) -> Any:
+    """Return a task of *client*, on which another one of it depends, and one that nobody wants."""
+    mine = visited.task("mine", client)
+    for one in (
+        visited.scheduler.new_task("theirs", None, "released"),
+        visited.task("more", client),
+    ):
+        one.add_dependency(mine)
+    return mine
+
+
 def test_bypass_what_depends_on_a_key_and_nobody_wants_ends_no_cancelling(doors):
     def cancels(s: Shared) -> None:
-        mine = s.task("mine", "Client-alice")
-        theirs = s.scheduler.new_task("theirs", None, "released")
-        more = s.task("more", "Client-alice")
-        for one in (theirs, more):
-            one.add_dependency(mine)
+        stock = Visited()
+        needed(stock, VIEWER)
         with pytest.raises(AssertionError):
-            s.scheduler.stimulus_cancel(["mine"], "Client-alice", False, "r", "m")
+            stock.scheduler.stimulus_cancel(["mine"], VIEWER, False, "r", "m")
+        mine = needed(s, "Client-alice")
         assert s.cancel("alice", "mine", force=False) == ["more"]
         assert not mine.who_wants  # needed by what is somebody else's
         assert s.cancel("nobody", "mine", force=True) == []
@@ -110,7 +123,7 @@ def test_many_keys_that_much_depends_on_are_looked_at_once(doors):
         chain = [s.task(f"k-{number:03}", "Client-bob") for number in range(100)]
         for one, two in pairwise(chain):
             two.add_dependency(one)
-        cancelling = s.scheduler.stream_handlers["cancel-keys"].__self__
+        cancelling = part_of(s.scheduler, Guard).cancelling
         looks: list[Any] = []
         asked = cancelling._principal_of
         cancelling._principal_of = lambda client: looks.append(client) or asked(client)
@@ -139,19 +152,19 @@ def test_tasks_that_wait_for_each_other_end_the_look(doors):
     shared(doors, cancels)
 
 
-def test_handlers_that_are_replaced_are_handed_what_dasks_own_are(doors):
+def handlers():
+    """Return the rows that replace a method of a server's class, by which Dask's loop is served."""
+    of_servers = ("distributed.scheduler:S", "distributed.worker:W")
+    return [each for each in PATCHES if each.target.startswith(of_servers)]
+
+
+@pytest.mark.parametrize("row", handlers(), ids=lambda each: each.target.partition(":")[2])
+def test_handlers_that_are_replaced_are_handed_what_dasks_own_are(row):
     """Dask looks at a handler's parameters: one hidden behind ``**`` is never passed at all."""
-
-    async def compared() -> None:
-        stock, guarded = Visited().scheduler, Shared(doors).scheduler
-        assert stock.handlers.keys() == guarded.handlers.keys()
-        replaced = 0
-        for name, own in stock.handlers.items():
-            here = guarded.handlers[name]
-            replaced += getattr(own, "__func__", own) is not getattr(here, "__func__", here)
-            assert has_keyword(own, "serializers") == has_keyword(here, "serializers"), name
-            # Some of ours ask for the connection, too, to know who speaks.
-            assert _expects_comm(here) or not _expects_comm(own), name
-        assert replaced == 2
-
-    asyncio.run(compared())
+    own = original(row.target)
+    here = row.replace(own)
+    assert has_keyword(own, "serializers") == has_keyword(here, "serializers")
+    assert iscoroutinefunction(own) == iscoroutinefunction(here)
+    # Some of ours ask for the connection, too, to know who speaks.
+    ours, theirs = (partial(each, object()) for each in (here, own))
+    assert _expects_comm(ours) or not _expects_comm(theirs)

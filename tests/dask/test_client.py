@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dask
@@ -12,8 +14,10 @@ import pytest
 
 import safeser.dask
 from safeser.dask import client as module
+from safeser.dask import patches
 from safeser.dask.client import Client
 from safeser.dask.comm import SafeserComm
+from safeser.dask.patches import fingerprints
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError, PayloadError, PolicyDenied
@@ -175,8 +179,28 @@ def test_without_distributed_it_says_what_to_install(monkeypatch):
         assert "pip install" in caught.value.fix
 
 
-def test_another_distributed_is_refused(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2019.1.0")
+@pytest.mark.parametrize("older", ["2019.1.0", "2025.5.0"])
+def test_an_older_distributed_is_refused(monkeypatch, older):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: older)
+    with pytest.raises(ConfigError) as caught:
+        safeser.dask.require_distributed()
+    assert caught.value.rule == "config.distributed-version"
+    assert "2025.5.1" in str(caught.value)
+
+
+def test_a_distributed_whose_source_is_unknown_is_refused(monkeypatch):
+    known = fingerprints.known_sources()
+    other = replace(known, targets={**known.targets, "dask.dot:label": frozenset()})
+    monkeypatch.setattr(fingerprints, "known_sources", lambda: other)
+    # Whether or not a test before this one has loaded the backend.
+    monkeypatch.setattr(patches, "is_applied", lambda row: row.target != "dask.dot:label")
+    with pytest.raises(ConfigError, match=r"dask\.dot:label") as caught:
+        safeser.dask.require_distributed()
+    assert caught.value.rule == "config.distributed-version"
+
+
+def test_a_distributed_that_lacks_what_safeser_imports_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "safeser.dask.patches", None)
     with pytest.raises(ConfigError) as caught:
         safeser.dask.require_distributed()
     assert caught.value.rule == "config.distributed-version"

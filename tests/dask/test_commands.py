@@ -70,6 +70,32 @@ def test_one_line_and_exit_code_2(folder, role, bad):
     require_one_line(ended, named)
 
 
+OTHER_SOURCE = """
+import dask.dot
+
+def label(*args, **kwargs):
+    return "another release of Dask"
+
+dask.dot.label = label
+"""
+
+
+@pytest.mark.parametrize("command", [SCHEDULER, WORKER, None])
+def test_a_release_whose_source_is_unknown_ends_a_command_with_a_table(folder, command):
+    (folder.path / "sitecustomize.py").write_text(OTHER_SOURCE)
+    environment = folder.environment("scheduler", PYTHONPATH=str(folder.path))
+    if command is None:
+        tool = os.path.join(os.path.dirname(os.sys.executable), "safeser")
+        ended = folder.call(tool, "up", environment=environment)
+    else:
+        ended = dask(folder, command, environment)
+    assert ended.code == 2, ended.err
+    assert "Traceback" not in ended.err
+    assert "is not supported" in ended.err
+    assert "dask.dot:label changed yes" in " ".join(ended.err.split())
+    assert ended.out == ""
+
+
 @pytest.mark.parametrize(
     "changed",
     [

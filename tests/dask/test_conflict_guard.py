@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from dask._task_spec import Alias, Task, TaskRef
-from distributed.scheduler import Scheduler
 
 from safeser.dask import arrivals, conflicts
-from safeser.dask.conflicts import guard_scheduler, require_known_scheduler
-from safeser.dask.registrations import ClientIds
-from safeser.errors import ConfigError, PolicyDenied
+from safeser.errors import PolicyDenied
+from tests.dask.patched import Peer
 from tests.dask.submissions import POLICY, Setup, Stream, Way, add, operations
 
 
@@ -149,7 +148,8 @@ def test_whoever_has_left_is_told_nothing(setup):
 
 
 def test_what_a_plugin_submits_is_the_schedulers_own(setup):
-    create = setup.fake._create_taskstate_from_graph
+    beside = {"ordered": {}, "global_annotations": None, "annotations_by_type": {}}
+    create = partial(setup.fake._create_taskstate_from_graph, **beside)
     setup.fake.join("plugin")
     create(dsk=add("p", 1, 2), keys={"p"}, client="Client-plugin")
     create(dsk=add("p", 1, 2), keys={"p"}, client="Client-plugin")
@@ -159,14 +159,14 @@ def test_what_a_plugin_submits_is_the_schedulers_own(setup):
 
 
 def scatter(setup: Setup, who: str, *keys: Any) -> Any:
-    comm = SimpleNamespace(link=Way(who))
+    comm = Peer(Way(who))
     return asyncio.run(
         setup.fake.handlers["scatter"](comm, data=dict.fromkeys(keys), client=setup.names[who])
     )
 
 
 def announce(setup: Setup, who: str, key: Any, *addresses: str) -> Any:
-    comm = SimpleNamespace(link=Way(who))
+    comm = Peer(Way(who))
     return setup.fake.handlers["update_data"](
         comm, who_has={key: addresses}, nbytes={}, client=setup.names[who]
     )
@@ -209,18 +209,15 @@ class Slow:
         self.setup = setup
         self.arrives = asyncio.Event()
         self.fails = False
-        self._stock = setup.guard._scatter
-        monkeypatch.setattr(setup.guard, "_scatter", self.scatter)
-        self.client = setup.names["alice"]
+        monkeypatch.setattr(setup.fake, "on_its_way", self.arriving)
 
-    async def scatter(self, **request: Any) -> Any:
+    async def arriving(self) -> None:
         await self.arrives.wait()
         if self.fails:
             raise OSError("one of the workers")
-        return await self._stock(**request)
 
     def begin(self, who: str = "alice") -> asyncio.Task[Any]:
-        comm = SimpleNamespace(link=Way(who))
+        comm = Peer(Way(who))
         scatter = self.setup.fake.handlers["scatter"]
         client = self.setup.names[who]
         return asyncio.ensure_future(scatter(comm, data={"d": 1}, client=client))
@@ -317,7 +314,7 @@ def test_a_task_that_came_in_between_keeps_what_it_has(setup, monkeypatch):
 
 def test_data_that_nobody_sent_is_the_schedulers(setup):
     assert setup.fake.update_data(who_has={"s": []}, nbytes={}) == "noted"
-    nobody = setup.fake.handlers["update_data"](SimpleNamespace(), who_has={"s": []}, nbytes={})
+    nobody = setup.fake.handlers["update_data"](Peer(), who_has={"s": []}, nbytes={})
     assert nobody == "noted"
     assert scatter(setup, "alice", "s")["exception"].rule == "key.definition"
 
@@ -347,7 +344,7 @@ def test_bypass_a_value_of_data_whose_key_is_somebody_elses_by_now(setup):
     def scatter(who: str) -> Any:
         request = {"data": {"d": 1}, "client": setup.names[who]}
         handler = setup.fake.handlers["scatter"]
-        return asyncio.run(handler(SimpleNamespace(link=Way(who)), **request))
+        return asyncio.run(handler(Peer(Way(who)), **request))
 
     tasks = setup.fake.tasks
     scatter("alice")
@@ -374,63 +371,6 @@ def test_bypass_data_that_a_client_tells_of_on_its_stream(setup):
     assert setup.guard.owner_of(setup.fake.tasks["new"]) == "carol"
     tell(who_has={"more": ["w"]}, nbytes={}, client="Client-gone")
     assert "more" not in setup.fake.tasks
-
-
-# --- another Dask -------------------------------------------------------------------------------
-
-
-async def _awaits(*_: Any, **__: Any) -> None: ...
-
-
-def test_dask_is_as_it_was_read():
-    require_known_scheduler()
-
-
-@pytest.mark.parametrize("name", sorted(conflicts._EXPECTED))
-def test_another_signature_does_not_start(monkeypatch, name):
-    monkeypatch.setattr(Scheduler, name, lambda self, other: None)
-    with pytest.raises(ConfigError) as caught:
-        require_known_scheduler()
-    assert caught.value.rule == "config.scheduler-changed"
-
-
-def test_a_method_that_is_gone_does_not_start(monkeypatch):
-    monkeypatch.setattr(Scheduler, "report", None)
-    with pytest.raises(ConfigError):
-        require_known_scheduler()
-
-
-def test_a_method_that_is_reached_no_more_does_not_start(monkeypatch):
-    monkeypatch.setattr(Scheduler, "_generate_taskstates", lambda self: None)
-    with pytest.raises(ConfigError):
-        require_known_scheduler()
-
-
-def test_a_method_that_waits_does_not_start(monkeypatch):
-    async def waits() -> None: ...
-
-    stock = Scheduler._create_taskstate_from_graph
-    waits.__signature__ = conflicts.inspect.signature(stock)  # type: ignore[attr-defined]  # lies
-    monkeypatch.setattr(Scheduler, "_create_taskstate_from_graph", waits)
-    with pytest.raises(ConfigError):
-        require_known_scheduler()
-
-
-def test_only_a_scheduler_is_guarded_and_once(doors):
-    channel = doors.channel("scheduler", POLICY)
-    guard_scheduler(object(), channel, ClientIds())
-
-    class Known(Scheduler):
-        def __init__(self) -> None:
-            self.handlers, self.stream_handlers = {}, {}
-
-        def __del__(self) -> None: ...
-
-    made = Known()
-    guard_scheduler(made, channel, ClientIds())
-    create = made._create_taskstate_from_graph
-    guard_scheduler(made, channel, ClientIds())
-    assert made._create_taskstate_from_graph == create
 
 
 #: Whoever is on this machine may share keys with others' definitions, everybody else may not.

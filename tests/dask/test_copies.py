@@ -10,14 +10,34 @@ import pytest
 from distributed import Scheduler
 
 from safeser.dask import copies
-from safeser.dask.copies import ATTEMPTS, end_copies
+from safeser.dask.copies import ATTEMPTS
+from safeser.operations import Server
+from tests.dask.patched import serve, with_rows
+
+
+class Turning(Scheduler):
+    """A scheduler that copies as Dask's ``replicate`` does at its core, ten times at most."""
+
+    async def replicate(self, **_: Any) -> Any:
+        return await until(self, 10)
+
+
+async def until(scheduler: Any, turns: int) -> Any:
+    for _ in range(turns):
+        await scheduler.gather_on_worker("b", {"k": ["a"], "l": ["a"]})
+    return "asked for ever"
+
+
+Replaced = with_rows(Turning, "distributed.scheduler:Scheduler.replicate")
 
 
 class Copying:
     """A scheduler that never listened, whose workers answer as they are told."""
 
-    def __init__(self) -> None:
-        self.scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
+    def __init__(self, doors: Any, *, ends: bool) -> None:
+        self.scheduler: Any = Replaced(dashboard_address="127.0.0.1:0", dashboard=False)
+        if ends:
+            serve(self.scheduler, Server.SCHEDULER, doors.channel("scheduler", "dask-cluster"))
         self.scheduler.http_server.stop()
         # It never opens: tests that follow look for schedulers that are open in this process.
         Scheduler._instances.discard(self.scheduler)
@@ -55,65 +75,36 @@ def no_pause(monkeypatch):
 FAILS = {"status": "partial-fail", "keys": ("k",)}
 
 
-async def until(copying: Copying, turns: int) -> Any:
-    """Copy as Dask's ``replicate`` does at its core, no more than *turns* times."""
-    for _ in range(turns):
-        await copying.scheduler.gather_on_worker("b", {"k": ["a"], "l": ["a"]})
-    return "asked for ever"
-
-
 @pytest.mark.parametrize("answer", [FAILS, OSError("lost")], ids=["refused", "lost"])
 @pytest.mark.parametrize("ends", [False, True], ids=["stock", "ended"])
-def test_copying_ends(answer, ends):
+def test_copying_ends(doors, answer, ends):
     async def main() -> None:
-        copying = Copying()
+        copying = Copying(doors, ends=ends)
         copying.answers["b"] = answer
-        scheduler = copying.scheduler
-
-        async def replicate(**request: Any) -> Any:
-            return await until(copying, 10)
-
-        scheduler.replicate = replicate
-        if ends:
-            end_copies(scheduler)
-            handler = scheduler.handlers["replicate"]
-            assert handler is scheduler.replicate
-            end_copies(scheduler)
-            assert scheduler.replicate is handler
-            with pytest.raises(RuntimeError, match=r"could not be copied to b in 3 attempts"):
-                await handler(keys=["k"])
-            assert len(copying.asked) == ATTEMPTS
-            # Each request has attempts of its own, and so has what asks without one.
-            with pytest.raises(RuntimeError):
-                await handler(keys=["k"])
-            assert len(copying.asked) == 2 * ATTEMPTS
-            assert await until(copying, 5) == "asked for ever"
-        else:
-            assert await scheduler.replicate() == "asked for ever"
+        handler = copying.scheduler.handlers["replicate"]
+        if not ends:
+            assert await handler(keys=["k"]) == "asked for ever"
+            return
+        with pytest.raises(RuntimeError, match=r"could not be copied to b in 3 attempts"):
+            await handler(keys=["k"])
+        assert len(copying.asked) == ATTEMPTS
+        # Each request has attempts of its own, and so has what asks without one.
+        with pytest.raises(RuntimeError):
+            await copying.scheduler.replicate(keys=["k"])
+        assert len(copying.asked) == 2 * ATTEMPTS
+        assert await until(copying.scheduler, 5) == "asked for ever"
 
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_what_arrives_and_what_is_forgotten_ends_nothing():
+def test_what_arrives_and_what_is_forgotten_ends_nothing(doors):
     async def main() -> None:
-        copying = Copying()
+        copying = Copying(doors, ends=True)
         scheduler = copying.scheduler
         scheduler.add_replica = lambda task, worker: None
-
-        async def replicate(**request: Any) -> Any:
-            return await until(copying, 10)
-
-        scheduler.replicate = replicate
-        end_copies(scheduler)
         assert await scheduler.replicate() == "asked for ever"
         copying.answers["b"] = FAILS
         del scheduler.tasks["k"]
         assert await scheduler.replicate() == "asked for ever"
 
     asyncio.run(asyncio.wait_for(main(), 30))
-
-
-def test_what_is_no_scheduler_is_left_alone():
-    other = SimpleNamespace()
-    end_copies(other)
-    assert not vars(other)

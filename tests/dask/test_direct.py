@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from distributed.worker import Worker
 
-from safeser.dask.direct import guard_worker
+from safeser.dask import approved
+from safeser.operations import Server
+from tests.dask.patched import Peer, asked, serve
 
 POLICY = """
 safeser: 1
@@ -54,6 +56,12 @@ class Held(Worker):
         return "stored"
 
 
+def held() -> Held:
+    worker = Held()
+    serve(worker, Server.WORKER, SimpleNamespace(), is_scheduler=is_scheduler)
+    return worker
+
+
 def is_scheduler(principal: str) -> bool:
     return principal == "scheduler"
 
@@ -89,15 +97,14 @@ def test_its_scheduler_changes_a_workers_values_and_whom_code_is_taken_from(
     policy = EXCHANGE.replace("{grant: [update_data]}", with_code)
     near, far = doors.links(peer, "worker", policy)
     del near
-    worker = Held()
-    guard_worker(worker, doors.channel("worker", policy), is_scheduler=is_scheduler)
-    said = worker.handlers[name](SimpleNamespace(link=far), **request_)
+    worker = held()
+    said = asked(worker, worker.handlers, Peer(far), name, **request_)
     if stored:
         assert said == "stored"
     else:
         assert said["exception"].rule == "key.direct"
         assert far.audit.rules == ["key.direct"]
-    assert worker.handlers[name](SimpleNamespace(), **request_) == "stored"
+    assert asked(worker, worker.handlers, Peer(), name, **request_) == "stored"
 
 
 @pytest.mark.parametrize("same_host", [True, False])
@@ -117,23 +124,14 @@ def test_data_is_brought_by_the_hop_on_which_it_comes(doors, same_host):
     near, far = doors.links("alice", "worker", elsewhere)
     del near
     far.transport, far.same_host = "safeser", same_host
-    worker = Held()
-    guard_worker(worker, doors.channel("worker", elsewhere), is_scheduler=is_scheduler)
-    said = worker.handlers["update_data"](SimpleNamespace(link=far), data={"k": 1})
+    worker = held()
+    said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})
     assert (said == "stored") is same_host
-
-
-def test_only_a_worker_is_guarded(doors):
-    other = SimpleNamespace(handlers={})
-    guard_worker(other, doors.channel("worker", POLICY), is_scheduler=is_scheduler)
-    assert other.handlers == {}
 
 
 @pytest.mark.parametrize("submission", ["approved", "code"])
 def test_frames_tell_no_address_where_tasks_are_approved(monkeypatch, submission):
     asked = []
-    monkeypatch.setattr("safeser.dask.direct.hide_memory_in_frames", lambda: asked.append(1))
-    policy = SimpleNamespace(contexts=[SimpleNamespace(submission=submission)])
-    channel = SimpleNamespace(on_policy=lambda take: take(policy))
-    guard_worker(Held(), channel, is_scheduler=is_scheduler)
+    monkeypatch.setattr(approved, "hide_memory_in_frames", lambda: asked.append(1))
+    approved.hide_memory(SimpleNamespace(contexts=[SimpleNamespace(submission=submission)]))
     assert bool(asked) is (submission == "approved")

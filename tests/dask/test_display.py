@@ -26,8 +26,16 @@ from distributed.utils import Log, Logs
 import safeser.dask.client
 from safeser.dask.client import Client
 from safeser.dask.described import Described
-from safeser.dask.widgets import escape_templates
+from safeser.dask.patches import display
 from safeser.errors import PayloadError
+from tests.dask.patched import original, patched, row
+
+
+@pytest.fixture(autouse=True)
+def _escaping():
+    with patched(*(each.target for each in display.ROWS)):
+        yield
+
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[2J"
 
@@ -337,10 +345,9 @@ def test_arrays_that_came_before_safeser_are_text(monkeypatch):
     array = published("array", np.empty(0, dtype=[(EVIL, "i4")]), ((1, 2),))
     monkeypatch.setattr(core, "ARRAY_TEMPLATE", stock.get_template("array.html.j2"))
     assert "<script" in array._repr_html_(), "the control"
-    escape_templates()
+    escapes = row("dask.array.core:ARRAY_TEMPLATE").replace(core.ARRAY_TEMPLATE)
+    monkeypatch.setattr(core, "ARRAY_TEMPLATE", escapes)
     assert "<script" not in array._repr_html_()
-    monkeypatch.delitem(sys.modules, "dask.array.core")
-    escape_templates()
 
 
 def test_stock_clients_of_this_process_are_drawn_so_too():
@@ -424,7 +431,7 @@ def test_an_error_that_a_bar_shows_is_text(ipywidgets, error):
     several = progressbar.MultiProgressWidget(["x"])
     several.make_widget({"x": 1})
     for bar, left in ((one, 1), (several, {"x": 1})):
-        stock = type(bar)._draw_stop.__wrapped__
+        stock = original(f"distributed.diagnostics.progressbar:{type(bar).__name__}._draw_stop")
         assert "<img" in stopped(bar, stock, remaining=left, exception=error), "the control"
         drawn = stopped(bar, type(bar)._draw_stop, remaining=left, exception=error)
         assert "&lt;img" in drawn
@@ -432,12 +439,6 @@ def test_an_error_that_a_bar_shows_is_text(ipywidgets, error):
         assert "&amp;lt;" not in drawn
         bar._draw_stop(remaining={}, status="finished")
         assert "Finished" in bar.elapsed_time.value
-
-
-def test_bars_are_escaped_once():
-    drawn = progressbar.ProgressWidget._draw_stop, progressbar.TextProgressBar._draw_bar
-    escape_templates()
-    assert drawn == (progressbar.ProgressWidget._draw_stop, progressbar.TextProgressBar._draw_bar)
 
 
 @pytest.fixture
@@ -497,14 +498,10 @@ def test_bars_of_honest_counts_are_drawn(bars, capsys):
 @pytest.mark.parametrize("said", ['<<TABLE HREF="javascript:alert(1)"/>>', " <b>x</b>\n"])
 def test_no_name_is_html_of_graphviz(said):
     """Graphviz draws a label as it is if it begins with < and ends with >."""
-    escape_templates()
     for drawn in (dask.dot.label(said), dask.dot.box_label(("x", said))):
         assert drawn == repr(said)
     assert dask.dot.label(("x", 1)) == "('x', 1)"
     assert dask.dot.box_label(("x", 5)) == "5"
-    before = dask.dot.label
-    escape_templates()
-    assert dask.dot.label is before
 
 
 MANY = np.broadcast_to(np.int8(1), (6,) * 11)

@@ -11,11 +11,11 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from distributed import Status
-from distributed.client import Client, _handle_print
+from distributed.client import _handle_print
 from distributed.protocol import to_serialize
 from distributed.scheduler import Scheduler, WorkerState
 
-from safeser.dask.events import make_no_loggers, plain_event
+from safeser.dask.events import handle_forwarded, plain_event
 from safeser.errors import PayloadError
 
 STEERING = "\x1b]0;mine\x07\x1b[2J\x9b1m\r\u202e"
@@ -161,7 +161,7 @@ def lines():
 )
 def test_a_forwarded_log_record_is_a_line_of_text(talk, lines, attributes):
     event = told(talk, "forwarded-log-record-forward-logging-x", {**RECORD, **attributes})
-    Client._handle_forwarded_log_record(None, event)
+    handle_forwarded(None, event)
     assert len(lines.getvalue()) < 1000
     assert lines.getvalue().startswith(RECORD["name"])
     assert all(c.isprintable() or c in "\n\t" for c in lines.getvalue())
@@ -170,7 +170,7 @@ def test_a_forwarded_log_record_is_a_line_of_text(talk, lines, attributes):
 def test_an_honest_record_arrives(talk, lines):
     said = {**RECORD, "msg": "a worker says 5", "args": None, "lineno": 7, "worker": "alice"}
     event = told(talk, "forwarded-log-record-x", said)
-    Client._handle_forwarded_log_record(None, event)
+    handle_forwarded(None, event)
     assert lines.getvalue() == f"{RECORD['name']} ERROR 7 a worker says 5\n"
     assert event[1]["worker"] == "alice"
     assert event[1]["created"] == RECORD["created"]
@@ -179,19 +179,17 @@ def test_an_honest_record_arrives(talk, lines):
 @pytest.mark.parametrize("name", [RECORD["name"] + ".deeper.still", RECORD["name"]])
 def test_a_record_makes_no_logger_and_reaches_the_next_above(talk, lines, name):
     # Each would be kept for good, with a place for each of its dots.
-    make_no_loggers()
     before = set(logging.root.manager.loggerDict)
     event = told(talk, "forwarded-log-record-x", {**RECORD, "name": name, "msg": "said"})
-    Client._handle_forwarded_log_record(None, event)
+    handle_forwarded(None, event)
     assert lines.getvalue() == f"{name} ERROR 0 said\n"
     assert set(logging.root.manager.loggerDict) == before
 
 
 @pytest.mark.parametrize("name", ["", "root", "safeser_nobody_has_it.at_all"])
 def test_a_record_of_no_logger_here_reaches_the_root(talk, caplog, name):
-    make_no_loggers()
     event = told(talk, "forwarded-log-record-x", {**RECORD, "name": name, "msg": "said"})
-    Client._handle_forwarded_log_record(None, event)
+    handle_forwarded(None, event)
     assert [record.getMessage() for record in caplog.records] == ["said"]
     assert "safeser_nobody_has_it" not in logging.root.manager.loggerDict
 

@@ -18,9 +18,11 @@ from distributed.worker_state_machine import (
 
 from safeser.dask import fetched
 from safeser.dask.failures import Relayed
-from safeser.dask.fetched import Unfetched, fetch_apart
+from safeser.dask.fetched import Unfetched
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors import wire
+from safeser.operations import Server
+from tests.dask.patched import serve, with_rows
 from tests.dask.test_attacks_replies import PICKLE, TRUSTED_WITHOUT_CODE
 
 #: Malformed ways to write a value, and by which rule each is refused.
@@ -284,16 +286,21 @@ def gathering(keys):
     return state
 
 
-class Asking(Worker):
+class Gatherer(Worker):
     """A worker as far as it gathers."""
 
-    def __init__(self, event):
+    def __init__(self, event, *, guarded=True):
         self.event = event
         self.seen = None
+        if guarded:
+            serve(self, Server.WORKER, SimpleNamespace())
 
     async def gather_dep(self, *args, **kwargs):
         self.seen = fetched.takes_parts()
         return self.event
+
+
+Asking = with_rows(Gatherer, "distributed.worker:Worker.gather_dep")
 
 
 def fetch(worker):
@@ -311,8 +318,6 @@ def test_a_workers_state_fails_the_one_and_keeps_the_others():
         stimulus_id="got",
     )
     worker = Asking(success)
-    fetch_apart(worker)
-    fetch_apart(worker)  # it listens at a second address
     event = fetch(worker)
     assert worker.seen
     assert not fetched.takes_parts()
@@ -342,7 +347,6 @@ def test_values_are_not_asked_what_they_are():
     size = (state := gathering("ab")).transfer_incoming_bytes
     success = GatherDepSuccessEvent(worker=PEER, total_nbytes=size, data=data, stimulus_id="s")
     worker = Asking(success)
-    fetch_apart(worker)
     recommended, _ = state._handle_event(fetch(worker))
     assert {task.key: said[0] for task, said in recommended.items()} == {
         "a": "memory",
@@ -356,8 +360,10 @@ def test_all_else_that_a_worker_gathers_is_left_alone():
         OSError("x"), worker=PEER, total_nbytes=1, stimulus_id="s"
     )
     for event in (whole, failed):
-        worker = Asking(event)
-        fetch_apart(worker)
-        assert fetch(worker) is event
-    for other in (None, SimpleNamespace(gather_dep=None)):
-        fetch_apart(other)
+        assert fetch(Asking(event)) is event
+    partly = GatherDepSuccessEvent(
+        worker=PEER, total_nbytes=1, data={"a": Unfetched(PayloadError("no"))}, stimulus_id="s"
+    )
+    stock = Asking(partly, guarded=False)
+    assert fetch(stock) is partly
+    assert stock.seen is False

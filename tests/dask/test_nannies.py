@@ -16,8 +16,9 @@ from distributed.core import Status
 from distributed.nanny import Nanny
 
 from safeser.dask import nannies
-from safeser.dask.nannies import guard_nanny, wait_for_nannies
 from safeser.dask.roles import Roles
+from safeser.operations import Server
+from tests.dask.patched import Peer, asked, serve
 
 # --- whose word ----------------------------------------------------------------------------------
 
@@ -40,24 +41,28 @@ class Watching(Nanny):
 def comm(doors: Any, peer: str, key: str, address: str = "safeser://127.0.0.1:1") -> Any:
     _, link = doors.links(peer, "nanny", "dask-cluster")
     link.session = SimpleNamespace(peer_key=SimpleNamespace(text=key))
-    return SimpleNamespace(link=link, peer_address=address)
+    return Peer(link, address)
+
+
+def watching(worker_key: str | None) -> Watching:
+    made = Watching()
+    serve(made, Server.NANNY, SimpleNamespace(), worker_key=worker_key)
+    return made
 
 
 @pytest.fixture
 def nanny():
-    made = Watching()
-    guard_nanny(made, "its worker's")
-    return made
+    return watching("its worker's")
 
 
 def ask(nanny: Any, by: Any) -> Any:
-    return nanny.handlers["close_gracefully"](by, reason="r")
+    return asked(nanny, nanny.handlers, by, "close_gracefully", reason="r")
 
 
 def test_a_nanny_hears_of_its_own_worker_that_it_retires(nanny, doors):
     assert ask(nanny, comm(doors, "worker", "its worker's")) is None
     assert ask(nanny, comm(doors, "scheduler", "the scheduler's")) is None
-    assert ask(nanny, SimpleNamespace()) is None
+    assert ask(nanny, Peer()) is None
     assert nanny.said == ["r"] * 3
 
 
@@ -72,8 +77,7 @@ def test_a_nanny_hears_it_of_no_other_worker(nanny, doors, pid):
 
 
 def test_a_worker_with_another_key_is_known_by_its_process(doors):
-    nanny = Watching()
-    guard_nanny(nanny, None)
+    nanny = watching(None)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"safeser://127.0.0.1:{server.getsockname()[1]}"
         by = comm(doors, "worker", "one that only it knows", address)
@@ -88,13 +92,6 @@ def test_which_key_the_worker_of_a_nanny_has(net):
     assert f"{key} worker " in (net.keys / "roster").read_text()
     with dask.config.set({"safeser.worker": {}, "safeser.identity": None}):
         assert Roles.worker_key({}) is None
-
-
-def test_only_nannies_are_guarded():
-    other = SimpleNamespace(handlers={})
-    guard_nanny(other, None)
-    wait_for_nannies(other)
-    assert other.handlers == {}
 
 
 # --- who starts ----------------------------------------------------------------------------------
@@ -119,7 +116,7 @@ class Comm:
 
 
 class Cluster:
-    def __init__(self, *, guarded: bool) -> None:
+    def __init__(self, doors: Any, *, guarded: bool) -> None:
         self.scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
         self.scheduler.http_server.stop()
         Scheduler._instances.discard(self.scheduler)
@@ -127,8 +124,7 @@ class Cluster:
         self.added: list[Any] = []
         self.rpc_fails = False
         if guarded:
-            wait_for_nannies(self.scheduler)
-            wait_for_nannies(self.scheduler)
+            serve(self.scheduler, Server.SCHEDULER, doors.channel("scheduler", "dask-cluster"))
         self.scheduler.broadcast = self.broadcast
         self.scheduler.rpc = self.rpc
 
@@ -158,9 +154,9 @@ class Cluster:
         self.scheduler.status = Status.closed
 
 
-def on(what: Any, *, guarded: bool = True) -> None:
+def on(doors: Any, what: Any, *, guarded: bool = True) -> None:
     async def made() -> None:
-        cluster = Cluster(guarded=guarded)
+        cluster = Cluster(doors, guarded=guarded)
         try:
             await what(cluster)
         finally:
@@ -175,7 +171,7 @@ def impatient(monkeypatch):
 
 
 @pytest.mark.parametrize("guarded", [False, True])
-def test_a_nanny_that_never_starts_keeps_nobody(impatient, guarded):
+def test_a_nanny_that_never_starts_keeps_nobody(doors, impatient, guarded):
     async def main(c: Cluster) -> None:
         _, never = c.starts("safeser://127.0.0.1:1")
         await asyncio.sleep(0)
@@ -187,10 +183,10 @@ def test_a_nanny_that_never_starts_keeps_nobody(impatient, guarded):
             task.cancel()
         await asyncio.gather(asked, never, return_exceptions=True)
 
-    on(main, guarded=guarded)
+    on(doors, main, guarded=guarded)
 
 
-def test_a_plugin_waits_for_those_that_start_and_for_no_others():
+def test_a_plugin_waits_for_those_that_start_and_for_no_others(doors):
     async def main(c: Cluster) -> None:
         first, one = c.starts("safeser://127.0.0.1:1")
         await asyncio.sleep(0)
@@ -217,10 +213,10 @@ def test_a_plugin_waits_for_those_that_start_and_for_no_others():
         third.started.set()
         await three
 
-    on(main)
+    on(doors, main)
 
 
-def test_who_took_longer_is_told_afterwards(impatient):
+def test_who_took_longer_is_told_afterwards(doors, impatient):
     async def main(c: Cluster) -> None:
         known = SimpleNamespace(nanny="safeser://127.0.0.1:2")
         c.scheduler.workers["safeser://127.0.0.1:9"] = known
@@ -239,4 +235,4 @@ def test_who_took_longer_is_told_afterwards(impatient):
         await late[2][1]
         del c.scheduler.workers["safeser://127.0.0.1:9"]
 
-    on(main)
+    on(doors, main)

@@ -18,30 +18,22 @@ from distributed.shuffle._rechunk import ArrayRechunkRun
 from distributed.shuffle._shuffle import DataFrameShuffleRun
 from tornado.ioloop import IOLoop
 
-from safeser.dask import partitions
-from safeser.dask.partitions import keep_own_partitions
+from safeser.dask.patches import shuffle
 from safeser.errors import PayloadError
+from tests.dask.patched import original, patched
 
 HERE, ELSEWHERE = "safeser://127.0.0.1:1", "safeser://127.0.0.1:2"
 CONTENT = b"\nimport os\n"
 
 
+KEEPS = "distributed.shuffle._core:ShuffleRun._write_to_disk"
+DIVIDES = "distributed.shuffle._shuffle:DataFrameShuffleRun._repartition_buffers"
+
+
 @pytest.fixture(autouse=True)
-def _kept(monkeypatch):
-    monkeypatch.setattr(ShuffleRun, "_write_to_disk", STOCK)
-    monkeypatch.setattr(DataFrameShuffleRun, "_repartition_buffers", DIVIDES)
-    keep_own_partitions()
-    keep_own_partitions()
-    assert DataFrameShuffleRun._repartition_buffers.__wrapped__ is DIVIDES
-
-
-def stock_of(function):
-    """Return Dask's own of *function*, which is guarded once a backend was loaded."""
-    return getattr(function, "__wrapped__", function)
-
-
-STOCK = stock_of(ShuffleRun._write_to_disk)
-DIVIDES = stock_of(DataFrameShuffleRun._repartition_buffers)
+def _kept():
+    with patched(KEEPS, DIVIDES):
+        yield
 
 
 def receive(kind, folder, *shards):
@@ -114,8 +106,8 @@ def escaping(kind, name):
 @pytest.mark.parametrize("kind", ["frame", "array"])
 def test_no_file_elsewhere_is_written(tmp_path, monkeypatch, kind):
     with monkeypatch.context() as stock:
-        stock.setattr(ShuffleRun, "_write_to_disk", STOCK)
-        stock.setattr(DataFrameShuffleRun, "_repartition_buffers", DIVIDES)
+        stock.setattr(ShuffleRun, "_write_to_disk", original(KEEPS))
+        stock.setattr(DataFrameShuffleRun, "_repartition_buffers", original(DIVIDES))
         receive(kind, tmp_path, escaping(kind, "control"))
     assert CONTENT in (tmp_path / "control").read_bytes(), "the control did not run"
 
@@ -151,7 +143,7 @@ def test_no_part_of_another_worker_is_kept(tmp_path, kind, shard):
 
 def test_what_is_kept_out_is_recorded(tmp_path, doors, monkeypatch):
     channel = doors.channel("worker", "demo")
-    monkeypatch.setattr(partitions, "open_channels", lambda: (channel,))
+    monkeypatch.setattr(shuffle, "open_channels", lambda: (channel,))
     with pytest.raises(PayloadError):
         receive("frame", tmp_path, escaping("frame", "target"))
     (record,) = channel.audit.events
@@ -166,6 +158,7 @@ def run(own):
     made = object.__new__(DataFrameShuffleRun)
     made.column, made.drop_column, made.local_address = "_partitions", True, HERE
     made.partitions_of = {HERE: list(range(own))}
+    made.run_id, made.id = 1, "s"
     return made
 
 
@@ -189,7 +182,7 @@ def test_tables_are_divided_into_own_parts_as_by_dask():
         (99,): ["d"],
     }
     shard = pa.table({"v": list("abcd"), "_partitions": [1, 0, 1, 99]})
-    assert DIVIDES(run(100), [(0, serialize_table(shard))]) == made
+    assert original(DIVIDES)(run(100), [(0, serialize_table(shard))]) == made
 
 
 @pytest.mark.parametrize(
@@ -211,7 +204,7 @@ def test_no_table_is_made_of_a_part_of_another_worker(numbers, monkeypatch):
 
 
 def test_no_more_numbers_are_looked_at_than_tell():
-    assert partitions._numbers(pa.chunked_array([range(10)]), 3) == [(0,), (1,), (2,), (3,)]
+    assert shuffle._numbers(pa.chunked_array([range(10)]), 3) == [(0,), (1,), (2,), (3,)]
 
 
 TEXTS = pa.array(["x" * 1000])
@@ -221,7 +214,7 @@ NAMED = pa.DictionaryArray.from_arrays(pa.array([0] * 100, "i1"), TEXTS)
 @pytest.fixture
 def small(monkeypatch):
     """A process whose policy lets no array have more than 40,000 bytes."""
-    monkeypatch.setattr(partitions, "most_bytes", lambda: 40_000)
+    monkeypatch.setattr(shuffle, "most_bytes", lambda: 40_000)
 
 
 @pytest.mark.usefixtures("small")
@@ -238,7 +231,7 @@ def small(monkeypatch):
 )
 def test_categories_are_not_written_for_many_parts(column):
     whole = pa.table({"v": column, "_partitions": pa.array(range(100), "i4")})
-    made = DIVIDES(run(0), [(0, serialize_table(whole))])
+    made = original(DIVIDES)(run(0), [(0, serialize_table(whole))])
     assert sum(map(len, made.values())) > 99_000, "the control did not run"
     refused("shuffle.size", column, range(100))
     assert len(divided(column, [at % 9 for at in range(100)])) == 9
@@ -258,7 +251,7 @@ def test_large_tables_that_repeat_little_pass():
 
 
 def test_a_part_may_be_as_large_as_an_array(doors, monkeypatch):
-    assert partitions.most_bytes() == 1 << 30
+    assert shuffle.most_bytes() == 1 << 30
     channel = doors.channel("worker", "demo")
-    monkeypatch.setattr(partitions, "open_channels", lambda: (channel,))
-    assert partitions.most_bytes() == channel.policy.limits.max_array
+    monkeypatch.setattr(shuffle, "open_channels", lambda: (channel,))
+    assert shuffle.most_bytes() == channel.policy.limits.max_array

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 from distributed.diagnostics.task_stream import alphas, colors, prefix
 
-from safeser.dask.profiles import cut_profiles
+from safeser.operations import Server
 from safeser.operations.shapes import ACTIONS
 from safeser.values import Limits
+from tests.dask.patched import Peer, serve, with_rows
 
 
 def test_the_known_actions_are_those_that_dask_draws():
@@ -26,12 +27,30 @@ def depth_of(profile):
     return 1 + max(map(depth_of, profile["children"].values()), default=0)
 
 
+TARGETS = ("distributed.scheduler:Scheduler.get_profile", "distributed.worker:Worker.get_profile")
+
+
+class Profiled:
+    """A server whose profile is *whole*, or that of one worker."""
+
+    def __init__(self, whole, limits=None):
+        self.whole = whole
+        if limits is not None:
+            serve(self, Server.WORKER, SimpleNamespace(policy=SimpleNamespace(limits=limits)))
+
+    async def get_profile(self, workers=None, merge_workers=True):
+        return self.whole if merge_workers else {"w": self.whole}
+
+
+@pytest.fixture(params=TARGETS)
+def profiled(request):
+    return with_rows(Profiled, request.param)
+
+
 @pytest.mark.parametrize("depth", [1, 48, 49, 50, 300])
-def test_deep_profiles_are_cut(depth):
+def test_deep_profiles_are_cut(profiled, depth):
     whole = node("r", depth)
-    server = SimpleNamespace(handlers={"profile": lambda **_: whole})
-    cut_profiles(server, Limits())
-    told = asyncio.run(server.handlers["profile"]())
+    told = asyncio.run(profiled(whole, Limits()).get_profile(Peer()))
     assert depth_of(told) == min(depth, 49)
     assert depth_of(whole) == depth
     assert told["count"] == 1
@@ -39,22 +58,16 @@ def test_deep_profiles_are_cut(depth):
         assert told == whole
 
 
-def test_each_worker_s_is_cut():
-    async def stock(**asked):
-        assert asked == {"merge_workers": False, "workers": ["w"]}
-        return {"w": node("r", 300)}
-
-    server = SimpleNamespace(handlers={"profile": stock})
-    cut_profiles(server, Limits(max_depth=10))
-    wrapped = server.handlers["profile"]
-    cut_profiles(server, Limits())
-    assert server.handlers["profile"] is wrapped
-    told = asyncio.run(wrapped(merge_workers=False, workers=["w"]))
+def test_each_workers_is_cut(profiled):
+    server = profiled(node("r", 300), Limits(max_depth=10))
+    told = asyncio.run(server.get_profile(Peer(), merge_workers=False, workers=["w"]))
     assert depth_of(told["w"]) == 4
 
 
-def test_what_has_no_profile_is_left_alone():
-    cut_profiles(object(), Limits())
-    nothing = SimpleNamespace(handlers={})
-    cut_profiles(nothing, Limits())
-    assert nothing.handlers == {}
+def test_what_a_server_asks_itself_and_what_others_are_asked_is_whole(profiled):
+    for server, said in (
+        (profiled(node("r", 300), Limits()), ()),
+        (profiled(node("r", 300), Limits()), (["w"],)),
+        (profiled(node("r", 300)), (Peer(),)),
+    ):
+        assert depth_of(asyncio.run(server.get_profile(*said))) == 300

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from distributed.diagnostics.progressbar import MultiProgressBar, ProgressBar
 
-from safeser.dask.progress import count_own_futures
+from safeser.dask.patches import progress
+from tests.dask.patched import patched
 
 
 class Holder(SimpleNamespace):
@@ -34,23 +35,21 @@ class Many(Bar, MultiProgressBar):
 
 
 @pytest.fixture
-def bars(monkeypatch):
+def bars():
     """Return what makes a bar over futures in given states, of a client that may not feed."""
-    for cls in (ProgressBar, MultiProgressBar):
-        monkeypatch.setattr(cls, "listen", getattr(cls.listen, "without", cls.listen))
-    count_own_futures(lambda client: client.feeds)
     keep = []
 
     def made(cls, states, *, feeds=False, **options):
         futures = {k: SimpleNamespace(status=s, exception="why") for k, s in states.items()}
-        client = Holder(futures=futures, feeds=feeds, connection_args={})
+        client = Holder(futures=futures, _may_feed=lambda: feeds, connection_args={})
         keys = [SimpleNamespace(key=key, client=client) for key in states]
         keep.append(client)  # a bar refers to its client weakly
         bar = cls(keys, scheduler="safeser://127.0.0.1:1", interval="1ms", **options)
         bar.comm = SimpleNamespace(abort=lambda: None)
         return bar, futures
 
-    return made
+    with patched(*(each.target for each in progress.ROWS)):
+        yield made
 
 
 def listens(bar):

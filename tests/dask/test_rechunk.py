@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from distributed.shuffle import _rechunk
 
-from safeser.dask import partitions, rechunk
+from safeser.dask.patches import shuffle
 from safeser.errors import PayloadError
+from tests.dask.patched import original, patched
 
-STOCK = getattr(_rechunk.convert_chunk, "__wrapped__", _rechunk.convert_chunk)
+TARGET = "distributed.shuffle._rechunk:convert_chunk"
+STOCK = original(TARGET)
 
 
 @pytest.fixture(autouse=True)
-def _whole(monkeypatch):
-    monkeypatch.setattr(_rechunk, "convert_chunk", STOCK)
-    rechunk.join_whole_arrays()
-    rechunk.join_whole_arrays()
-    assert _rechunk.convert_chunk.__wrapped__ is STOCK
+def _whole():
+    with patched(TARGET):
+        yield
 
 
 def refused(*shards):
@@ -79,7 +79,7 @@ def test_no_array_becomes_larger_than_its_pieces():
 @pytest.fixture
 def small(monkeypatch):
     """A process whose policy lets no array have more than 10,000 bytes."""
-    monkeypatch.setattr(rechunk, "most_bytes", lambda: 10_000)
+    monkeypatch.setattr(shuffle, "most_bytes", lambda: 10_000)
 
 
 WIDE = [((0, 0), np.full((1, 1), b"x" * 500)), ((0, 1), np.ones((1, 1000), "?"))]
@@ -148,7 +148,7 @@ def test_what_is_no_grid_of_arrays_is_refused(pieces):
 
 def test_what_is_not_joined_is_recorded(doors, monkeypatch):
     channel = doors.channel("worker", "demo")
-    monkeypatch.setattr(partitions, "open_channels", lambda: (channel,))
+    monkeypatch.setattr(shuffle, "open_channels", lambda: (channel,))
     refused(*LISTED)
     (record,) = channel.audit.events
     told = [record[name] for name in ("sender", "recipient", "operation", "rule", "where")]

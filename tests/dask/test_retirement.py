@@ -6,11 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 from distributed import scheduler as dask_scheduler
-from distributed.active_memory_manager import ActiveMemoryManagerExtension, RetireWorker
+from distributed.active_memory_manager import ActiveMemoryManagerExtension
 from distributed.scheduler import Scheduler
 
 from safeser.dask import retirement
-from safeser.dask.retirement import ATTEMPTS, PATIENCE, Retirement, end_retirements
+from safeser.dask.retirement import ATTEMPTS, PATIENCE
+from safeser.dask.worker_authority import Workers
+from safeser.operations import Server
+from tests.dask.patched import serve, with_rows
 
 
 class Task:
@@ -27,22 +30,23 @@ class Worker:
         self.memory = SimpleNamespace(optimistic=number)
 
 
-class Known(Scheduler):
+class Reported(Scheduler):
     """A scheduler of which nothing is started."""
 
     def __init__(self, workers):
         self.workers = {one.address: one for one in workers}
         self.running = set(workers[1:])
-        self.tasks, self.handlers, self.stream_handlers = {}, {}, {"task-erred": self.ignored}
+        self.tasks, self.handlers, self.stream_comms = {}, {}, {}
         self.asked, self.heard = [], []
         self.validate = False
+        serve(self, Server.SCHEDULER, SimpleNamespace())
 
     def __del__(self): ...
 
     __repr__ = object.__repr__
     memory = SimpleNamespace(optimistic=0)
 
-    def ignored(self, **report):
+    def handle_task_erred(self, **report):
         self.heard.append(report)
         return "dask"
 
@@ -58,17 +62,20 @@ class Known(Scheduler):
     def fails(self, number, key, text="not for it"):
         address = f"safeser://127.0.0.1:{number}"
         report = {"key": key, "worker": address, "exception_text": text, "run_id": 1}
-        return self.stream_handlers["task-erred"](**report)
+        return self.handle_task_erred(**report)
+
+
+Known = with_rows(Reported, "distributed.scheduler:Scheduler.handle_task_erred")
 
 
 @pytest.fixture
 def made(monkeypatch):
-    monkeypatch.setattr(dask_scheduler, "RetireWorker", RetireWorker)
+    # Who may report on which task is another's to say.
+    monkeypatch.setattr(Workers, "is_its_own", lambda *_: True)
 
     def make(many):
         workers = [Worker(number) for number in range(many)]
         scheduler = Known(workers)
-        end_retirements(scheduler)
         manager = ActiveMemoryManagerExtension(
             scheduler, policies=set(), measure="optimistic", register=False, start=False, interval=1
         )
@@ -179,11 +186,7 @@ def test_nobody_stops_what_a_retirement_needs(made):
         scheduler, policies=set(), measure="optimistic", register=False, start=False, interval=1
     )
     scheduler.extensions, scheduler.periodic_callbacks = {"amm": amm}, {}
-    scheduler.handlers["amm_handler"] = amm.amm_handler
-    del scheduler.stream_handlers["task-erred"]
-    scheduler.stream_handlers["task-erred"] = scheduler.ignored
-    end_retirements(scheduler)
-    handle = scheduler.handlers["amm_handler"]
+    handle = amm.amm_handler
     assert handle(method="running") is False
     assert handle(method="stop") is None  # that one is another's
     policy = dask_scheduler.RetireWorker(workers[0].address)
@@ -232,11 +235,12 @@ def test_what_a_worker_says_is_shown_short(made, caplog):
     assert len(caplog.records[-1].getMessage()) < 1000
 
 
-def test_only_a_scheduler_is_changed_and_once(made):
-    end_retirements(object())
-    scheduler, *_ = made(1)
-    handler = scheduler.stream_handlers["task-erred"]
-    end_retirements(scheduler)
-    assert scheduler.stream_handlers["task-erred"] is handler
-    assert dask_scheduler.RetireWorker is Retirement
-    assert isinstance(handler, retirement._Reports)
+def test_a_scheduler_that_is_not_registered_retires_as_ever(made, monkeypatch):
+    scheduler, manager, policy, workers = made(ATTEMPTS + 5)
+    monkeypatch.setattr(retirement, "served", lambda _: None)
+    scheduler.task("a", workers[0])
+    for _ in range(ATTEMPTS + 2):
+        manager.run_once()
+        scheduler.fails(1, "a")
+    assert scheduler.asked == [(1, "a")] * (ATTEMPTS + 2)
+    assert not policy.done()

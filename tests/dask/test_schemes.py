@@ -43,8 +43,8 @@ async def main():
     backend = registry.get_backend("safeser")
     out = {scheme: await speak(scheme) for scheme in ("tcp", "tls", "ws", "wss", "inproc", "ucx")}
     again = registry.backends
-    from safeser.dask.schemes import seal_other_schemes
-    seal_other_schemes()
+    from safeser.dask.patches import install
+    install()
     out["same"] = registry.backends is again
     late = object()
     out["set"] = rule(registry.backends.__setitem__, "tcp", late)

@@ -11,7 +11,7 @@ import pytest
 
 from safeser.channel import watcher
 from safeser.dask import settings as module
-from safeser.dask.roles import Roles, scheduler_of, served_by
+from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
 from safeser.dask.settings import (
     Settings,
     channel_for,
@@ -24,6 +24,7 @@ from safeser.identities import make_identities
 from safeser.keys import KeyState, Roster
 from safeser.operations import Server
 from tests.conftest import until
+from tests.dask.patched import serve, with_rows
 
 
 @pytest.fixture
@@ -350,25 +351,25 @@ def test_what_peers_name_ends_no_command(made, monkeypatch, capfd, server):
 # --- the worker of a nanny ------------------------------------------------------------------
 
 
-class Started:
+class Stock:
     """Stands in for a nanny: what it is told of its worker's end."""
 
     def __init__(self, status):
         self.status = SimpleNamespace(name=status)
         self.told = []
-
-    def handle(self, comm):
-        raise AssertionError
+        serve(self, Server.NANNY, SimpleNamespace(), is_command=is_command())
 
     def _on_worker_exit_sync(self, code):
         self.told.append(code)
+
+
+Started = with_rows(Stock, "distributed.nanny:Nanny._on_worker_exit_sync")
 
 
 @pytest.mark.parametrize("status", ["init", "starting"])
 def test_a_command_ends_as_its_first_worker_could_not_begin(monkeypatch, status):
     monkeypatch.setattr(os.sys, "argv", ["/bin/dask", "worker"])
     nanny = Started(status)
-    Roles().follow_worker(nanny.handle)
     with pytest.raises(SystemExit) as caught:
         nanny._on_worker_exit_sync(2)
     assert caught.value.code == 2
@@ -382,7 +383,6 @@ def test_a_command_ends_as_its_first_worker_could_not_begin(monkeypatch, status)
 def test_whatever_else_happens_to_a_worker_is_its_nannys_affair(monkeypatch, command, status, code):
     monkeypatch.setattr(os.sys, "argv", [f"/bin/{command}"])
     nanny = Started(status)
-    Roles().follow_worker(nanny.handle)
     nanny._on_worker_exit_sync(code)
     assert nanny.told == [code]
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from safeser.dask.wanted_keys import want_known_keys
+from safeser.operations import Server
+from tests.dask.patched import serve
 from tests.dask.visitors import VIEWER, Visited
 
 
-def on(guarded: bool, what: Any) -> Any:
+def on(doors: Any, guarded: bool, what: Any) -> Any:
     async def made() -> Any:
         visited = Visited()
         if guarded:
-            want_known_keys(visited.scheduler)
-            want_known_keys(visited.scheduler)
+            channel = doors.channel("scheduler", "dask-cluster")
+            serve(visited.scheduler, Server.SCHEDULER, channel)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             return what(visited), len(said)
@@ -31,7 +31,7 @@ def on(guarded: bool, what: Any) -> Any:
 
 
 @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
-def test_bypass_each_unknown_key_is_a_warning(guarded):
+def test_bypass_each_unknown_key_is_a_warning(doors, guarded):
     def wants(visited: Visited) -> None:
         keys = [f"nowhere-{number}" for number in range(1000)]
         visited.hear("client-desires-keys", keys=keys, client=VIEWER)
@@ -39,22 +39,16 @@ def test_bypass_each_unknown_key_is_a_warning(guarded):
         assert not visited.scheduler.tasks
         assert "published-d" in visited.scheduler.clients
 
-    _, said = on(guarded, wants)
+    _, said = on(doors, guarded, wants)
     assert said == (0 if guarded else 2000)
 
 
 @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
-def test_a_known_key_is_wanted_as_by_dask(guarded):
+def test_a_known_key_is_wanted_as_by_dask(doors, guarded):
     def wants(visited: Visited) -> bool:
         task = visited.task("k")
         visited.hear("client-desires-keys", keys=("k", "nowhere"), client=VIEWER)
         return visited.scheduler.clients[VIEWER] in task.who_wants
 
-    wanted, _ = on(guarded, wants)
+    wanted, _ = on(doors, guarded, wants)
     assert wanted
-
-
-def test_what_is_no_scheduler_is_left_alone():
-    other = SimpleNamespace()
-    want_known_keys(other)
-    assert not vars(other)

@@ -9,8 +9,9 @@ from typing import Any
 from distributed import Scheduler
 from distributed.scheduler import ClientState
 
-from safeser.dask.conflicts import guard_scheduler
 from safeser.dask.registrations import ClientIds
+from safeser.operations import Server
+from tests.dask.patched import serve
 
 VIEWER = "Client-viewer"
 
@@ -74,7 +75,8 @@ class Shared(Visited):
         super().__init__()
         self.links = {}
         ids = ClientIds()
-        guard_scheduler(self.scheduler, doors.channel("scheduler", POLICY), ids)
+        channel = doors.channel("scheduler", POLICY)
+        serve(self.scheduler, Server.SCHEDULER, channel, client_ids=ids)
         for who in ("alice", "bob", "carol"):
             self.links[who] = doors.links(who, "scheduler", POLICY)[1]
             assert ids.claim(f"Client-{who}", who)

@@ -15,7 +15,6 @@ from safeser.operations import (
     GROUPS,
     NAMES,
     OPERATIONS,
-    SUPPORTED_DISTRIBUTED,
     Channel,
     Encoding,
     Operation,
@@ -273,10 +272,6 @@ def test_rows_do_not_share_the_mappings_that_they_were_made_from() -> None:
     made = Operation(Server.WORKER, Channel.RPC, "x", Kind.DATA, "basic", given_fields)
     given_fields.clear()
     assert made.fields == {"data": Encoding.MARKED}
-
-
-def test_versions() -> None:
-    assert SUPPORTED_DISTRIBUTED == ("2026.8.0",)
 
 
 def _keys() -> set[tuple[Server, Channel, str]]:

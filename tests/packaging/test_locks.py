@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from safeser.operations import FIRST
+
 PROJECT = Path(__file__).parents[2]
 _PIN = re.compile(
     r"(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[0-9][^ ;\\]*)(?: ; (?P<marker>[^\\]+?))?"
@@ -49,7 +51,37 @@ def test_the_demo_and_the_tests_run_the_same_versions():
     assert pins("demo.lock") <= pins("dev.lock")
 
 
-@pytest.mark.parametrize("lock", ["demo.lock", "dev.lock"])
+COMPAT = sorted(path.name for path in (PROJECT / "requirements").glob("compat-*.lock"))
+
+
+@pytest.mark.parametrize("lock", COMPAT)
+def test_releases_of_dask_run_with_what_the_tests_run_with(lock):
+    release = lock.removeprefix("compat-").removesuffix(".lock")
+    others = pins(lock) - pins("dev.lock")
+    kept = {(name, version) for name, version, _ in others}
+    assert {("dask", release), ("distributed", release)} <= kept | newest(release)
+    assert {name for name, _ in kept} <= {"dask", "distributed", *REMOVED}
+
+
+#: What releases before some need, and those since do not.
+REMOVED = {"urllib3"}
+
+
+def newest(release):
+    """Return what dev.lock has as well, if that is of *release*."""
+    found = {(name, version) for name, version, _ in pins("dev.lock")}
+    return found & {("dask", release), ("distributed", release)}
+
+
+def test_the_oldest_and_the_newest_release_have_a_lock():
+    releases = [name.removeprefix("compat-").removesuffix(".lock") for name in COMPAT]
+    oldest = ".".join(map(str, FIRST))
+    [tested] = [version for name, version, _ in pins("dev.lock") if name == "distributed"]
+    assert {oldest, tested} <= set(releases)
+    assert len(releases) >= 5
+
+
+@pytest.mark.parametrize("lock", ["demo.lock", "dev.lock", *COMPAT])
 def test_a_lock_names_no_place(lock):
     text = (PROJECT / "requirements" / lock).read_text()
     assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|trusted-host|@", text)

@@ -6,20 +6,20 @@ speaks them without a guard may be open already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from distributed import Client, Nanny, Scheduler, Worker
+from distributed.comm import registry
 from distributed.core import Status
 from distributed.security import Security as DaskSecurity
 
 from safeser.dask import require_distributed
-from safeser.dask.events import make_no_loggers
-from safeser.dask.gathering import end_what_may_not_come
 from safeser.dask.guarded.comm import GUARDED, GuardedBackend
 from safeser.dask.guarded.settings import GuardedSecurity, guarded_security
 from safeser.dask.logged import escape_logs
-from safeser.dask.schemes import guard_schemes, record_for
+from safeser.dask.patches import install
+from safeser.dask.schemes import Backends, record_for
 from safeser.errors import ConfigError
 
 __all__ = ["guard", "guarded_scheme"]
@@ -42,13 +42,18 @@ def guard(
     """
     require_distributed()
     escape_logs()
-    make_no_loggers()
-    end_what_may_not_come()
     made = guarded_security(scheme, security, deserializers)
     _refuse_unguarded()
     record_for(made.guard.principal, made.guard.audit)
     guard_schemes({name: GuardedBackend(name) for name in GUARDED})
     return made
+
+
+def guard_schemes(guarded: Mapping[str, Any]) -> None:
+    """Close every scheme here but ``safeser``, and put *guarded* in the place of some."""
+    install()
+    assert isinstance(registry.backends, Backends)
+    registry.backends.guard(guarded)
 
 
 def _refuse_unguarded() -> None:

@@ -114,7 +114,7 @@ def _decode_matrix(node: Node, values: list[Any]) -> Any:
 
 
 def _decode_texts(node: Node, values: list[Any]) -> Any:
-    return values[0].view(np.char.chararray)
+    return values[0].view(bounds.CHARARRAY)
 
 
 def _decode_records(node: Node, values: list[Any]) -> Any:
@@ -150,7 +150,7 @@ def register() -> None:
         Typed("numpy.ma:MaskedArray", (masked,), _encode_masked, _check_masked, _decode_masked),
         Typed("numpy.ma:masked", (constant,), _encode_nothing, _check_nothing, _decode_nothing),
         Typed("numpy:matrix", (np.matrix,), _encode_seen, _check_seen, _decode_matrix),
-        Typed("numpy:chararray", (np.char.chararray,), _encode_seen, _check_seen, _decode_texts),
+        Typed("numpy:chararray", (bounds.CHARARRAY,), _encode_seen, _check_seen, _decode_texts),
         Typed("numpy:recarray", (np.recarray,), _encode_seen, _check_seen, _decode_records),
         Typed("numpy:memmap", (np.memmap,), _refuse_file, _check_file, _decode_nothing),
     ):

@@ -78,6 +78,8 @@ def write_index(writer: Writer, x: Any, where: str) -> list[Any]:
     if x.dtype == object:
         with writer.bounded(x, where):
             check_labels(x.tolist())
+    with writer.bounded(x, where):
+        bounds.check_labels(x)
     return [kind.__name__, name, freq, write_array(writer, values_of(x), where)]
 
 
@@ -126,6 +128,7 @@ def _read_plain(reader: Reader, described: Any) -> Part:
         if part.kind == "numbers" and array.dtype.kind in "mM":
             array = dated(array)
         index = index_of(_KINDS[kind], array, named(values))
+        bounds.check_labels(index)
         return index if freq is None else with_freq(index, made(values), limits)
 
     return Part(kind, part.length, built)

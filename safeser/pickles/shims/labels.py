@@ -1,10 +1,10 @@
-"""Labels that a peer chose are no attributes to NumPy.
+"""Attributes that a peer chose are no attributes to NumPy.
 
-The one rule: a class whose instances answer for attributes out of what they hold (a series' labels,
-the attributes of an xarray, the keys of scikit-learn's ``Bunch``) never answers for the names by
-which NumPy asks where an object's memory is. ``np.asarray`` asks the instance, not its class, and
-takes the address as it is: a series with the label ``__array_interface__`` reads and writes
-whatever memory its sender names, out of plain values alone.
+The one rule: a class whose instances answer for attributes out of what they hold (the attributes of
+an xarray, the keys of scikit-learn's ``Bunch``) never answers for the names by which NumPy asks
+where an object's memory is. ``np.asarray`` asks the instance, not its class, and takes the address
+as it is, out of plain values alone. Labels of pandas' indexes are refused instead
+(:func:`safeser.types.pandas.check_labels`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import importlib.util
 from functools import wraps
 from typing import Any
 
-__all__ = ["MEMORY", "hide_memory", "hide_memory_in_frames", "hide_memory_of"]
+from safeser.types.numpy import MEMORY
 
-#: By these NumPy is told an address, an address by way of a structure, and a capsule.
-MEMORY = frozenset(("__array_interface__", "__array_struct__", "__cuda_array_interface__"))
+__all__ = ["hide_memory", "hide_memory_in_frames", "hide_memory_of"]
 
 #: All classes that this process does so for, once it needs them.
 _ANSWERING = frozenset(
     (
-        "pandas.core.generic:NDFrame",
         "sklearn.utils._bunch:Bunch",
         "xarray.core.common:AttrAccessMixin",
     )
@@ -55,7 +53,7 @@ def hide_memory(kind: Any) -> None:
 def hide_memory_in_frames() -> None:
     """Do so for pandas' frames and series, if pandas is installed.
 
-    Where approved tasks run, nothing else of safeser may ever have met a frame.
+    Only for workers that run approved tasks: these make labels of received text, as by a pivot.
     """
     if importlib.util.find_spec("pandas") is not None:
         hide_memory(importlib.import_module("pandas.core.generic").NDFrame)

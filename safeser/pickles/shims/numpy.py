@@ -227,7 +227,7 @@ def _as_subclass(made: Any, kind: str) -> Any:
 
 
 _SUBCLASSES: dict[str, Any] = {
-    "chararray": np.char.chararray,
+    "chararray": bounds.CHARARRAY,
     "matrix": np.matrix,
     "memmap": np.memmap,
     "recarray": np.recarray,

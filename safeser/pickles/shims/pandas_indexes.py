@@ -50,6 +50,7 @@ def _index(site: Site, _: str, kind: Any, fields: Any) -> Any:
     made = _MAKERS[plain(kind, GlobalRef).qualname](site, given)
     if given:
         raise bad("state", "an index has no such field")
+    bounds.check_labels(made)
     return made
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from safeser.pickles.shims.labels import hide_memory_in_frames
 from safeser.pickles.shims.site import Draft, Site, bad, plain
 from safeser.types import pandas as bounds
 
@@ -24,8 +23,6 @@ __all__ = ["SHIMS", "pd", "walked", "zone"]
 pd: Any = importlib.import_module("pandas")
 _offsets: Any = importlib.import_module("pandas._libs.tslibs.offsets")
 _UTC: Any = importlib.import_module("dateutil.tz").tzutc()
-
-hide_memory_in_frames()
 
 # pandas numbers its resolutions like this.
 _RESOLUTIONS = {7: "s", 8: "ms", 9: "us", 10: "ns"}

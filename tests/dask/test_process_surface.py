@@ -17,9 +17,11 @@ from distributed.http.scheduler import api, info, json, missing_bokeh
 from tornado.httpserver import HTTPServer
 from tornado.web import RequestHandler
 
-from safeser.dask import around
+from safeser.dask import process_surface
 from safeser.errors import ConfigError
+from safeser.operations import Server
 from safeser.policy import Policy
+from tests.dask.patched import patched, serve, with_rows
 
 TEXT = """
 safeser: 1
@@ -34,7 +36,7 @@ def policy(address: str = "") -> Policy:
     return Policy.parse(TEXT + (f'dashboard: {{address: "{address}"}}\n' if address else ""))
 
 
-class Node:
+class Stock:
     """A server of Dask's as far as its web server goes."""
 
     def __init__(self, *routes: Any, hosts: tuple[str, ...] = ("0.0.0.0",)) -> None:
@@ -53,22 +55,26 @@ class Node:
         return [made.getsockname()[:2] for made in self.http_server._sockets.values()]
 
 
+Node = with_rows(Stock, "distributed.node:ServerNode.start_http_server")
+
+
 def routes(module: Any) -> list[Any]:
     return [(f"/{path.lstrip('/')}", handler, {}) for path, handler, *_ in module.routes]
 
 
 def confined(
-    node: Node, rules: Policy, *, started: bool = True, answers: bytes = b""
+    node: Stock, rules: Policy, *, started: bool = True, answers: bytes = b""
 ) -> list[tuple[str, int]]:
     async def go() -> list[tuple[str, int]]:
         try:
             if started:
                 node.start_http_server()
                 before = node.http_server.port
-                around.confine(node, rules)
+                process_surface.confine(node, rules)
                 assert node.http_server.port == before
             else:
-                around.confine(node, rules)
+                serve(node, Server.WORKER, SimpleNamespace(policy=rules))
+                process_surface.confine(node, rules)
                 node.start_http_server()
             # It serves where it says, and nowhere else.
             reader, writer = await asyncio.open_connection(*node.bound[0])
@@ -159,7 +165,7 @@ def test_who_came_in_before_the_web_server_was_moved_is_not_answered():
             reader, writer = await asyncio.open_connection("127.0.0.1", node.bound[0][1])
             while not node.http_server._connections:
                 await asyncio.sleep(0)
-            around.confine(node, policy())
+            process_surface.confine(node, policy())
             with contextlib.suppress(ConnectionError):
                 writer.write(b"GET /health HTTP/1.0\r\n\r\n")
             with contextlib.suppress(ConnectionError):
@@ -176,10 +182,11 @@ def test_who_came_in_before_the_web_server_was_moved_is_not_answered():
 
 
 @pytest.mark.parametrize("url", ["http://192.0.2.1/p.py", "https://192.0.2.1/p.py"])
-def test_preloads_from_the_web_are_refused(url, monkeypatch):
-    monkeypatch.setattr(preloading, "_download_module", preloading._download_module)
-    around.refuse_downloads()
-    with pytest.raises(ConfigError) as caught:
+def test_preloads_from_the_web_are_refused(url):
+    with (
+        patched("distributed.preloading:_download_module"),
+        pytest.raises(ConfigError) as caught,
+    ):
         preloading.Preload(SimpleNamespace(), url, [], None)
     assert caught.value.rule == "config.preload"
     assert "192.0.2.1" not in str(caught.value)
@@ -189,14 +196,16 @@ def test_preloads_from_the_web_are_refused(url, monkeypatch):
         SimpleNamespace(preload=["os", url]),
     ):
         with pytest.raises(ConfigError) as caught:
-            around.confine(owner, policy())
+            process_surface.confine(owner, policy())
         assert caught.value.rule == "config.preload"
-    around.confine(SimpleNamespace(preloads=[SimpleNamespace(name="os")], preload=None), policy())
+    process_surface.confine(
+        SimpleNamespace(preloads=[SimpleNamespace(name="os")], preload=None), policy()
+    )
 
 
 def test_jupyter_is_refused():
     with pytest.raises(ConfigError) as caught:
-        around.confine(SimpleNamespace(jupyter=True), policy())
+        process_surface.confine(SimpleNamespace(jupyter=True), policy())
     assert caught.value.rule == "config.jupyter"
 
 
@@ -204,7 +213,7 @@ def test_a_folder_of_ones_own_becomes_private(tmp_path):
     folder = tmp_path / "dask-scratch-space" / "worker-1"
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    around.confine(SimpleNamespace(local_directory=str(folder)), policy())
+    process_surface.confine(SimpleNamespace(local_directory=str(folder)), policy())
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
@@ -216,10 +225,10 @@ def test_a_folder_that_others_could_replace_is_refused(tmp_path, mode):
     above.chmod(mode)
     owner = SimpleNamespace(local_directory=str(folder))
     with pytest.raises(ConfigError) as caught:
-        around.confine(owner, policy())
+        process_surface.confine(owner, policy())
     assert caught.value.rule == "config.local-directory"
     above.chmod(mode | stat.S_ISVTX)  # as /tmp: only its owner renames a folder there
-    around.confine(owner, policy())
+    process_surface.confine(owner, policy())
 
 
 def test_a_folder_behind_a_link_lies_where_the_link_leads(tmp_path):
@@ -230,7 +239,9 @@ def test_a_folder_behind_a_link_lies_where_the_link_leads(tmp_path):
     (own / "link").symlink_to(folder.parent)
     open_to_all.chmod(0o777)  # others may put another "below" there
     with pytest.raises(ConfigError) as caught:
-        around.confine(SimpleNamespace(local_directory=str(own / "link" / "worker-1")), policy())
+        process_surface.confine(
+            SimpleNamespace(local_directory=str(own / "link" / "worker-1")), policy()
+        )
     assert caught.value.rule == "config.local-directory"
 
 
@@ -241,7 +252,7 @@ def test_a_link_is_no_folder(tmp_path):
     (tmp_path / "file").touch()
     for name in ("link", "file"):
         with pytest.raises(ConfigError) as caught:
-            around.confine(SimpleNamespace(local_directory=str(tmp_path / name)), policy())
+            process_surface.confine(SimpleNamespace(local_directory=str(tmp_path / name)), policy())
         assert caught.value.rule == "config.local-directory"
 
 
@@ -249,7 +260,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     with pytest.raises(ConfigError) as caught:
-        around.confine(SimpleNamespace(local_directory=str(tmp_path)), policy())
+        process_surface.confine(SimpleNamespace(local_directory=str(tmp_path)), policy())
     assert "no folder of this user's" in str(caught.value)
 
 
@@ -257,14 +268,14 @@ def test_what_lies_below_a_folder_of_somebody_else_is_refused(tmp_path, monkeypa
     folder = tmp_path / "worker-1"
     folder.mkdir()
     other = os.geteuid() + 1
-    real = around.Path.stat
+    real = process_surface.Path.stat
 
     def owned_by_another(path: Any, **options: Any) -> Any:
         found = real(path, **options)
         return SimpleNamespace(st_uid=other, st_mode=found.st_mode) if path == tmp_path else found
 
-    monkeypatch.setattr(around.Path, "stat", owned_by_another)
-    monkeypatch.setattr(around.os, "geteuid", os.geteuid)
+    monkeypatch.setattr(process_surface.Path, "stat", owned_by_another)
+    monkeypatch.setattr(process_surface.os, "geteuid", os.geteuid)
     with pytest.raises(ConfigError) as caught:
-        around.confine(SimpleNamespace(local_directory=str(folder)), policy())
+        process_surface.confine(SimpleNamespace(local_directory=str(folder)), policy())
     assert "belongs to another user" in str(caught.value)

@@ -1,9 +1,9 @@
-"""Escaping what distributed draws in notebooks.
+"""What distributed draws in notebooks and terminals: all that a peer says is text.
 
 The one rule: what its templates insert is text, unless it was made by one of its templates. They
 hold what peers say: addresses, names of workers, keys, types of results, logs; and Dask's
 environment escapes nothing by itself, so that one worker's name would run scripts in the notebook
-of whoever looks. So would a task's error, which progress bars show (distributed 2026.8.0,
+of a user who displays it. So would a task's error, which progress bars show (distributed 2026.8.0,
 ``diagnostics/progressbar.py``). What a bar counts are numbers: it is drawn as long as a scheduler
 says that it is. What is printed steers no terminal: the keys of futures and actors that come out of
 queues and datasets are others' words.
@@ -11,33 +11,26 @@ queues and datasets are others' words.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from functools import wraps
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import dask
-import dask.dot
 import distributed
-from dask.widgets import FILTERS, get_template, widgets
-from distributed import Actor, Future
+from dask.widgets import get_template
 from distributed.core import clean_exception
-from distributed.diagnostics.progressbar import (
-    MultiProgressWidget,
-    ProgressWidget,
-    TextProgressBar,
-)
+from distributed.diagnostics.progressbar import MultiProgressWidget
 from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup, escape
 
 from safeser.dask.bounded_repr import has_bounded_repr, type_name
+from safeser.dask.patches.patch import ANY, Patch
 from safeser.errors import PayloadError
 from safeser.families.errors.failures import shown
 from safeser.operations.shapes import shape
 
-__all__ = ["escape_templates"]
+__all__ = ["ROWS"]
 
 #: Dask's own draw published collections, whose names and types are their publisher's words.
 _ESCAPED = frozenset(
@@ -65,7 +58,9 @@ class _Drawn(Template):
         return Markup(super().render(*args, **kwargs))  # noqa: S704 - escaped above
 
 
-class _Escaping(Environment):
+class Escaping(Environment):
+    """The environment of Dask's templates, which escapes what they insert."""
+
     template_class = _Drawn
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -78,42 +73,20 @@ def _short(value: Any) -> Any:
     return value if has_bounded_repr(value) or isinstance(value, Undefined) else type_name(value)
 
 
-def escape_templates() -> None:
-    """Have this process escape what distributed draws, whichever of its objects is drawn."""
-    widgets.Environment = _Escaping
-    FILTERS["html_escape"] = escape  # or text that templates escape themselves is escaped twice
-    arrays: Any = sys.modules.get("dask.array.core")
-    if arrays is not None:  # it keeps its template
-        arrays.ARRAY_TEMPLATE = get_template("array.html.j2")
-    for name in ("label", "box_label"):
-        stock = getattr(dask.dot, name)
-        if not hasattr(stock, "__wrapped__"):
-            setattr(dask.dot, name, _labelling(stock))
-    for kind in (Future, Actor):
-        if not hasattr(kind.__repr__, "__wrapped__"):
-            kind.__repr__ = _printable(kind.__repr__)
-    for bar in (ProgressWidget, MultiProgressWidget):
-        if not hasattr(bar._draw_stop, "__wrapped__"):
-            bar._draw_stop = _escaping_errors(bar._draw_stop)
-    for bar in (TextProgressBar, ProgressWidget, MultiProgressWidget):
-        if not hasattr(bar._draw_bar, "__wrapped__"):
-            bar._draw_bar = _counting(bar._draw_bar)
+def printable(told: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a ``__repr__``, *told*, without what steers a terminal."""
 
-
-def _printable(told: Callable[[Any], str]) -> Callable[[Any], str]:
-    @wraps(told)
     def tell(value: Any) -> str:
         return shown(told(value))
 
     return tell
 
 
-def _labelling(label: Callable[..., str]) -> Callable[..., str]:
+def labelling(label: Callable[..., str]) -> Callable[..., str]:
     """Return *label* for drawings by graphviz, which takes ``<...>`` for HTML of its own: links
     that run scripts, and pictures out of local files. What published graphs are called is text.
     """
 
-    @wraps(label)
     def labelled(*args: Any, **kwargs: Any) -> str:
         said = label(*args, **kwargs)
         return repr(said) if said.lstrip().startswith("<") else said
@@ -128,8 +101,9 @@ class _Told(Exception):
         return str(self.args[0])
 
 
-def _escaping_errors(draw: Callable[..., None]) -> Callable[..., None]:
-    @wraps(draw)
+def escaping_errors(draw: Callable[..., None]) -> Callable[..., None]:
+    """Return a bar's ``_draw_stop``, *draw*, for errors whose text is escaped."""
+
     def draw_stop(bar: Any, *args: Any, exception: Any = None, **kwargs: Any) -> None:
         if exception is not None:
             _, error, _ = clean_exception(exception)
@@ -142,8 +116,9 @@ def _escaping_errors(draw: Callable[..., None]) -> Callable[..., None]:
 _is_count = shape("count")
 
 
-def _counting(draw: Callable[..., None]) -> Callable[..., None]:
-    @wraps(draw)
+def counting(draw: Callable[..., None]) -> Callable[..., None]:
+    """Return a bar's ``_draw_bar``, *draw*, for counts that are numbers."""
+
     def draw_bar(bar: Any, remaining: Any, all: Any, **kwargs: Any) -> None:
         counted = _is_counted
         if isinstance(bar, MultiProgressWidget):
@@ -167,3 +142,77 @@ def _are_counted(left: Any, total: Any) -> bool:
         and left.keys() == total.keys()
         and all(_is_counted(left[group], total[group]) for group in total)
     )
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+_BARS = "distributed.diagnostics.progressbar"
+_ENVIRONMENT = "dask.widgets.widgets:get_environment"
+
+ROWS = (
+    Patch(
+        target="dask.widgets.widgets:Environment",
+        reason="Templates insert what peers say unescaped: a worker's name runs scripts.",
+        process=ANY,
+        needed=True,
+        replace=lambda stock: Escaping,
+        source=(_ENVIRONMENT, "dask.widgets.widgets:get_template"),
+    ),
+    Patch(
+        target="dask.widgets.widgets:FILTERS[html_escape]",
+        reason="Text that templates escape themselves would be escaped twice.",
+        process=ANY,
+        needed=True,
+        replace=lambda stock: escape,
+        source=(_ENVIRONMENT,),
+    ),
+    Patch(
+        target="dask.array.core:ARRAY_TEMPLATE",
+        reason="dask.array keeps a template that it made before the environment escaped.",
+        process=ANY,
+        needed=True,
+        replace=lambda stock: get_template("array.html.j2"),
+        source=("dask.array.core:Array._repr_html_",),
+        when_imported=True,
+    ),
+    *(
+        Patch(
+            target=f"dask.dot:{name}",
+            reason="graphviz takes a task's name in angle brackets for HTML, with links and files.",
+            process=ANY,
+            needed=True,
+            replace=labelling,
+        )
+        for name in ("label", "box_label")
+    ),
+    *(
+        Patch(
+            target=f"distributed.{name}.__repr__",
+            reason="The key of a future or actor that a peer named steers the terminal.",
+            process=ANY,
+            needed=True,
+            replace=printable,
+        )
+        for name in ("client:Future", "actor:Actor")
+    ),
+    *(
+        Patch(
+            target=f"{_BARS}:{name}._draw_stop",
+            reason="A progress bar inserts the text of a task's error unescaped.",
+            process=ANY,
+            needed=True,
+            replace=escaping_errors,
+        )
+        for name in ("ProgressWidget", "MultiProgressWidget")
+    ),
+    *(
+        Patch(
+            target=f"{_BARS}:{name}._draw_bar",
+            reason="A progress bar is drawn as long as a scheduler says that it is.",
+            process=ANY,
+            needed=True,
+            replace=counting,
+        )
+        for name in ("TextProgressBar", "ProgressWidget", "MultiProgressWidget")
+    ),
+)

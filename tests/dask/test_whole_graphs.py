@@ -17,21 +17,22 @@ from dask._task_spec import Task, TaskRef
 from distributed import Scheduler
 from distributed.scheduler import ClientState
 
-from safeser.dask.taken import take_whole_graphs
 from safeser.errors import PayloadError
+from safeser.operations import Server
+from tests.dask.patched import Peer, serve
 
 
-def scheduler_of(*, guarded: bool) -> Any:
+def scheduler_of(doors: Any, *, guarded: bool) -> Any:
     made: Any = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
     made.http_server.stop()
     # It never opens: tests that follow look for schedulers that are open in this process.
     Scheduler._instances.discard(made)
     for client in ("alice", "bob"):
         made.clients[client] = ClientState(client)
-    made.update_data(who_has={"data": ()}, nbytes={"data": 1}, client="alice")
     if guarded:
-        take_whole_graphs(made)
-        take_whole_graphs(made)
+        serve(made, Server.SCHEDULER, doors.channel("scheduler", "dask-cluster"))
+    made.update_data(who_has={"data": ()}, nbytes={"data": 1})
+    made.client_desires_keys(["data"], "alice")
     return made
 
 
@@ -61,9 +62,9 @@ def many(name: str) -> dict[Any, Any]:
 
 def with_either(attack: Callable[[Any, bool], None]) -> Any:
     @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
-    def test(guarded: bool) -> None:
+    def test(doors: Any, guarded: bool) -> None:
         async def main() -> None:
-            attack(scheduler_of(guarded=guarded), guarded)
+            attack(scheduler_of(doors, guarded=guarded), guarded)
 
         asyncio.run(asyncio.wait_for(main(), 30))
 
@@ -99,7 +100,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("said", BESIDE)
-def test_bypass_half_of_a_graph_stays(said):
+def test_bypass_half_of_a_graph_stays(doors, said):
     def attack(scheduler: Any, guarded: bool) -> None:
         submit(scheduler, {"known": Task("known", max, TaskRef("data"))}, "known", client="alice")
         graph = many("evil") | {"more": Task("more", max, TaskRef("known"))}
@@ -119,30 +120,27 @@ def test_bypass_half_of_a_graph_stays(said):
     for guarded in (False, True):
 
         async def main(guarded: bool = guarded) -> None:
-            attack(scheduler_of(guarded=guarded), guarded)
+            attack(scheduler_of(doors, guarded=guarded), guarded)
 
         asyncio.run(asyncio.wait_for(main(), 30))
 
 
 @pytest.mark.parametrize("client", ["bob", None])
 @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
-def test_bypass_data_at_a_worker_that_is_not_there_takes_its_key(guarded, client):
+def test_bypass_data_at_a_worker_that_is_not_there_takes_its_key(doors, guarded, client):
     async def main() -> None:
-        scheduler = scheduler_of(guarded=guarded)
+        scheduler = scheduler_of(doors, guarded=guarded)
         with pytest.raises(KeyError):
             scheduler.update_data(
-                who_has={"data": [], "k": ["safeser://127.0.0.1:1"]}, nbytes={}, client=client
+                *([Peer()] if guarded else []),
+                who_has={"data": [], "k": ["safeser://127.0.0.1:1"]},
+                nbytes={},
+                client=client,
             )
         assert ("k" in scheduler.tasks) is not guarded
         assert scheduler.tasks["data"].state == "memory"
 
     asyncio.run(asyncio.wait_for(main(), 30))
-
-
-def test_what_is_no_scheduler_is_left_alone():
-    other = SimpleNamespace()
-    take_whole_graphs(other)
-    assert not vars(other)
 
 
 UNSENDABLE = {
@@ -155,26 +153,26 @@ UNSENDABLE = {
 
 
 @pytest.mark.parametrize("what", UNSENDABLE)
-def test_no_task_is_taken_that_no_worker_could_be_sent(run, what):
+def test_no_task_is_taken_that_no_worker_could_be_sent(doors, run, what):
     dsk, said = UNSENDABLE[what]
 
     async def main():
-        scheduler = scheduler_of(guarded=True)
+        scheduler = scheduler_of(doors, guarded=True)
         before = set(scheduler.tasks)
         with pytest.raises(PayloadError) as caught:
             submit(scheduler, dsk, *dsk, client="bob", **said)
         assert caught.value.rule == "payload.unsendable"
         assert set(scheduler.tasks) == before
-        stock = scheduler_of(guarded=False)
+        stock = scheduler_of(doors, guarded=False)
         submit(stock, dsk, *dsk, client="bob", **said)
         assert dsk.keys() <= stock.tasks.keys(), "the control did not run"
 
     run(main())
 
 
-def test_what_travels_as_a_payload_is_taken(run):
+def test_what_travels_as_a_payload_is_taken(doors, run):
     async def main():
-        scheduler = scheduler_of(guarded=True)
+        scheduler = scheduler_of(doors, guarded=True)
         dsk = {("x", 1, 1.5): Task(("x", 1, 1.5), operator.add, 1, 2)}
         beside = {"global_annotations": {"object": object(), "deep": [{"a": {1, "\u00e9"}}]}}
         submit(scheduler, dsk, *dsk, client="bob", **beside)

@@ -1,4 +1,4 @@
-"""A cancelled task that still runs, and a key that names another one by then."""
+"""What a worker fetches and computes for a key that names another task by then, or that fails."""
 
 from __future__ import annotations
 
@@ -13,25 +13,39 @@ from distributed.worker_state_machine import (
     ExecuteSuccessEvent,
     FreeKeysEvent,
     GatherDepBusyEvent,
+    GatherDepFailureEvent,
+    GatherDepNetworkFailureEvent,
     GatherDepSuccessEvent,
     RetryBusyWorkerEvent,
     StealRequestEvent,
     WorkerState,
 )
 
-from safeser.dask.resumed import fetch_what_was_cancelled
+from safeser.operations import Server
+from tests.dask.patched import serve, with_rows
 
 ELSEWHERE = "safeser://127.0.0.1:2"
 
 
-class Bare(Worker):
-    def __init__(self) -> None:
+class Stated(Worker):
+    """A worker that is nothing but its state."""
+
+    def __init__(self, *, guarded: bool = True) -> None:
         self.state = WorkerState(nthreads=1, address="safeser://127.0.0.1:1")
+        self.sent: list[Any] = []
+        self.handled: list[Any] = []
+        self.batched_send = self.sent.append
+        if guarded:
+            serve(self, Server.WORKER, SimpleNamespace())
 
     def __del__(self) -> None: ...
 
     def handle_stimulus(self, *events: Any) -> None:
+        self.handled += events
         self.state.handle_stimulus(*events)
+
+
+Bare = with_rows(Stated, "distributed.worker:Worker.handle_stimulus")
 
 
 def computed(key: str, value: Any) -> ExecuteSuccessEvent:
@@ -50,9 +64,7 @@ def fetched(**values: Any) -> GatherDepSuccessEvent:
 
 @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
 def test_what_a_cancelled_task_gives_is_not_what_another_worker_has(guarded):
-    worker = Bare()
-    if guarded:
-        fetch_what_was_cancelled(worker)
+    worker = Bare(guarded=guarded)
     worker.handle_stimulus(compute("k"))
     worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="free"))
     worker.handle_stimulus(compute("uses", who_has={"k": [ELSEWHERE]}))
@@ -62,27 +74,9 @@ def test_what_a_cancelled_task_gives_is_not_what_another_worker_has(guarded):
     assert worker.state.tasks["k"].state == ("flight" if guarded else "memory")
 
 
-@pytest.mark.parametrize("resumed", [False, True])
-def test_an_answer_stays_one_of_its_own_kind(resumed):
-    class Own(GatherDepSuccessEvent):
-        pass
-
-    told: list[Any] = []
-    worker = Bare()
-    worker.handle_stimulus = lambda *events: told.extend(events)
-    fetch_what_was_cancelled(worker)
-    worker.state.tasks["k"] = SimpleNamespace(state="resumed" if resumed else "flight")
-    event = Own(worker=ELSEWHERE, total_nbytes=2, data={"k": 1, "l": 2}, stimulus_id="x")
-    worker.handle_stimulus(event)
-    assert type(told[0]) is Own
-    assert told[0].data == ({"l": 2} if resumed else {"k": 1, "l": 2})
-
-
 @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
 def test_what_was_being_fetched_is_not_what_is_to_be_computed(guarded):
-    worker = Bare()
-    if guarded:
-        fetch_what_was_cancelled(worker)
+    worker = Bare(guarded=guarded)
     worker.handle_stimulus(compute("uses", who_has={"k": [ELSEWHERE], "other": [ELSEWHERE]}))
     worker.handle_stimulus(FreeKeysEvent(keys=["uses"], stimulus_id="free"))
     worker.handle_stimulus(compute("k"))
@@ -107,9 +101,7 @@ def test_what_was_being_fetched_is_not_what_is_to_be_computed(guarded):
 )
 @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
 def test_what_was_on_its_way_is_not_what_the_key_names_by_then(guarded, release):
-    worker = Bare()
-    if guarded:
-        fetch_what_was_cancelled(worker)
+    worker = Bare(guarded=guarded)
     worker.handle_stimulus(compute("uses", who_has={"k": [ELSEWHERE], "other": [ELSEWHERE]}))
     assert worker.state.tasks["k"].state == "flight"
     worker.handle_stimulus(release)
@@ -130,7 +122,6 @@ def test_what_was_on_its_way_is_not_what_the_key_names_by_then(guarded, release)
 
 def test_what_failed_to_come_may_come_later():
     worker = Bare()
-    fetch_what_was_cancelled(worker)
     for uses in ("uses", "later"):
         worker.handle_stimulus(compute(uses, who_has={"k": [ELSEWHERE]}))
         worker.handle_stimulus(FreeKeysEvent(keys=[uses], stimulus_id="free"))
@@ -145,13 +136,50 @@ def test_what_failed_to_come_may_come_later():
 
 def test_what_is_computed_is_there_as_ever():
     worker = Bare()
-    fetch_what_was_cancelled(worker)
     worker.handle_stimulus(compute("k"))
     worker.handle_stimulus(computed("k", 42))
     assert worker.state.data["k"] == 42
 
 
-def test_only_a_worker_is_guarded():
-    other = SimpleNamespace(handle_stimulus=None)
-    fetch_what_was_cancelled(other)
-    assert other.handle_stimulus is None
+# --- what fails to come ---------------------------------------------------------------------------
+
+
+def failing() -> GatherDepFailureEvent:
+    return GatherDepFailureEvent.from_exception(
+        ValueError("why"), worker=ELSEWHERE, total_nbytes=1, stimulus_id="failed"
+    )
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
+def test_tasks_that_wait_for_a_value_that_failed_to_arrive_fail(guarded):
+    worker = Bare(guarded=guarded)
+    worker.handle_stimulus(compute("waits", who_has={"k": [ELSEWHERE]}))
+    worker.handle_stimulus(compute("runs"))
+    run_id = worker.state.tasks["waits"].run_id
+    worker.handle_stimulus(failing())
+    assert ("waits" in worker.state.tasks) is not guarded
+    assert "runs" in worker.state.tasks
+    if guarded:
+        [message] = worker.sent
+        assert (message["op"], message["key"], message["run_id"]) == ("task-erred", "waits", run_id)
+        assert "why" in message["exception_text"]
+
+
+def test_what_comes_and_what_the_network_lost_fails_nothing():
+    worker = Bare()
+    worker.handle_stimulus(compute("waits", who_has={"k": [ELSEWHERE]}))
+    lost = GatherDepNetworkFailureEvent(worker=ELSEWHERE, total_nbytes=1, stimulus_id="lost")
+    worker.handle_stimulus(lost)
+    assert worker.state.tasks["waits"].state == "waiting"
+    worker.handle_stimulus(compute("more", who_has={"l": [ELSEWHERE]}))
+    worker.handle_stimulus(fetched(l=1))
+    assert "more" in worker.state.tasks
+    assert worker.sent == []
+
+
+def test_a_value_that_nobody_waits_for_fails_nothing():
+    worker = Bare()
+    worker.handle_stimulus(compute("waits", who_has={"k": [ELSEWHERE]}))
+    worker.handle_stimulus(FreeKeysEvent(keys=["waits"], stimulus_id="free"))
+    worker.handle_stimulus(failing())
+    assert worker.sent == []

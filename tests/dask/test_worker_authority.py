@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from distributed.comm.core import CommClosedError
 
-from safeser.dask import addresses, members
+from safeser.dask import addresses, worker_authority
 from tests.dask.registered import METRICS, Cluster, Comm, address, erred, on
 
 
@@ -142,8 +142,8 @@ def test_a_nanny_is_known_however_it_is_spelt(doors, monkeypatch, spelt):
 
 def test_nobody_takes_the_nanny_of_a_worker_that_is_started_again(doors, monkeypatch):
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(members, "monotonic", lambda: clock.now)
-    monkeypatch.setattr(members, "_MOST_HELD", 1)
+    monkeypatch.setattr(worker_authority, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(worker_authority, "_MOST_HELD", 1)
 
     async def leaves(c: Cluster, comm: Comm) -> None:
         await comm.close()
@@ -159,7 +159,7 @@ def test_nobody_takes_the_nanny_of_a_worker_that_is_started_again(doors, monkeyp
         taken = await c.register(4, "other", name="w3", nanny=address(7))
         assert taken.said[0]["message"] == "name taken, w3"
         await leaves(c, again)
-        clock.now += members.HELD_SECONDS
+        clock.now += worker_authority.HELD_SECONDS
         await c.register(5, nanny=address(7))
         await c.register(4, "other", nanny=address(9))
         assert set(c.scheduler.workers) == {address(4), address(5)}

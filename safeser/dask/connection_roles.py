@@ -8,41 +8,33 @@ process, each would otherwise speak as another.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from distributed.security import Security
-
 from safeser.operations import Server
 
-__all__ = ["name_roles", "own_connections"]
+__all__ = ["own_connections", "with_role"]
 
 _KEY = "safeser"
 
 
-def name_roles() -> None:
-    """Let Dask's own ``Security`` say for which role it was asked; once, and more does no harm."""
-    asked = Security.get_connection_args
-    if getattr(asked, "__wrapped__", None) is not None:
-        return
+def with_role(asked: Callable[[Any, str], dict[str, Any]]) -> Callable[[Any, str], dict[str, Any]]:
+    """Return ``Security.get_connection_args``, *asked*, with the role in what it returns."""
 
-    @functools.wraps(asked)
     def get_connection_args(self: Any, role: str) -> dict[str, Any]:
-        arguments: dict[str, Any] = asked(self, role)
+        arguments = asked(self, role)
         arguments[_KEY] = {"role": role}
         return arguments
 
-    Security.get_connection_args = get_connection_args
+    return get_connection_args
 
 
-def own_connections(comm_handler: Callable[[Any], Any], server: Server) -> None:
-    """Make what the server behind *comm_handler* connects to hear it as *server*.
+def own_connections(server: Any, role: Server) -> None:
+    """Note in the connection arguments that *server* keeps that it connects as *role*.
 
     It was made before it listens, perhaps before this backend was, and connects only later.
     """
-    owner: Any = getattr(comm_handler, "__self__", None)
-    for holder in (owner, getattr(owner, "rpc", None)):
+    for holder in (server, getattr(server, "rpc", None)):
         arguments = getattr(holder, "connection_args", None)
         if isinstance(arguments, MutableMapping):
-            arguments[_KEY] = {**arguments.get(_KEY, {}), "role": server.value}
+            arguments[_KEY] = {**arguments.get(_KEY, {}), "role": role.value}

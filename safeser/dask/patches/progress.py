@@ -12,29 +12,33 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import dask.utils
-from distributed.diagnostics.progressbar import MultiProgressBar, ProgressBar
 
-__all__ = ["count_own_futures"]
+from safeser.dask.patches.patch import Patch
+
+__all__ = ["ROWS"]
 
 _Listen = Callable[[Any], Awaitable[None]]
 
 
-def count_own_futures(may_feed: Callable[[Any], bool]) -> None:
-    """Let Dask's bars count by themselves for clients that *may_feed* says no of; once is enough.
-
-    :param may_feed: tells of a bar's client whether the scheduler would run a function for it.
-    """
-    for cls, states in ((ProgressBar, _all_of), (MultiProgressBar, _by_group)):
-        if not hasattr(cls.listen, "without"):
-            cls.listen = _listening(cls.listen, states, may_feed)
+def _may_feed(client: Any) -> bool:
+    """Tell whether the scheduler of *client* would run a function for it; Dask's own asks it."""
+    asked: Callable[[], bool] | None = getattr(client, "_may_feed", None)
+    return asked is None or asked()
 
 
-def _listening(
-    asks: _Listen, states: Callable[[Any, Any], dict[str, Any]], may_feed: Callable[[Any], bool]
-) -> _Listen:
+def listening(states: Callable[[Any, Any], dict[str, Any]]) -> Callable[[_Listen], _Listen]:
+    """Return what replaces a bar's ``listen``, by *states*, which counts a client's own futures."""
+
+    def replace(asks: _Listen) -> _Listen:
+        return _listening(asks, states)
+
+    return replace
+
+
+def _listening(asks: _Listen, states: Callable[[Any, Any], dict[str, Any]]) -> _Listen:
     async def listen(bar: Any) -> None:
         client = bar.client() if bar.client else None
-        if client is None or may_feed(client):
+        if client is None or _may_feed(client):
             await asks(bar)
             return
         interval = dask.utils.parse_timedelta(bar.interval)
@@ -47,7 +51,6 @@ def _listening(
                 return
             await asyncio.sleep(interval)
 
-    listen.without = asks  # type: ignore[attr-defined]  # tells that it stands in Dask's place
     return listen
 
 
@@ -76,3 +79,17 @@ def _waiting(bar: Any, client: Any) -> tuple[list[Any], dict[str, Any]]:
 def _status(state: Any) -> str | None:
     """Return the state of a future's key; one that the client let go of is awaited by nobody."""
     return getattr(state, "status", None)
+
+
+_BARS = "distributed.diagnostics.progressbar"
+
+ROWS = tuple(
+    Patch(
+        target=f"{_BARS}:{name}.listen",
+        reason="A progress bar has the scheduler run a function, which not every principal may.",
+        process=("client",),
+        needed=False,
+        replace=listening(states),
+    )
+    for name, states in (("ProgressBar", _all_of), ("MultiProgressBar", _by_group))
+)

@@ -6,12 +6,12 @@ here can go.
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from safeser.dask.members import know_workers
 from tests.dask.registered import Cluster, Comm, address, erred, finished, on
 
 
@@ -138,7 +138,10 @@ def test_what_a_worker_was_told_of_it_may_have(doors, how):
         elif how == "to keep":
             c.scheduler.request_acquire_replicas(address(2), ["k"], stimulus_id="s")
         else:
-            c.scheduler.gather_on_worker(address(2), {"k": [address(1)], "gone": []}).close()
+            asked = {"k": [address(1)], "gone": []}
+            copying = asyncio.ensure_future(c.scheduler.gather_on_worker(address(2), asked))
+            await asyncio.sleep(0)
+            copying.cancel()
         told = {"worker": address(2), "keys": [task.key], "stimulus_id": "s"}
         c.scheduler.stream_handlers["add-keys"](**told)
         assert address(2) in holders(task)
@@ -153,12 +156,7 @@ def test_a_worker_asks_for_no_copies(doors, guarded, name):
     async def main(c: Cluster) -> None:
         worker = await c.register(1)
         asked: list[Any] = []
-        if guarded:  # what is behind the guard was taken when it was made
-            c = Cluster(c.doors, guarded=False)
         c.scheduler.handlers[name] = lambda **request: asked.append(request)
-        if guarded:
-            know_workers(c.scheduler)
-            worker = await c.register(1)
         request = {"keys": ["k"], "workers": [address(1)]}
         await c.ask(name, worker.link, **request)
         assert bool(asked) is not guarded
@@ -168,7 +166,6 @@ def test_a_worker_asks_for_no_copies(doors, guarded, name):
         if guarded:
             assert worker.link.audit.rules == ["worker.copies"]
             assert len(asked) == 2
-        await c.end()
 
     on(doors, guarded, main)
 
@@ -252,15 +249,12 @@ def test_a_barrier_is_there_when_its_own_worker_says_so(doors, guarded):
     on(doors, guarded, main)
 
 
-def test_what_is_no_scheduler_or_shuffles_nothing_is_left_alone(doors):
-    other = SimpleNamespace(handlers={})
-    know_workers(other)
-    assert other.handlers == {}
-
+def test_a_scheduler_without_shuffles_is_asked_for_none(doors):
     async def main(c: Cluster) -> None:
         del c.scheduler.extensions["shuffle"]
-        know_workers(c.scheduler)
         await c.register(1)
         assert address(1) in c.scheduler.workers
+        with pytest.raises(KeyError):
+            await c.ask("shuffle_restrict_task", c.link("other"), **restrict())
 
-    on(doors, False, main)
+    on(doors, True, main)

@@ -8,7 +8,7 @@ downloaded have run by then, and all that is left is not to go on.
 
 A scheduler has bound its web server before Dask asks for the first comm, so it is bound anew when
 the listener is made, before the event loop has answered anything that came in. Workers bind theirs
-afterwards, and are confined as they do.
+afterwards, and are confined as they do (:mod:`safeser.dask.patches.node`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from safeser.errors import ConfigError
 from safeser.policy import Policy
 from safeser.policy.faults import shown
 
-__all__ = ["confine", "refuse_downloads"]
+__all__ = ["confine", "confine_web_server", "refuse_download"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -59,7 +59,7 @@ _PROXY = "distributed.http.proxy"
 
 
 def confine(owner: Any, policy: Policy) -> None:
-    """Close what the server *owner* opens, or is about to open, beside its comms.
+    """Close what the server *owner* has opened beside its comms; a web server may come later.
 
     :raises ConfigError: if it was told to open what has no place beside safeser.
     """
@@ -72,24 +72,18 @@ def confine(owner: Any, policy: Policy) -> None:
     _refuse_web_preloads(owner)
     _require_private(getattr(owner, "local_directory", None))
     if getattr(owner, "http_server", None) is not None:
-        _confine_web_server(owner, policy)
-        return
-    stock = getattr(owner, "start_http_server", None)
-    if stock is None:
-        return
-
-    def start_http_server(*args: Any, **kwargs: Any) -> None:
-        # In one turn of the event loop: nothing that came in was answered in between.
-        stock(*args, **kwargs)
-        _confine_web_server(owner, policy)
-
-    owner.start_http_server = start_http_server
+        confine_web_server(owner, policy)
 
 
 # --- web servers ---------------------------------------------------------------------------------
 
 
-def _confine_web_server(owner: Any, policy: Policy) -> None:
+def confine_web_server(owner: Any, policy: Policy) -> None:
+    """Have the web server that *owner* has started show pages only, and listen where policy says.
+
+    To be called in one turn of the event loop with what started it: nothing that came in was
+    answered in between.
+    """
     _check_routes(owner.http_application)
     server = owner.http_server
     bound = [made.getsockname()[:2] for made in server._sockets.values()]
@@ -179,12 +173,8 @@ def _refuse_page(module: str) -> NoReturn:
 # --- preloads ------------------------------------------------------------------------------------
 
 
-def refuse_downloads() -> None:
-    """Have Dask refuse preloads that it would download and run, from here on in this process."""
-    preloading._download_module = _refuse_download
-
-
-def _refuse_download(url: str) -> NoReturn:
+def refuse_download(url: str) -> NoReturn:
+    """Refuse a preload that Dask would download and run; it calls this by its ``url``."""
     del url  # it may hold a password
     raise ConfigError(
         "a preload from the web is code that nobody vouches for",
@@ -200,7 +190,7 @@ def _refuse_web_preloads(owner: Any) -> None:
         named += [later] if isinstance(later, str) else later or []
     for name in named:
         if preloading.is_webaddress(name):
-            _refuse_download(name)
+            refuse_download(name)
 
 
 # --- folders -------------------------------------------------------------------------------------

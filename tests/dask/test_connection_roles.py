@@ -13,13 +13,14 @@ import dask
 import pytest
 from distributed.security import Security as Stock
 
-from safeser.dask.named import name_roles, own_connections
+from safeser.dask.connection_roles import own_connections, with_role
 from safeser.dask.roles import Roles
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
 from safeser.errors import ConfigError
 from safeser.identities import make_identities
 from safeser.operations import Server
+from tests.dask.patched import original
 
 PROGRAM = Path(__file__).parent / "programs" / "one_process.py"
 
@@ -62,12 +63,9 @@ def made(tmp_path):
     close_channels_in(tmp_path)
 
 
-def test_dasks_own_security_says_the_role_however_often_it_is_told(monkeypatch):
-    monkeypatch.setattr(Stock, "get_connection_args", Stock.get_connection_args)
-    name_roles()
-    once = Stock.get_connection_args
-    name_roles()
-    assert Stock.get_connection_args is once
+def test_dasks_own_security_says_the_role(monkeypatch):
+    stock = original("distributed.security:Security.get_connection_args")
+    monkeypatch.setattr(Stock, "get_connection_args", with_role(stock))
     assert Stock().get_connection_args("client")["safeser"] == {"role": "client"}
     own = Security(roles={"client": {"identity": "x"}}).get_connection_args("client")["safeser"]
     assert own["roles"]["client"] == {"identity": "x"}  # safeser's own says more
@@ -75,8 +73,7 @@ def test_dasks_own_security_says_the_role_however_often_it_is_told(monkeypatch):
 
 def serving(arguments):
     pool = SimpleNamespace(connection_args=arguments)
-    owner = type("Nanny", (), {"connection_args": arguments, "rpc": pool, "h": lambda self, c: c})
-    return owner().h
+    return SimpleNamespace(connection_args=arguments, rpc=pool)
 
 
 def test_a_nanny_that_asked_for_its_workers_arguments_connects_as_a_nanny():
@@ -87,7 +84,7 @@ def test_a_nanny_that_asked_for_its_workers_arguments_connects_as_a_nanny():
     bare = {}
     own_connections(serving(bare), Server.SCHEDULER)
     assert bare == {"safeser": {"role": "scheduler"}}
-    own_connections(print, Server.WORKER)  # nothing of Dask's: nothing to tell
+    own_connections(object(), Server.WORKER)  # nothing of Dask's: nothing to tell
 
 
 def test_a_role_without_an_identity_is_the_servers_whose_process_it_is(made):

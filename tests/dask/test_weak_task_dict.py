@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import pytest
 from distributed.scheduler import TaskGroup, TaskPrefix, TaskState
 
-from safeser.dask.noted import NotedTasks, OfTasks
+from safeser.dask.weak_task_dict import NotedTasks, OfTasks
 
 
 def task() -> TaskState:

@@ -1,0 +1,76 @@
+"""Requests that need more than a grant: what a peer may ask a server depends on its state.
+
+The one rule: a request is checked in one turn of the event loop with the handler that serves it.
+Policy says whether a principal may ask for an operation at all; here is said of which worker, of
+which shuffle and of whose values it may.
+
+The checks stand before Dask's handlers and not in their place: a handler of another release is
+checked just the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from safeser.dask import direct, nannies, worker_authority
+from safeser.dask.servers import Served
+from safeser.dask.worker_authority import Workers
+from safeser.operations import Server
+
+__all__ = ["require_authority"]
+
+Request = Mapping[str, Any]
+_Check = Callable[[Served, Any, Any, Request], None]
+
+
+def _own_scheduler(known: Served, server: Any, comm: Any, request: Request) -> None:
+    del server
+    direct.require_own_scheduler(comm.link, request["op"], known.is_scheduler)
+
+
+def _own_worker(known: Served, server: Any, comm: Any, request: Request) -> None:
+    del request
+    nannies.require_own_worker(server, comm, worker_key=known.worker_key)
+
+
+def _about_itself(known: Served, server: Any, comm: Any, request: Request) -> None:
+    known.part(server, Workers).require_own(comm.link, request["op"], request)
+
+
+def _as_client(known: Served, server: Any, comm: Any, request: Request) -> None:
+    known.part(server, Workers).require_client(comm.link, request["op"])
+
+
+def _ends_half(known: Served, server: Any, comm: Any, request: Request) -> None:
+    workers = known.part(server, Workers)
+    workers.require_barrier(comm.link, request.get("id"), request.get("run_id"))
+
+
+def _places_part(known: Served, server: Any, comm: Any, request: Request) -> None:
+    workers = known.part(server, Workers)
+    named = (request.get(name) for name in ("id", "run_id", "key", "worker"))
+    workers.require_part(comm.link, *named)
+
+
+_CHECKS: Mapping[tuple[Server, str], _Check] = {
+    **{(Server.WORKER, name): _own_scheduler for name in direct.CHANGES},
+    (Server.NANNY, "close_gracefully"): _own_worker,
+    **{(Server.SCHEDULER, name): _about_itself for name in worker_authority.ABOUT},
+    (Server.SCHEDULER, "replicate"): _as_client,
+    (Server.SCHEDULER, "rebalance"): _as_client,
+    (Server.SCHEDULER, "shuffle_barrier"): _ends_half,
+    (Server.SCHEDULER, "shuffle_restrict_task"): _places_part,
+}
+
+
+def require_authority(known: Served, server: Any, comm: Any, request: Any) -> None:
+    """Refuse a *request* that its peer may not make of *server* as it is now.
+
+    :param request: admitted and built; what is no request is not for this to judge.
+    :raises PolicyDenied: which was recorded.
+    """
+    name = request.get("op") if isinstance(request, dict) else None
+    check = _CHECKS.get((known.role, name)) if isinstance(name, str) else None
+    if check is not None:
+        check(known, server, comm, request)

@@ -1,0 +1,50 @@
+"""What Dask's client does otherwise, with or without :class:`safeser.Client`.
+
+The one rule: a client is replaced only where a peer's words would do more than be read; what else
+:class:`safeser.Client` does differently, it overrides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safeser.dask.approved import FAMILY, SERIALIZATION
+from safeser.dask.events import handle_forwarded
+from safeser.dask.gathering import with_failures
+from safeser.dask.patches.patch import Patch
+
+__all__ = ["ROWS"]
+
+
+def _only_new(stock: Any) -> Any:
+    """Return the functions of safeser's family, which nothing else has registered."""
+    if stock is not None:
+        raise ValueError(f"a serialization family {FAMILY} is registered already")
+    return SERIALIZATION
+
+
+ROWS = (
+    Patch(
+        target="distributed.client:Client._handle_forwarded_log_record",
+        reason="A record that a worker forwards makes a logger of any name, kept for good.",
+        process=("client",),
+        needed=True,
+        replace=lambda stock: handle_forwarded,
+    ),
+    Patch(
+        target="distributed.client:as_completed._track_future",
+        reason="as_completed(with_results=True) waits for ever for a value that may not come.",
+        process=("client",),
+        needed=False,
+        replace=with_failures,
+    ),
+    Patch(
+        target=f"distributed.protocol.serialize:families[{FAMILY}]",
+        reason="Dask's scheduler opens a graph by a family that it knows; an approved graph was"
+        " opened by safeser before.",
+        process=("scheduler", "client"),
+        needed=True,
+        replace=_only_new,
+        source=("distributed.protocol.serialize:register_serialization_family",),
+    ),
+)

@@ -1,0 +1,70 @@
+"""What the scheduler's extensions do otherwise: work stealing and the memory manager.
+
+The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`); an extension belongs to
+its scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from safeser.dask.patches.patch import Patch
+from safeser.dask.retirement import Retirement, require_no_retirement
+from safeser.dask.servers import part_of, served
+from safeser.dask.worker_authority import Workers
+
+__all__ = ["ROWS"]
+
+_MANAGER = "distributed.active_memory_manager"
+
+
+def _move_task_confirm(stock: Callable[..., None]) -> Callable[..., None]:
+    def move_task_confirm(
+        self: Any, *, key: Any, state: Any, stimulus_id: str, worker: str | None = None
+    ) -> None:
+        workers = part_of(self.scheduler, Workers)
+        if workers is None or workers.gives_up_its_own(self.in_flight, key, worker):
+            stock(self, key=key, state=state, stimulus_id=stimulus_id, worker=worker)
+
+    return move_task_confirm
+
+
+def _amm_handler(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def amm_handler(self: Any, method: str) -> Any:
+        if method == "stop" and served(self.scheduler) is not None:
+            require_no_retirement(self.scheduler)
+        return stock(self, method)
+
+    return amm_handler
+
+
+ROWS = (
+    Patch(
+        target="distributed.stealing:WorkStealing.move_task_confirm",
+        reason="A worker answers in the place of the one that was asked to give up a task.",
+        process=("scheduler",),
+        needed=True,
+        replace=_move_task_confirm,
+    ),
+    Patch(
+        target=f"{_MANAGER}:ActiveMemoryManagerExtension.amm_handler",
+        reason="What moves values is stopped while workers retire, and they never end.",
+        process=("scheduler",),
+        needed=False,
+        replace=_amm_handler,
+    ),
+    Patch(
+        target="distributed.scheduler:RetireWorker",
+        reason="A worker that holds a value which no other worker may have never retires: the same"
+        " workers are asked for it every two seconds.",
+        process=("scheduler",),
+        needed=False,
+        replace=lambda stock: Retirement,
+        source=(
+            f"{_MANAGER}:RetireWorker.__init__",
+            f"{_MANAGER}:RetireWorker.run",
+            "distributed.scheduler:Scheduler.retire_workers",
+        ),
+    ),
+)

@@ -1,0 +1,137 @@
+"""Fingerprints of Dask's source: whether a function is one that was reviewed, whatever its layout.
+
+The one rule: what was not compared is unknown. A fingerprint is the SHA-256 of a function's source,
+decorators included, without comments and white space and with doubled braces collapsed. It depends
+neither on the minor version of Python nor on how a release was formatted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from safeser.dask.patches.patch import Patch, stock_of
+
+__all__ = ["KnownSources", "fingerprint", "is_there", "known_sources", "normalized", "unknown"]
+
+#: The file that :mod:`tests.compat.fingerprints` writes.
+DATA = "fingerprints.toml"
+
+_BLANKS = re.compile(r"\s+")
+
+
+def normalized(lines: Sequence[str], first: int) -> str:
+    """Return the definition that begins in *lines* at index *first*, as far as it is compared.
+
+    Of the tokens only the text of comments and the end of the block are used: tokens of f-strings
+    differ between the minor versions of Python.
+
+    :raises ValueError: if no definition begins there.
+    """
+    finder = inspect.BlockFinder()  # what inspect.getsource uses
+    comments: dict[int, str] = {}
+    try:
+        for token in tokenize.generate_tokens(iter(lines[first:]).__next__):
+            if token.type == tokenize.COMMENT:
+                comments[token.start[0]] = token.string
+            finder.tokeneater(*token)
+    except (inspect.EndOfBlock, IndentationError):
+        pass  # what follows is indented less
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise ValueError(f"no definition at line {first + 1}") from error
+    if not finder.started:
+        raise ValueError(f"no definition at line {first + 1}")
+    block = lines[first : first + finder.last]
+    kept = (_without(line, comments.get(at, "")) for at, line in enumerate(block, start=1))
+    return _BLANKS.sub("", "".join(kept)).replace("{{", "{").replace("}}", "}")
+
+
+def _without(line: str, comment: str) -> str:
+    return line.rstrip().removesuffix(comment.rstrip())
+
+
+def fingerprint(definitions: Iterable[str]) -> str:
+    """Return the fingerprint of normalized *definitions* together."""
+    return hashlib.sha256("\n".join(definitions).encode()).hexdigest()
+
+
+def _installed(patch: Patch) -> str | None:
+    """Return the fingerprint of what *patch* relies on here; None if that cannot be told."""
+    try:
+        return fingerprint(map(_definition, patch.sources))
+    except (LookupError, OSError, TypeError, ValueError):
+        return None
+
+
+def is_there(patch: Patch) -> bool:
+    """Tell whether the installed Dask has functions of the names that *patch* relies on."""
+    return _installed(patch) is not None
+
+
+@cache
+def _definition(source: str) -> str:
+    """Return the definition of *source* in the installed Dask, normalized.
+
+    :raises LookupError, OSError, TypeError, ValueError: if there is none, or no text of it.
+    """
+    code = inspect.unwrap(_function(stock_of(source))).__code__
+    return normalized(_lines(code.co_filename), code.co_firstlineno - 1)
+
+
+@cache
+def _lines(path: str) -> list[str]:
+    with tokenize.open(path) as file:
+        return file.readlines()
+
+
+def _function(found: Any) -> Any:
+    """Return the function that stands behind a method's descriptor."""
+    if isinstance(found, staticmethod | classmethod):
+        return found.__func__
+    dispatcher = getattr(found, "dispatcher", None)  # of functools.singledispatchmethod
+    found = found.func if dispatcher is not None else found
+    if not inspect.isfunction(found):
+        raise TypeError("no function")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSources:
+    """The fingerprints that were reviewed.
+
+    :param releases: of distributed, from which they are; the oldest first.
+    :param targets: for each target its fingerprints.
+    """
+
+    releases: tuple[str, ...]
+    targets: Mapping[str, frozenset[str]]
+
+
+@cache
+def known_sources() -> KnownSources:
+    """Return what was reviewed, from the file beside this module."""
+    data = tomllib.loads(files(__package__).joinpath(DATA).read_text(encoding="utf-8"))
+    targets = {target: frozenset(since.values()) for target, since in data["sources"].items()}
+    return KnownSources(tuple(data["releases"]), MappingProxyType(targets))
+
+
+def unknown(patches: Iterable[Patch]) -> list[Patch]:
+    """Return those of *patches* that rely on what is not in the installed Dask as it was reviewed.
+
+    To be asked before any of them is applied.
+    """
+    targets = known_sources().targets
+    try:
+        return [each for each in patches if _installed(each) not in targets.get(each.target, ())]
+    finally:
+        _definition.cache_clear()
+        _lines.cache_clear()  # megabytes of text

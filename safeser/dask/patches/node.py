@@ -1,0 +1,67 @@
+"""What every Dask server opens beside its comms: a web server, preloads.
+
+The one rule: no peer that could not connect over ``safeser://`` reaches a server by another door,
+and nothing that is downloaded becomes code (:mod:`safeser.dask.process_surface`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from safeser.dask.connection_roles import with_role
+from safeser.dask.patches.patch import ANY, Patch
+from safeser.dask.process_surface import confine_web_server, refuse_download
+from safeser.dask.schemes import sealed
+from safeser.dask.servers import served
+
+__all__ = ["ROWS"]
+
+
+def _starting_confined(stock: Callable[..., None]) -> Callable[..., None]:
+    def start_http_server(self: Any, *args: Any, **kwargs: Any) -> None:
+        stock(self, *args, **kwargs)
+        known = served(self)
+        if known is not None:
+            confine_web_server(self, known.channel.policy)
+
+    return start_http_server
+
+
+ROWS = (
+    Patch(
+        target="distributed.comm.registry:backends",
+        reason="An address in a message chooses the transport: a worker whose own links were signed"
+        " was told to gather from tcp:// and ran the pickle that came back.",
+        process=ANY,
+        needed=True,
+        replace=sealed,
+        source=("distributed.comm.registry:get_backend",),
+    ),
+    Patch(
+        target="distributed.security:Security.get_connection_args",
+        reason="A connection's arguments do not say for which role it is opened, so that in a"
+        " process of several roles one would speak as another.",
+        process=ANY,
+        needed=True,
+        replace=with_role,
+    ),
+    Patch(
+        target="distributed.node:ServerNode.start_http_server",
+        reason="A worker's dashboard, which authenticates no request, listens on all interfaces.",
+        process=("worker",),
+        needed=True,
+        replace=_starting_confined,
+    ),
+    Patch(
+        target="distributed.preloading:_download_module",
+        reason="A preload that is a web address is downloaded and run.",
+        process=("scheduler", "worker", "nanny"),
+        needed=True,
+        replace=lambda stock: refuse_download,
+        source=(
+            "distributed.preloading:_download_module",
+            "distributed.preloading:Preload.__init__",
+        ),
+    ),
+)

@@ -1,0 +1,490 @@
+"""What Dask's scheduler does otherwise where it listens on ``safeser://``.
+
+The one rule: each function here calls Dask's own for a scheduler that is not registered
+(:mod:`safeser.dask.servers`), and passes all others to the module that decides. The parameter
+``comm``, where a function has it, is filled in by Dask's loop, which looks for a first parameter of
+that name: it is None where the scheduler calls itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from distributed.comm import Comm
+
+from safeser.dask import dependency_walks, wanted_keys, whole_graphs
+from safeser.dask.addresses import Names
+from safeser.dask.conflicts import Guard
+from safeser.dask.copies import copied, count_failures
+from safeser.dask.nannies import Starting
+from safeser.dask.patches.patch import Patch
+from safeser.dask.profiles import cut_profile
+from safeser.dask.retirement import note_failure
+from safeser.dask.servers import part_of, served
+from safeser.dask.worker_authority import Workers
+
+__all__ = ["ROWS"]
+
+_Function = Callable[..., Any]
+
+
+def _without(comm: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the positional arguments of a call whose first one may be a connection, or absent."""
+    return args if comm is None or isinstance(comm, Comm) else (comm, *args)
+
+
+# --- graphs and data -----------------------------------------------------------------------------
+
+
+def _update_graph(stock: _Function) -> _Function:
+    # Without Dask's decorator, which prints a page for each refusal that passes.
+    plain = inspect.unwrap(stock)
+
+    async def update_graph(self: Any, client: str, keys: Any, **graph: Any) -> None:
+        guard = part_of(self, Guard)
+        if guard is None:
+            await stock(self, client=client, keys=keys, **graph)
+        else:
+            await guard.update_graph(partial(plain, self), client=client, keys=keys, **graph)
+
+    return update_graph
+
+
+def _create_taskstate_from_graph(stock: _Function) -> _Function:
+    def create(self: Any, **graph: Any) -> Any:
+        guard = part_of(self, Guard)
+        if guard is None:
+            return stock(self, **graph)
+        return guard.create(partial(whole_graphs.create, self, partial(stock, self)), **graph)
+
+    return create
+
+
+def _find_lost_dependencies(stock: _Function) -> _Function:
+    def find_lost_dependencies(self: Any, dsk: Any, keys: Any) -> Any:
+        missing = stock(self, dsk, keys)
+        guard = part_of(self, Guard) if missing else None
+        if guard is not None:
+            guard.explain_lost(missing, keys)
+        return missing
+
+    return find_lost_dependencies
+
+
+def _new_task(stock: _Function) -> _Function:
+    def new_task(self: Any, key: Any, spec: Any, state: Any, computation: Any = None) -> Any:
+        task = stock(self, key, spec, state, computation)
+        guard = part_of(self, Guard)
+        if guard is not None:
+            guard.note_owner(task)
+        return task
+
+    return new_task
+
+
+def _update_data(stock: _Function) -> _Function:
+    def update_data(
+        self: Any, comm: Any = None, /, *, who_has: Any, nbytes: Any, client: str | None = None
+    ) -> Any:
+        guard = part_of(self, Guard)
+        if guard is None:
+            return stock(self, who_has=who_has, nbytes=nbytes, client=client)
+        take = partial(whole_graphs.update_data, self, partial(stock, self))
+        return guard.update_data(take, comm, who_has=who_has, nbytes=nbytes, client=client)
+
+    return update_data
+
+
+def _scatter(stock: _Function) -> _Function:
+    async def scatter(self: Any, comm: Any = None, /, *args: Any, **request: Any) -> Any:
+        guard = part_of(self, Guard)
+        if guard is None or not isinstance(comm, Comm):
+            return await stock(self, *_without(comm, args), **request)
+        return await guard.scatter(partial(stock, self), comm, **request)
+
+    return scatter
+
+
+def _report(stock: _Function) -> _Function:
+    def report(self: Any, msg: Any, ts: Any = None, client: str | None = None) -> None:
+        guard = part_of(self, Guard)
+        if guard is None:
+            stock(self, msg, ts=ts, client=client)
+        else:
+            guard.report(partial(stock, self), msg, ts, client)
+
+    return report
+
+
+def _stimulus_cancel(stock: _Function) -> _Function:
+    def stimulus_cancel(self: Any, *args: Any, **request: Any) -> None:
+        guard = part_of(self, Guard)
+        cancel = partial(stock, self) if guard is None else guard.cancelling.cancel
+        cancel(*args, **request)
+
+    return stimulus_cancel
+
+
+_SCHEDULER = "distributed.scheduler:Scheduler"
+_HERE = ("scheduler",)
+
+_GRAPHS = (
+    Patch(
+        target=f"{_SCHEDULER}.update_graph",
+        reason="A graph's tasks belong to no principal: whoever first submits under a key chooses"
+        " what all others get under it.",
+        process=_HERE,
+        needed=True,
+        replace=_update_graph,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}._create_taskstate_from_graph",
+        reason="A key that exists is not compared with what arrives, and a graph that fails half"
+        " way leaves tasks behind.",
+        process=_HERE,
+        needed=True,
+        replace=_create_taskstate_from_graph,
+        source=(
+            f"{_SCHEDULER}._create_taskstate_from_graph",
+            f"{_SCHEDULER}._generate_taskstates",
+        ),
+    ),
+    Patch(
+        target=f"{_SCHEDULER}._find_lost_dependencies",
+        reason="What depends on a refused key is cancelled, and its user does not hear why.",
+        process=_HERE,
+        needed=False,
+        replace=_find_lost_dependencies,
+    ),
+    Patch(
+        target="distributed.scheduler:SchedulerState.new_task",
+        reason="A task does not say on whose behalf it was created.",
+        process=_HERE,
+        needed=True,
+        replace=_new_task,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.update_data",
+        reason="Data is taken in under the key of another's task.",
+        process=_HERE,
+        needed=True,
+        replace=_update_data,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.scatter",
+        reason="Data is brought to workers under the key of another's task.",
+        process=_HERE,
+        needed=True,
+        replace=_scatter,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.report",
+        reason="The failure of one client's graph fails the futures of all who want its keys.",
+        process=_HERE,
+        needed=True,
+        replace=_report,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.stimulus_cancel",
+        reason="A client that may submit nothing cancels the work of all others.",
+        process=_HERE,
+        needed=True,
+        replace=_stimulus_cancel,
+    ),
+)
+
+
+# --- tasks that are there ------------------------------------------------------------------------
+
+
+def _stimulus_retry(stock: _Function) -> _Function:
+    def stimulus_retry(self: Any, keys: Any, client: str | None = None) -> Any:
+        if served(self) is None:
+            return stock(self, keys, client)
+        return dependency_walks.retry(self.tasks, partial(stock, self), keys, client)
+
+    return stimulus_retry
+
+
+def _get_call_stack(stock: _Function) -> _Function:
+    async def get_call_stack(self: Any, keys: Any = None) -> Any:
+        if served(self) is not None and keys is not None:
+            keys = dependency_walks.computed_for(self.tasks, keys)
+        return await stock(self, keys=keys)
+
+    return get_call_stack
+
+
+def _client_desires_keys(stock: _Function) -> _Function:
+    def client_desires_keys(self: Any, keys: Any, client: str) -> None:
+        if served(self) is not None:
+            keys = wanted_keys.known(self.tasks, keys, client)
+        stock(self, keys, client)
+
+    return client_desires_keys
+
+
+def _coerce_address(stock: _Function) -> _Function:
+    def coerce_address(self: Any, addr: Any, resolve: bool | None = None) -> str:
+        names = part_of(self, Names)
+        if names is not None:
+            return names.coerce_address(partial(stock, self), addr, resolve)
+        return str(stock(self, addr) if resolve is None else stock(self, addr, resolve))
+
+    return coerce_address
+
+
+def _get_profile(stock: _Function) -> _Function:
+    async def get_profile(self: Any, comm: Any = None, /, *args: Any, **asked: Any) -> Any:
+        known = served(self)
+        if known is None or not isinstance(comm, Comm):
+            return await stock(self, *_without(comm, args), **asked)
+        return await cut_profile(known.channel.policy.limits, partial(stock, self), asked)
+
+    return get_profile
+
+
+_WALKS = (
+    Patch(
+        target=f"{_SCHEDULER}.stimulus_retry",
+        reason="It releases keys that have not failed, another's data among them, and visits a"
+        " task once for each path to it (docs/upstream.md, 7).",
+        process=_HERE,
+        needed=True,
+        replace=_stimulus_retry,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.get_call_stack",
+        reason="It visits a task once for each path to it (docs/upstream.md, 6).",
+        process=_HERE,
+        needed=True,
+        replace=_get_call_stack,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.client_desires_keys",
+        reason="Unknown keys are kept by the warnings module for good (docs/upstream.md, 20).",
+        process=_HERE,
+        needed=True,
+        replace=_client_desires_keys,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.coerce_address",
+        reason="The names of hosts that requests hold are looked up in the event loop, so that one"
+        " list of them holds the cluster, and who answers for a name hears of it.",
+        process=_HERE,
+        needed=True,
+        replace=_coerce_address,
+    ),
+    *(
+        Patch(
+            target=f"{owner}.get_profile",
+            reason="A profile that is nested deeper than a message may be is refused whole.",
+            process=process,
+            needed=False,
+            replace=_get_profile,
+        )
+        for owner, process in (
+            (_SCHEDULER, _HERE),
+            ("distributed.worker:Worker", ("worker",)),
+        )
+    ),
+)
+
+
+# --- workers and nannies -------------------------------------------------------------------------
+
+
+def _add_worker(stock: _Function) -> _Function:
+    async def add_worker(self: Any, comm: Any, **request: Any) -> Any:
+        workers = part_of(self, Workers)
+        if workers is None:
+            return await stock(self, comm, **request)
+        return await workers.register(partial(stock, self), comm, **request)
+
+    return add_worker
+
+
+def _add_keys(stock: _Function) -> _Function:
+    def add_keys(self: Any, worker: str, keys: Any = (), stimulus_id: str | None = None) -> Any:
+        workers = part_of(self, Workers)
+        if workers is not None:
+            keys = workers.may_have("add-keys", worker, keys)
+        return stock(self, worker=worker, keys=keys, stimulus_id=stimulus_id)
+
+    return add_keys
+
+
+def _handle_task_finished(stock: _Function) -> _Function:
+    def handle_task_finished(self: Any, key: Any, worker: str, **report: Any) -> Any:
+        workers = part_of(self, Workers)
+        run_id = report.get("run_id")
+        if workers is None or workers.is_its_own("task-finished", key, worker, run_id):
+            return stock(self, key=key, worker=worker, **report)
+        return None
+
+    return handle_task_finished
+
+
+def _handle_task_erred(stock: _Function) -> _Function:
+    def handle_task_erred(self: Any, key: Any, worker: str, **report: Any) -> Any:
+        workers = part_of(self, Workers)
+        run_id = report.get("run_id")
+        if workers is None:
+            return stock(self, key=key, worker=worker, **report)
+        if workers.is_its_own("task-erred", key, worker, run_id):
+            note_failure(self, key, worker, report)
+            return stock(self, key=key, worker=worker, **report)
+        return None
+
+    return handle_task_erred
+
+
+def _task_to_msg(stock: _Function) -> _Function:
+    def task_to_msg(self: Any, ts: Any) -> Any:
+        workers = part_of(self, Workers)
+        if workers is not None:
+            workers.note_computing(ts)
+        return stock(self, ts)
+
+    return task_to_msg
+
+
+def _request_acquire_replicas(stock: _Function) -> _Function:
+    def request_acquire_replicas(self: Any, addr: str, keys: Any, *, stimulus_id: str) -> Any:
+        workers = part_of(self, Workers)
+        if workers is not None:
+            keys = list(keys)
+            workers.note_told(addr, keys)
+        return stock(self, addr, keys, stimulus_id=stimulus_id)
+
+    return request_acquire_replicas
+
+
+def _gather_on_worker(stock: _Function) -> _Function:
+    async def gather_on_worker(self: Any, worker_address: str, who_has: Any) -> Any:
+        workers = part_of(self, Workers)
+        if workers is None:
+            return await stock(self, worker_address, who_has)
+        workers.note_told(worker_address, who_has)
+        failed = await stock(self, worker_address, who_has)
+        await count_failures(self, worker_address, failed)
+        return failed
+
+    return gather_on_worker
+
+
+def _replicate(stock: _Function) -> _Function:
+    async def replicate(self: Any, *args: Any, **request: Any) -> Any:
+        if served(self) is None:
+            return await stock(self, *args, **request)
+        return await copied(partial(stock, self, *args), **request)
+
+    return replicate
+
+
+def _add_nanny(stock: _Function) -> _Function:
+    async def add_nanny(self: Any, comm: Any, address: str) -> Any:
+        starting = part_of(self, Starting)
+        if starting is None:
+            await stock(self, comm, address=address)
+        else:
+            await starting.register(partial(stock, self), comm, address)
+
+    return add_nanny
+
+
+def _register_nanny_plugin(stock: _Function) -> _Function:
+    async def register_nanny_plugin(
+        self: Any, comm: Any, plugin: bytes, name: str, idempotent: bool = False
+    ) -> Any:
+        starting = part_of(self, Starting)
+        if starting is None:
+            return await stock(self, comm, plugin=plugin, name=name, idempotent=idempotent)
+        return await starting.register_plugin(plugin, name, idempotent)
+
+    return register_nanny_plugin
+
+
+_WORKERS = (
+    Patch(
+        target=f"{_SCHEDULER}.add_worker",
+        reason="A worker that registers under the id of another is taken for it, and one whose"
+        " registration ends half way is given tasks that wait for ever.",
+        process=_HERE,
+        needed=True,
+        replace=_add_worker,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.add_keys",
+        reason="A worker says that it has the value of a task that it was never told of, and all"
+        " others are told to drop theirs.",
+        process=_HERE,
+        needed=True,
+        replace=_add_keys,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.handle_task_finished",
+        reason="A worker reports the result of a task that another worker computes.",
+        process=_HERE,
+        needed=True,
+        replace=_handle_task_finished,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.handle_task_erred",
+        reason="A worker reports the failure of a task that another worker computes.",
+        process=_HERE,
+        needed=True,
+        replace=_handle_task_erred,
+    ),
+    Patch(
+        target="distributed.scheduler:SchedulerState._task_to_msg",
+        reason="It is not noted which worker was told to compute which task.",
+        process=_HERE,
+        needed=True,
+        replace=_task_to_msg,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.request_acquire_replicas",
+        reason="It is not noted which worker was told to keep a copy of which value.",
+        process=_HERE,
+        needed=True,
+        replace=_request_acquire_replicas,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.gather_on_worker",
+        reason="It is not noted which worker was told to copy which value, and one that fails to is"
+        " asked again for ever.",
+        process=_HERE,
+        needed=True,
+        replace=_gather_on_worker,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.replicate",
+        reason="It copies for ever to a worker that never gets the value, while all other requests"
+        " to copy or to move values wait.",
+        process=_HERE,
+        needed=False,
+        replace=_replicate,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.add_nanny",
+        reason="Of two nannies that say one address, the first to leave takes the other's place.",
+        process=_HERE,
+        needed=True,
+        replace=_add_nanny,
+        source=(f"{_SCHEDULER}.add_nanny", f"{_SCHEDULER}.register_nanny_plugin"),
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.register_nanny_plugin",
+        reason="A plugin waits for ever for a nanny that never says that it has started.",
+        process=_HERE,
+        needed=True,
+        replace=_register_nanny_plugin,
+        source=(f"{_SCHEDULER}.add_nanny", f"{_SCHEDULER}.register_nanny_plugin"),
+    ),
+)
+
+ROWS = (*_GRAPHS, *_WALKS, *_WORKERS)

@@ -1,0 +1,105 @@
+"""What Dask's workers and nannies do otherwise where they listen on ``safeser://``.
+
+The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`). A worker's state does
+not know its worker; what differs there are events whose values safeser has refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from safeser.dask.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
+from safeser.dask.patches.patch import Patch
+from safeser.dask.roles import exits_with_worker
+from safeser.dask.servers import part_of, served
+from safeser.dask.stimuli import Stimuli
+
+__all__ = ["ROWS"]
+
+_GATHER_DEP = "distributed.worker:Worker.gather_dep"
+_HANDLE_EVENT = "distributed.worker_state_machine:WorkerState._handle_event"
+_GATHERED = "distributed.worker_state_machine:WorkerState._handle_gather_dep_success"
+
+
+def _handle_stimulus(stock: Callable[..., None]) -> Callable[..., None]:
+    def handle_stimulus(self: Any, *stims: Any) -> None:
+        stimuli = part_of(self, Stimuli)
+        if stimuli is None:
+            stock(self, *stims)
+            return
+        for event in stims:
+            stimuli.handle(partial(stock, self), event)
+
+    return handle_stimulus
+
+
+def _gather_dep(stock: Callable[..., Any]) -> Callable[..., Any]:
+    async def gather_dep(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if served(self) is None:
+            return await stock(self, *args, **kwargs)
+        return await gather_apart(partial(stock, self), *args, **kwargs)
+
+    return gather_dep
+
+
+def _handle_event(stock: Any) -> Callable[..., Any]:
+    def handle_event(self: Any, ev: Any) -> Any:
+        if is_partly_gathered(ev):
+            return handle_partly_gathered(self, ev)
+        return stock.__get__(self, type(self))(ev)
+
+    return handle_event
+
+
+def _on_worker_exit_sync(stock: Callable[..., None]) -> Callable[..., None]:
+    def on_worker_exit_sync(self: Any, exitcode: int | None) -> None:
+        known = served(self)
+        if known is not None:
+            exits_with_worker(self, known, exitcode)
+        stock(self, exitcode)
+
+    return on_worker_exit_sync
+
+
+ROWS = (
+    Patch(
+        target="distributed.worker:Worker.handle_stimulus",
+        reason="What a cancelled task gives, or a value that was on its way, stands in for the task"
+        " that has its key by then; and who waits for a value that cannot come waits for ever"
+        " (distributed issue 6705).",
+        process=("worker",),
+        needed=True,
+        replace=_handle_stimulus,
+        source=(
+            "distributed.worker:Worker.handle_stimulus",
+            "distributed.worker_state_machine:BaseWorker.handle_stimulus",
+            "distributed.worker_state_machine:WorkerState._gather_dep_done_common",
+        ),
+    ),
+    # Both or neither: what the first returns is understood by the second alone.
+    Patch(
+        target=_GATHER_DEP,
+        reason="One value that may not come fails all that were fetched with it.",
+        process=("worker",),
+        needed=False,
+        replace=_gather_dep,
+        source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
+    ),
+    Patch(
+        target=_HANDLE_EVENT,
+        reason="A worker's state handles no event by which some values arrive and others fail.",
+        process=("worker",),
+        needed=False,
+        replace=_handle_event,
+        source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
+    ),
+    Patch(
+        target="distributed.nanny:Nanny._on_worker_exit_sync",
+        reason="A nanny whose worker cannot run prints tracebacks in the place of one line.",
+        process=("nanny",),
+        needed=False,
+        replace=_on_worker_exit_sync,
+    ),
+)

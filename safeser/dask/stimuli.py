@@ -1,0 +1,123 @@
+"""What a worker's state hears of values that it fetches and computes.
+
+The one rule: what the scheduler says is fetched or computed, and nothing stands in for it.
+
+A task that is cancelled runs on to its end, and its key is free as soon as the scheduler forgets
+it. If a task that gets the key then is computed by another worker, and needed by this one, Dask
+takes what the cancelled one gives, which its submitter chose, and offers it to others. Likewise a
+value that was being fetched stands in for a task of its key that this worker is to compute, or for
+the one that it is to fetch by then (distributed 2026.8.0).
+
+A worker that fails to fetch a dependency, for any reason but the network, reports the dependency
+alone; the scheduler, which knows that it exists, ignores that, and the dependent task waits for
+ever (distributed issue 6705). So each task that waits for it is reported as failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from distributed.worker_state_machine import (
+    CancelComputeEvent,
+    ExecuteSuccessEvent,
+    FreeKeysEvent,
+    GatherDepDoneEvent,
+    GatherDepSuccessEvent,
+    RescheduleEvent,
+    StealRequestEvent,
+    TaskErredMsg,
+)
+
+from safeser.dask.servers import Part
+
+__all__ = ["Stimuli"]
+
+#: What releases tasks, and so what they need: of keys, or of one.
+_RELEASES = (FreeKeysEvent, StealRequestEvent, CancelComputeEvent)
+
+_DEPENDENTS = "safeser-dependents"
+
+
+class Stimuli(Part):
+    """The events of one worker, before its state handles them."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._cancelled: set[Any] = set()  # keys of which old values are still on their way
+
+    def handle(self, stock: Callable[[Any], None], event: Any) -> None:
+        """Do what ``Worker.handle_stimulus``, *stock*, does with *event*, once that is true."""
+        worker = self._server
+        if isinstance(event, _RELEASES):
+            fetched = list(self._fetched_for(worker.state, event))
+            stock(event)
+            self._cancelled.update(task.key for task in fetched if task.state == "cancelled")
+        elif isinstance(event, GatherDepDoneEvent):
+            asked = worker.state.in_flight_workers.get(event.worker, ())
+            flying = [key for key in asked if _state_of(worker.state, key) == "flight"]
+            stock(self._fetched(worker.state, event))
+            for key in flying:
+                if _state_of(worker.state, key) == "error":
+                    _fail_dependents(worker, worker.state.tasks[key])
+        elif isinstance(event, ExecuteSuccessEvent) and _is_resumed(worker.state, event.key):
+            # As if it had asked to be computed elsewhere: then Dask goes on to fetch it.
+            stock(RescheduleEvent(key=event.key, stimulus_id=event.stimulus_id))
+        else:
+            stock(event)
+
+    @staticmethod
+    def _fetched_for(state: Any, event: Any) -> Iterator[Any]:
+        """Yield what is on its way here and may be needed no more after *event*."""
+        for key in event.keys if isinstance(event, FreeKeysEvent) else (event.key,):
+            task = state.tasks.get(key)
+            if task is not None:
+                yield from (each for each in (task, *task.dependencies) if each.state == "flight")
+
+    def _fetched(self, state: Any, event: Any) -> Any:
+        """Return what *event*, the end of a transfer, says of the tasks that keys name now."""
+        cancelled = self._cancelled.intersection(state.in_flight_workers.get(event.worker, ()))
+        self._cancelled -= cancelled
+        if not isinstance(event, GatherDepSuccessEvent):
+            return event
+        left = {key for key in event.data if key in cancelled or _is_resumed(state, key)}
+        if not left:
+            return event
+        # What is missing of an answer, Dask goes on to compute or to fetch if it was told to.
+        data = {key: value for key, value in event.data.items() if key not in left}
+        return GatherDepSuccessEvent(
+            worker=event.worker,
+            total_nbytes=event.total_nbytes,
+            data=data,
+            stimulus_id=event.stimulus_id,
+        )
+
+
+def _state_of(state: Any, key: Any) -> str | None:
+    task = state.tasks.get(key)
+    return None if task is None else str(task.state)
+
+
+def _is_resumed(state: Any, key: Any) -> bool:
+    return _state_of(state, key) == "resumed"
+
+
+def _fail_dependents(worker: Any, failed: Any) -> None:
+    """Report as failed each task on *worker* that waits for *failed*, which did not arrive."""
+    waiting = [task for task in failed.dependents if task.state == "waiting"]
+    for task in waiting:
+        message = TaskErredMsg(
+            key=task.key,
+            run_id=task.run_id,
+            exception=failed.exception,
+            traceback=failed.traceback,
+            exception_text=failed.exception_text,
+            traceback_text=failed.traceback_text,
+            thread=None,
+            startstops=[],
+            stimulus_id=_DEPENDENTS,
+        )
+        worker.batched_send(message.to_dict())
+    if waiting:
+        keys = [task.key for task in waiting]
+        worker.handle_stimulus(FreeKeysEvent(keys=keys, stimulus_id=_DEPENDENTS))

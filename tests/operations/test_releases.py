@@ -1,0 +1,121 @@
+"""Rows and fields that not all releases of distributed have."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from safeser.operations import (
+    FIRST,
+    GROUPS,
+    NAMES,
+    OPERATIONS,
+    Channel,
+    Encoding,
+    Operation,
+    Release,
+    Server,
+    arguments,
+    installed,
+    operations_in,
+    release,
+    releases,
+)
+from safeser.operations.releases import NEWEST, is_between
+from safeser.values import Kind
+
+BEFORE, AFTER = release("2026.3.0"), release("2026.6.0")
+
+
+def rows(given: Release) -> dict[str, Operation]:
+    return {row.name: row for row in operations_in(given) if row.channel is Channel.RPC}
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("2026.8.0", (2026, 8, 0)), ("2026.8.0+5.gabc", (2026, 8, 0)), ("2026.1", (2026, 1))],
+)
+def test_a_release_is_its_numbers(text: str, numbers: Release) -> None:
+    assert release(text) == numbers
+
+
+@pytest.mark.parametrize("text", ["", "v1", "unknown"])
+def test_text_without_numbers_is_no_release(text: str) -> None:
+    with pytest.raises(ValueError, match="no release"):
+        release(text)
+
+
+def test_since_is_inclusive_and_until_is_not() -> None:
+    assert is_between(AFTER, "2026.6.0", "")
+    assert not is_between(BEFORE, "2026.6.0", "")
+    assert is_between(BEFORE, "", "2026.6.0")
+    assert not is_between(AFTER, "", "2026.6.0")
+    assert is_between(NEWEST, "2026.6.0", "")
+    assert is_between(FIRST, "", "")
+
+
+@pytest.mark.parametrize("said", [None, "unknown"])
+def test_without_a_release_the_newest_rows_count(
+    monkeypatch: pytest.MonkeyPatch, said: str | None
+) -> None:
+    def version(_: str) -> str:
+        if said is None:
+            raise PackageNotFoundError
+        return said
+
+    monkeypatch.setattr(releases, "version", version)
+    assert installed.__wrapped__() == NEWEST
+
+
+def test_each_release_has_its_own_rows_and_fields() -> None:
+    before, after = rows(BEFORE), rows(AFTER)
+    assert before.keys() - after.keys() == {"publish_wait_flush"}
+    assert after.keys() - before.keys() == {"get_task_stream_index"}
+    assert "start_index" in after["get_task_stream"].takes
+    assert "start_index" not in before["get_task_stream"].takes
+    assert dict(before["publish_get"].reply) == {"data": Encoding.MARKED}
+    assert dict(after["publish_get"].reply) == {"[].data": Encoding.MARKED}
+    old = {"op": "publish_put", "name": "n", "keys": ["k"], "data": 1, "override": False}
+    assert before["publish_put"].fits({**old, "client": "c"})
+    assert not after["publish_put"].fits({**old, "client": "c"})
+
+
+def test_a_newer_release_has_the_rows_of_the_newest_compared_one() -> None:
+    assert operations_in(NEWEST) == operations_in(release("2026.8.0"))
+
+
+def test_no_release_has_two_rows_for_one_place() -> None:
+    for given in (FIRST, BEFORE, AFTER, NEWEST):
+        places = [(row.server, row.channel, row.name) for row in operations_in(given)]
+        assert len(set(places)) == len(places)
+
+
+def test_policies_can_grant_operations_of_every_release() -> None:
+    for given in (FIRST, BEFORE, AFTER):
+        assert {row.name for row in operations_in(given)} <= NAMES
+        assert all(row.name in GROUPS[row.group] for row in operations_in(given))
+    assert {"publish_wait_flush", "get_task_stream_index"} <= NAMES
+
+
+def test_the_installed_release_makes_the_table() -> None:
+    assert operations_in(installed()) == OPERATIONS
+
+
+def test_a_row_says_in_which_releases_it_is() -> None:
+    row = Operation(Server.WORKER, Channel.RPC, "x", Kind.ADMIN, "basic", since="2.0", until="3.0")
+    assert [row.is_in(given) for given in ((1, 9), (2, 0), (2, 9), (3, 0))] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_no_line_of_fields_is_left_without_a_row() -> None:
+    every = {
+        (row.server, row.channel, row.name)
+        for given in (BEFORE, AFTER)
+        for row in operations_in(given)
+    }
+    assert set(arguments._SPELT) == every
