@@ -368,10 +368,12 @@ class Link(Recording):
         *,
         iterate_collection: bool | None = None,
         context: Context | None = None,
+        unregistered: bool = False,
     ) -> tuple[dict[str, Any], list[Any]]:
         """Turn *obj* into a header and frames by the first granted family that can.
 
         :param context: handed to registered functions that take it.
+        :param unregistered: whether classes that only the reader registered are written too.
         """
         return serialization.serialize(
             obj,
@@ -380,6 +382,7 @@ class Link(Recording):
             iterate_collection=iterate_collection,
             context=context,
             types=grant.types,
+            unregistered=unregistered,
         )
 
     def permit_sending(self, context: Context, payload: Payload) -> None:

@@ -77,6 +77,7 @@ def serialize(
     iterate_collection: bool | None = None,
     context: Context | Mapping[str, Any] | None = None,
     types: Collection[str] | None = None,
+    unregistered: bool = False,
 ) -> Sent:
     """Return the header and frames of *x* in the first of *families* that can carry it.
 
@@ -86,6 +87,8 @@ def serialize(
         every peer.
     :param types: of what was registered with distributed's decorators, the names that the other
         side reads; None where that is not known.
+    :param unregistered: whether instances of classes that are not registered here are written as
+        ``register_class`` would have them, for a reader that may have registered the class.
     :raises SerializationError: that names the object inside *x* that none of *families* can carry.
     """
     for family in families:
@@ -95,7 +98,9 @@ def serialize(
                 rule="families.serializer",
                 fix="Register it with register_serialization_family, or install what declares it.",
             )
-    sender = _Sender(tuple(families), limits, iterate_collection, context, types)
+    sender = _Sender(
+        tuple(families), limits, iterate_collection, context, types, unregistered=unregistered
+    )
     try:
         return sender.send(x, 0)
     except Unencodable as error:
@@ -263,9 +268,12 @@ class _Sender:
         iterate_collection: bool | None,
         context: Context | Mapping[str, Any] | None,
         types: Collection[str] | None,
+        *,
+        unregistered: bool,
     ) -> None:
         self.families = families
         self.types = types
+        self.unregistered = unregistered
         self.context = hosted.words_of(context)
         self.limits = limits
         self.iterate = iterate_collection
@@ -351,7 +359,10 @@ class _Sender:
         return self.typed(x, depth)
 
     def typed_for(self, x: object) -> Typed | None:
-        return registry.for_object(x) or functions.for_object(x, self.types)
+        listed = registry.for_object(x) or functions.for_object(x, self.types)
+        # Where a pickle may carry it, its reader needs no registration.
+        derived = self.unregistered and not self.pickles
+        return registry.for_writing(type(x)) if listed is None and derived else listed
 
     def typed(self, x: Any, depth: int) -> Sent:
         typed = self.typed_for(x)
