@@ -373,7 +373,7 @@ class Link(Recording):
         """Turn *obj* into a header and frames by the first granted family that can.
 
         :param context: handed to registered functions that take it.
-        :param unregistered: whether classes that only the reader registered are written too.
+        :param unregistered: whether classes that only the reader may have registered are written.
         """
         return serialization.serialize(
             obj,
@@ -382,7 +382,7 @@ class Link(Recording):
             iterate_collection=iterate_collection,
             context=context,
             types=grant.types,
-            unregistered=unregistered,
+            reads=grant if unregistered else None,
         )
 
     def permit_sending(self, context: Context, payload: Payload) -> None:

@@ -202,6 +202,10 @@ class Registry:
         """Let :meth:`for_writing` ask *plan* for classes that are not listed."""
         self._plan = plan
 
+    def is_own(self, name: str) -> bool:
+        """Tell whether a class of the program was registered as *name*, by the class alone."""
+        return name in self._remade
+
     def for_writing(self, cls: type) -> Typed | None:
         """Return what writes direct instances of *cls*, which is not listed, or None.
 

@@ -11,6 +11,7 @@ import safeser
 from safeser import families
 from safeser.errors import PayloadError, SerializationError
 from safeser.families.registry import Registry, registry
+from safeser.values import Allowed, Grant
 
 NO_PICKLE = ("dask", "msgpack")
 
@@ -52,8 +53,12 @@ def _forgotten(monkeypatch):
     monkeypatch.setattr(registry, "_remade", set(registry._remade))
 
 
+def reader(*families, allow=()):
+    return Grant("results", families, profiles=("data",) if allow else (), allow=allow)
+
+
 def written(x):
-    return families.serialize(x, NO_PICKLE, unregistered=True)
+    return families.serialize(x, NO_PICKLE, reads=reader(*NO_PICKLE))
 
 
 def read(header, frames):
@@ -132,6 +137,20 @@ def test_it_is_asked_for():
         families.serialize(Point(1, []), NO_PICKLE)
 
 
-def test_where_a_pickle_may_carry_it_the_reader_needs_no_registration():
-    header, _ = families.serialize(Point(1, []), (*NO_PICKLE, "pickle"), unregistered=True)
+def test_where_the_policy_allows_the_class_it_goes_as_a_pickle():
+    allow = (Allowed(f"{__name__}:Point", "class"),)
+    ways = (*NO_PICKLE, "pickle")
+    header, _ = families.serialize(Point(1, []), ways, reads=reader(*ways, allow=allow))
     assert header["serializer"] == "pickle"
+    allow = (Allowed(f"{__name__}:Plain", "class"),)
+    header, _ = families.serialize(Point(1, []), ways, reads=reader(*ways, allow=allow))
+    assert header["type"] == f"{__name__}:Point"
+
+
+def test_a_reader_of_code_need_not_register_what_the_writer_did():
+    families.register_class(Point)
+    ways = (*NO_PICKLE, "pickle", "cloudpickle")
+    header, _ = families.serialize(Point(1, []), ways, reads=reader(*ways))
+    assert header["serializer"] in ("pickle", "cloudpickle")
+    header, _ = families.serialize(Point(1, []), ways)
+    assert header["serializer"] == "dask"
