@@ -45,6 +45,9 @@ __all__ = [
 #: Tells how large an operation of that name may be; None where there is no such operation.
 CeilingOf = Callable[[str], Ceiling | None]
 
+#: Bytes of values that have a frame of their own, at least, on average.
+_FRAME = 1 << 5
+
 _OP = msgpack.packb("op")
 _NAMED = {msgpack.packb(name): name for name in NAMES}
 #: The header of a map, its first key and the longest name.
@@ -56,15 +59,17 @@ class Room(NamedTuple):
 
     :param structure: bytes of frame 0, and likewise of frame 1.
     :param whole: bytes of all frames.
+    :param frames: frames, of which those after the first two belong to values.
     """
 
     structure: int
     whole: int
+    frames: int
 
 
 def greeting_room() -> Room:
     """Return the room for Dask's own handshake: a few versions."""
-    return Room(FLOOR, FLOOR)
+    return Room(FLOOR, FLOOR, 2)
 
 
 def incoming_room(link: Link, server: Server, channel: Channel) -> Room:
@@ -73,17 +78,18 @@ def incoming_room(link: Link, server: Server, channel: Channel) -> Room:
     most = largest(link.policy, context, server, channel)
     # A sender cuts batches to half as many bytes as the limit has elements.
     structure = max(FLOOR, most.structure) + link.policy.limits.max_refs
-    return _room(structure, most.values)
+    return _room(structure, most.values, link.policy.limits)
 
 
-def reply_room(rows: list[Operation]) -> Room:
+def reply_room(link: Link, rows: list[Operation]) -> Room:
     """Return the room for the reply to a request that *rows* describe."""
     values = any(row.reply or row.kind is not Kind.ADMIN for row in rows)
-    return _room(MANY, UNBOUNDED if values else MANY)
+    return _room(MANY, UNBOUNDED if values else MANY, link.policy.limits)
 
 
-def _room(structure: int, values: int) -> Room:
-    return Room(structure, min(UNBOUNDED, 2 * structure + values))
+def _room(structure: int, values: int, limits: Limits) -> Room:
+    frames = min(limits.max_frames, 2 + max(FLOOR, values) // _FRAME)
+    return Room(structure, min(UNBOUNDED, 2 * structure + values), frames)
 
 
 def check_room(what: str, size: int, most: int) -> None:

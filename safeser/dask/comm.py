@@ -55,7 +55,10 @@ _SMALL = 1 << 14
 
 #: Messages up to this size are verified, and understood, on the event loop: to authenticate runs at
 #: some gigabytes a second, to parse and judge at a megabyte.
-_VERIFIED_AT_ONCE, _AT_ONCE = 1 << 24, 1 << 16
+_VERIFIED_AT_ONCE, _AT_ONCE = 1 << 24, 1 << 15
+
+#: What a frame costs beside its bytes, in bytes that are authenticated, and that are understood.
+_TO_VERIFY, _TO_UNDERSTAND = 1 << 12, 1 << 6
 
 #: Elements of one batch that Dask is given at once; its handlers take 10 to 100 microseconds each.
 _ELEMENTS = 500
@@ -135,7 +138,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             if isinstance(message, SafeserError):
                 raise message
             if message is not SKIP and not self.conversation.answers_requests:
-                return self._some_of(message)
+                return self._some_of(message) if self.conversation.reads_stream else message
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
             await asyncio.sleep(0)
@@ -145,7 +148,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 await self._flush()
 
     def _some_of(self, message: Any) -> Any:
-        """Return *message*, or as many elements of a long batch as may be handled at once.
+        """Return *message* of a stream, or as many of its elements as may be handled at once.
 
         Dask handles all elements of what it reads without a pause. The others are read next.
         """
@@ -163,7 +166,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
         A refused message is gone with this call: the error does not refer to its frames.
         """
-        with unfinished.arriving(self.abort) as arriving:
+        with unfinished.arriving(self.link.peer, self.abort) as arriving:
             try:
                 verified = await self._receive(arriving)
                 return await self._understand(verified, deserializers)
@@ -185,7 +188,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
         :raises CommClosedError: if it has no room, which Dask tries again.
         """
-        with unfinished.arriving(self.abort) as arriving:
+        with unfinished.arriving(self.link.peer, self.abort) as arriving:
             verified = await self._receive(arriving, first=True)
         said = [bytes(frame) for frame in verified.frames]
         if said == [_FULL]:
@@ -208,7 +211,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         Connections that Dask opens without *allow_offload*, a scheduler's, are no exception:
         nothing of the scheduler is touched there, only this connection's conversation.
         """
-        if sum(frame.nbytes for frame in verified.frames) > _AT_ONCE:
+        frames = verified.frames
+        if _TO_UNDERSTAND * len(frames) + sum(frame.nbytes for frame in frames) > _AT_ONCE:
             return await offload(self._hear, verified, deserializers)
         return self._hear(verified, deserializers)
 
@@ -266,7 +270,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
 
     async def _verify(self, sealed: Sealed) -> Verified:
         verify = self.link.session.verify
-        if sealed.prelude.body_length <= _VERIFIED_AT_ONCE:
+        prelude = sealed.prelude
+        if prelude.body_length + _TO_VERIFY * prelude.frame_count <= _VERIFIED_AT_ONCE:
             return verify(sealed)
         verified: Verified = await offload(verify, sealed)
         return verified
@@ -280,24 +285,25 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         room = self.conversation.room()
         size = prelude.body_length
         check_room("a message", size, room.whole)
-        start = prelude.header_length + _TABLE_ENTRY * prelude.frame_count
-        if size > COUNTED_FROM:
+        check_room("the header of a message", prelude.header_length, 0)  # Dask's have none
+        check_room("the number of a message's frames", prelude.frame_count, room.frames)
+        start = _TABLE_ENTRY * prelude.frame_count
+        if start + size > COUNTED_FROM:
             await arriving.take(start + min(size, _ONE_READ))
         if size <= _ONE_READ:
             data = bytearray(start + size)
             await stream.read_into(data)
-            header, table, body = _cut(memoryview(data), prelude.header_length, start)
+            table, body = memoryview(data)[:start], memoryview(data)[start:]
             lengths = session.lengths(prelude, table)
             check_room("what a message says", max(lengths[:2], default=0), room.structure)
-            return Sealed(prelude, header, tuple(_cut_at(body, lengths)))
-        data = await stream.read_bytes(start)
-        header, table, _ = _cut(memoryview(data), prelude.header_length, start)
+            return Sealed(prelude, memoryview(b""), tuple(_cut_at(body, lengths)))
+        table = memoryview(await stream.read_bytes(start))
         lengths = session.lengths(prelude, table)
         check_room("what a message says", max(lengths[:2], default=0), room.structure)
         frames: list[memoryview] = []
         for together in runs(lengths, small=_SMALL, together=_ONE_READ):
             frames += _cut_at(await _read_frame(stream, sum(together), arriving), together)
-        return Sealed(prelude, header, tuple(frames))
+        return Sealed(prelude, memoryview(b""), tuple(frames))
 
     async def write(
         self,
@@ -388,10 +394,6 @@ async def _read_frame(stream: IOStream, length: int, arriving: Arriving) -> memo
         raise EnvelopeError(
             "there is no memory for a frame as long as a message says", rule="envelope.limits"
         ) from None
-
-
-def _cut(data: memoryview, header: int, start: int) -> tuple[memoryview, memoryview, memoryview]:
-    return data[:header], data[header:start], data[start:]
 
 
 def _cut_at(data: memoryview, lengths: Iterable[int]) -> list[memoryview]:

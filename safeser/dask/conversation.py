@@ -9,7 +9,7 @@ replaces a stream element; it never ends a stream that others share.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from safeser.dask.ceilings import (
     incoming_room,
     reply_room,
 )
-from safeser.dask.codec import slices
+from safeser.dask.codec import MOST_STRANGE, slices
 from safeser.dask.fetched import Unfetched, read_values, takes_parts
 from safeser.dask.garbage import no_search
 from safeser.dask.incoming import (
@@ -117,6 +117,7 @@ class Conversation:
         self._unopened = False  # the stream that this side asked for came to nothing
         self._refusals = 0  # in the message that is being received
         self._latest: SafeserError | None = None  # of these
+        self._strange = 0  # elements of it that no row of the table describes
         self._graph_failures = GraphFailures()  # likewise
         self._ready: Any = None  # what is read in place of a reply, where nothing was asked
         self._said = False  # the last word of the exchange need not be said any more
@@ -149,6 +150,11 @@ class Conversation:
         """Whether the peer asks here and waits for replies, as long as it opened no stream."""
         return self.server is not None and self._writes is None
 
+    @property
+    def reads_stream(self) -> bool:
+        """Whether the peer sends batches of stream elements here."""
+        return self._reads is not None
+
     def is_overfull(self, message: Any, frames: Sequence[Any]) -> bool:
         """Tell whether *frames* of a batch might hold more than the peer's limits for one message.
 
@@ -178,7 +184,7 @@ class Conversation:
             return incoming_room(self.link, self._reads, Channel.STREAM)
         if self.server is not None:
             return incoming_room(self.link, self.server, Channel.RPC)
-        return reply_room(replies.rows_of(self._asked))
+        return reply_room(self.link, replies.rows_of(self._asked))
 
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         willing = deserializers if self._willing is None else self._willing
@@ -421,7 +427,7 @@ class Conversation:
         decided: list[tuple[Any, Judged | None]] = []
         try:
             with self.link.recorded_together():
-                decided += [self._judge(each, parsed, willing) for each in elements]
+                decided += self._judged(elements, parsed, willing)
         except AuditError as error:
             # What is not recorded is not loaded; what was refused anyway stays refused.
             decided = [
@@ -451,6 +457,17 @@ class Conversation:
         left = tuple(element for element in kept if element is not None)
         return left or SKIP
 
+    def _judged(
+        self, elements: Sequence[Any], parsed: Message, willing: Sequence[str] | None
+    ) -> Iterator[tuple[Any, Judged | None]]:
+        """Decide each of *elements*; the rest is left out where many are no elements at all."""
+        self._strange = 0
+        for each in elements:
+            if self._strange == MOST_STRANGE:
+                logger.warning("The rest of this message from %s is left out", self.link.peer)
+                return
+            yield self._judge(each, parsed, willing)
+
     def _judge(
         self, element: Any, parsed: Message, willing: Sequence[str] | None
     ) -> tuple[Any, Judged | None]:
@@ -459,6 +476,7 @@ class Conversation:
             row = self._row_of_element(element)
         except SafeserError as error:
             # Nothing stands in for what its sender may not even begin to say.
+            self._strange += 1
             self._note(error, element)
             return None, None
         try:

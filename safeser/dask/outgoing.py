@@ -18,7 +18,7 @@ from distributed.sizeof import safe_sizeof
 from safeser import families
 from safeser.channel import Link
 from safeser.dask import failures, translate
-from safeser.dask.ceilings import ceilings_of
+from safeser.dask.ceilings import CeilingOf, ceilings_of
 from safeser.dask.codec import Encoder, PayloadRow
 from safeser.dask.failures import Failure, Relayed
 from safeser.dask.reader import check_header, check_readable
@@ -105,8 +105,7 @@ def encode_elements(
             values = _Values(link, row, None, fails=True)
             of_tasks = server is Server.SCHEDULER or _submits_code(link)
             told = translate.outgoing(element, takes_code=values.take_code, of_tasks=of_tasks)
-            encoder.add(told, values, ceiling_of)
-            sent += 1
+            sent += _add(encoder, told, row.splits, values, ceiling_of)
         except SafeserError as error:
             logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
     if sent > 1:
@@ -118,6 +117,20 @@ def encode_elements(
     except SafeserError as error:
         logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
         return Encoder().frames(listed=True)
+
+
+def _add(encoder: Encoder, element: Any, splits: str, values: _Leaf, ceiling_of: CeilingOf) -> int:
+    """Add *element*, in parts if it is over its ceiling and may be split; return how many."""
+    try:
+        encoder.add(element, values, ceiling_of)
+    except PayloadError as error:
+        many = element.get(splits)
+        if error.rule != "limit.operation" or not isinstance(many, list | tuple) or len(many) < 2:
+            raise
+        middle = len(many) // 2
+        halves = ({**element, splits: part} for part in (many[:middle], many[middle:]))
+        return sum(_add(encoder, half, splits, values, ceiling_of) for half in halves)
+    return 1
 
 
 def _submits_code(link: Link) -> bool:

@@ -2,8 +2,9 @@
 
 The one rule: bytes are counted before they are read. Reads beyond the budget wait, except those of
 the message that began first: so each message ends, however large it is, and none is refused for the
-budget. While others wait, a sender that stops sending, or sends next to nothing, loses its
-connection: it would keep them waiting for as long as it likes.
+budget. No principal takes more than three quarters of what the others leave. While others wait, a
+sender that stops sending, or sends next to nothing, loses its connection: it would keep them
+waiting for as long as it likes.
 
 Without it each peer's unfinished messages would have a budget of their own: a dozen connections
 that stop after 2 GB each take as many gigabytes.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 from threading import Lock
 from time import monotonic
@@ -33,6 +35,9 @@ COUNTED_FROM = 1 << 14
 #: Large frames are read in pieces of this size, each of which takes less than a millisecond.
 _PIECE = 1 << 20
 
+#: Waiting messages that are woken at a time, at most: each that goes on may wake others.
+_WOKEN = 64
+
 #: While others wait, a sender sends at least so many bytes a second, after so many seconds: any
 #: network is faster.
 LEAST_RATE, PATIENCE = 1 << 14, 30.0
@@ -41,7 +46,8 @@ LEAST_RATE, PATIENCE = 1 << 14, 30.0
 class Unfinished:
     """The unfinished messages of one process, whichever event loops read them.
 
-    :param budget: bytes that all of them may hold together.
+    :param budget: bytes that all of them may hold together; one more message may be beyond it.
+    :param patience: seconds in which the rate of each sender is measured, while others wait.
     :param clock: seconds that never run backwards.
     """
 
@@ -57,11 +63,14 @@ class Unfinished:
         self._clock = clock
         self._lock = Lock()
         self._held = 0
+        self._shares: Counter[str] = Counter()  # of what is held, by principal
         self._arriving: dict[Arriving, None] = {}  # the first to begin first
+        self._waiting: dict[Arriving, None] = {}  # the first to wait first
+        self._looked = 0.0  # when stalled senders were looked for
 
-    def arriving(self, abort: Callable[[], object]) -> Arriving:
-        """Return a place for one message; *abort* closes its connection."""
-        return Arriving(self, abort)
+    def arriving(self, principal: str, abort: Callable[[], object]) -> Arriving:
+        """Return a place for one message of *principal*; *abort* closes its connection."""
+        return Arriving(self, principal, abort)
 
     @property
     def held(self) -> int:
@@ -73,35 +82,69 @@ class Unfinished:
         with self._lock:
             if message not in self._arriving:
                 self._arriving[message] = None
-                message.began = self._clock()
-            first = next(iter(self._arriving)) is message
-            if not first and self._held + size > self._budget:
-                return False
+                message.mark(self._clock())
+            if message.beyond:
+                return True
+            if not self._fits(message.principal, size):
+                message.beyond = next(iter(self._arriving)) is message
+                return message.beyond
             self._held += size
+            self._shares[message.principal] += size
             message.held += size
             return True
 
+    def _fits(self, principal: str, size: int) -> bool:
+        own = self._shares[principal]
+        left = self._budget - (self._held - own)
+        return 4 * (own + size) <= 3 * left
+
+    def _wait(self, message: Arriving, *, waits: bool) -> None:
+        with self._lock:
+            if waits:
+                self._waiting[message] = None
+            else:
+                self._waiting.pop(message, None)
+
     def _remove(self, message: Arriving) -> None:
         with self._lock:
-            self._arriving.pop(message, None)
+            if message not in self._arriving:
+                return
+            del self._arriving[message]
+            self._waiting.pop(message, None)
             self._held -= message.held
+            self._shares[message.principal] -= message.held
+            if not self._shares[message.principal]:
+                del self._shares[message.principal]
             message.held = 0
-            waiting = [each for each in self._arriving if each.waits is not None]
-        for each in waiting:
+            woken = self._next()
+        for each in woken:
             each.wake()
+
+    def _next(self) -> list[Arriving]:
+        """Return those that wait and may go on: the first of all, and as many as there is room for.
+
+        Each asks for its room again, so that to wake one too many does no harm.
+        """
+        first = next(iter(self._arriving), None)
+        woken = [first] if first in self._waiting and first is not None else []
+        free = self._budget - self._held
+        for each in self._waiting:
+            if free <= 0 or len(woken) >= _WOKEN:
+                break
+            fits = each.wanted <= free and self._fits(each.principal, each.wanted)
+            if fits and each is not first:
+                woken.append(each)
+                free -= each.wanted
+        return woken
 
     def _abort_stalled(self) -> None:
         """Close the connections of senders that keep others waiting and send next to nothing."""
         now = self._clock()
         with self._lock:
-            stalled = [
-                each
-                for each in self._arriving
-                if each.waits is None
-                and not each.complete
-                and now - each.began > self._patience
-                and each.arrived < LEAST_RATE * (now - each.began)
-            ]
+            if now - self._looked < self._patience / 10:
+                return
+            self._looked = now
+            stalled = [each for each in self._arriving if each.stalls(now, self._patience)]
         for each in stalled:
             each.abort()
 
@@ -112,14 +155,17 @@ class Arriving:
     It counts from its first :meth:`take`: a connection that waits for a message holds nothing.
     """
 
-    def __init__(self, owner: Unfinished, abort: Callable[[], object]) -> None:
+    def __init__(self, owner: Unfinished, principal: str, abort: Callable[[], object]) -> None:
         self._owner = owner
+        self.principal = principal
         self._abort = abort
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.began = 0.0
+        self._since = 0.0  # when its rate was last measured
+        self._arrived = 0  # bytes since then
         self.held = 0
-        self.arrived = 0
+        self.beyond = False  # the rest of it is read beyond the budget
         self.complete = False
+        self.wanted = 0  # bytes that it waits to read
         self.waits: asyncio.Event | None = None
 
     async def take(self, size: int) -> None:
@@ -128,19 +174,37 @@ class Arriving:
         self._loop = asyncio.get_running_loop()
         if owner._take(self, size):
             return
-        self.waits = asyncio.Event()
-        # Room that was made before the line above woke nobody, so that it is asked for again.
-        while not owner._take(self, size):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.waits.wait(), owner._patience / 10)
-            self.waits.clear()
-            owner._abort_stalled()
+        self.waits, self.wanted = asyncio.Event(), size
+        owner._wait(self, waits=True)
+        try:
+            # Room that was made before the line above woke none, so that it is asked for again.
+            while not owner._take(self, size):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.waits.wait(), owner._patience / 10)
+                self.waits.clear()
+                owner._abort_stalled()
+        finally:
+            owner._wait(self, waits=False)
+            self.waits = None
         # It could not send while it waited: its time begins now.
-        self.waits, self.began, self.arrived = None, owner._clock(), 0
+        self.mark(owner._clock())
+
+    def mark(self, now: float) -> None:
+        """Measure the sender's rate from *now* on."""
+        self._since, self._arrived = now, 0
+
+    def stalls(self, now: float, patience: float) -> bool:
+        """Tell whether the sender sent next to nothing for *patience* seconds."""
+        seconds = now - self._since
+        if self.waits is not None or self.complete or seconds <= patience:
+            return False
+        slow = self._arrived < LEAST_RATE * patience
+        self.mark(now)
+        return slow
 
     def note(self, size: int) -> None:
         """Note that *size* bytes more have arrived."""
-        self.arrived += size
+        self._arrived += size
 
     def end(self) -> None:
         """Note that all of it has arrived; it counts until it is decided."""

@@ -90,6 +90,7 @@ class Operation:
         identity that it registered with, so that a client could report other workers' tasks.
     :param inline: whether Dask's loops handle it themselves, without a registered handler.
     :param bulk: whether honest workers send many keys in it.
+    :param splits: the field whose list may travel in parts, each in an element of its own.
     :param ceilings: how large it may be, by its fields.
     :param wire: what messages call it, where several rows share one handler: a message belongs to
         the row whose shapes its fields have, so that a group can depend on what a field says.
@@ -112,6 +113,7 @@ class Operation:
     streams: frozenset[str] = frozenset()
     inline: bool = False
     bulk: bool = False
+    splits: str = ""
     ceilings: Ceilings = field(default=_UNLISTED, repr=False)
     wire: str = ""
     takes: Mapping[str, Shape] = field(default_factory=dict, hash=False, repr=False)
@@ -161,10 +163,11 @@ def plain(
     kind: Kind = Kind.ADMIN,
     streams: frozenset[str] = frozenset(),
     bulk: bool = False,
+    splits: str = "",
 ) -> tuple[Operation, ...]:
     """Return rows for *names*, separated by blanks, none of which carries a payload."""
     return tuple(
-        Operation(server, channel, name, kind, group, streams=streams, bulk=bulk)
+        Operation(server, channel, name, kind, group, streams=streams, bulk=bulk, splits=splits)
         for name in names.split()
     )
 

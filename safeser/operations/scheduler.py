@@ -219,10 +219,16 @@ _ELEMENTS = (
     # --- from clients ---------------------------------------------------------------------------
     *_plain_stream(
         "basic",
-        "heartbeat-client close-client client-desires-keys client-releases-keys cancel-keys"
-        " report-key update-data subscribe-topic unsubscribe-topic publish_flush_batched_send"
-        " queue-future-release queue_release variable-future-received-confirm variable_delete",
+        "heartbeat-client close-client cancel-keys report-key update-data subscribe-topic"
+        " unsubscribe-topic publish_flush_batched_send queue-future-release queue_release"
+        " variable-future-received-confirm variable_delete",
         streams=_FROM_CLIENTS,
+    ),
+    *_plain_stream(
+        "basic",
+        "client-desires-keys client-releases-keys",
+        streams=_FROM_CLIENTS,
+        splits="keys",
     ),
     _STREAM(
         "update-graph",

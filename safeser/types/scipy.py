@@ -16,14 +16,16 @@ __all__ = ["check_maxprint", "check_numbers", "check_reach"]
 
 def check_numbers(dtype: np.dtype[Any]) -> None:
     """Refuse *dtype* of elements that SciPy's compiled code cannot compute with."""
-    if dtype.kind not in "biufc" or not dtype.isnative:
+    if dtype.kind not in "biufc":
         raise refused("scipy", "the elements of a sparse matrix are no plain numbers")
+    if not dtype.isnative:
+        raise refused("scipy", "the elements of a sparse matrix are not in native byte order")
 
 
 def check_maxprint(count: object) -> None:
     """Refuse to print *count* elements of a sparse matrix."""
     if type(count) is not int or count < 0:
-        raise refused("scipy", "a sparse matrix prints no number of elements")
+        raise refused("scipy", "the maxprint of a sparse matrix is no number of elements")
 
 
 def check_reach(shape: tuple[int, ...], *indexes: np.ndarray[Any, Any]) -> None:

@@ -147,6 +147,39 @@ def test_a_large_batch_of_small_elements_is_parsed_at_once(talk, parsed):
     assert len(parsed) == 1
 
 
+def test_a_list_of_keys_over_the_ceiling_travels_in_parts(talk, caplog):
+    t = talk("bob").client_stream()
+    keys = [f"{'x' * 60}-{number}" for number in range(20_000)]
+    wants = {"op": "client-desires-keys", "keys": keys, "client": "Client-1"}
+    got = t.request([wants])
+    assert len(got) > 1
+    assert [key for element in got for key in element["keys"]] == keys
+    assert not caplog.records
+
+
+def test_a_batch_of_what_are_no_elements_ends_early(talk, caplog):
+    t = talk("alice").client_stream()
+    beat = {"op": "heartbeat-client", "client": "Client-1"}
+    assert t.attack([beat, *[{}] * 5000, beat]) == (beat,)
+    assert len(t.refused_by_server) == 100
+    assert "is left out" in caplog.text
+
+
+def test_a_malformed_batch_of_what_are_no_elements_ends_early(talk, parsed):
+    t = talk("alice").client_stream()
+    beat = {"op": "heartbeat-client", "client": "Client-1"}
+    parsed.clear()
+    assert t.attack([beat, beat | {"client": deep(200)}, *[{}] * 5000, beat]) == (beat,)
+    assert len(parsed) < 110
+
+
+def deep(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 # --- before anything is read ---------------------------------------------------------------------
 
 
@@ -155,7 +188,7 @@ def test_before_the_greeting_little_is_read(doors):
 
     _, far = doors.links("alice", "scheduler", "demo")
     talk = Conversation(far, server=Server.SCHEDULER, opens=False)
-    assert talk.room() == (FLOOR, FLOOR)
+    assert talk.room() == (FLOOR, FLOOR, 2)
 
 
 def test_the_room_of_a_connection_follows_what_may_be_said_on_it(talk):

@@ -105,7 +105,7 @@ def test_an_honest_large_frame_is_received_where_it_stays(wire, run, monkeypatch
         buffers = near.session.seal(b"", [b"", frame, b"x"])
         sending = asyncio.to_thread(lambda: [mine.sendall(buffer) for buffer in buffers])
         monkeypatch.setattr(comm.conversation, "room", lambda: Room(1 << 62, 1 << 62))
-        with unfinished_module.unfinished.arriving(comm.abort) as arriving:
+        with unfinished_module.unfinished.arriving("p", comm.abort) as arriving:
             verified, _ = await asyncio.gather(comm._receive(arriving), sending)
         comm.abort()
         assert [bytes(each) for each in verified.frames] == [b"", frame, b"x"]

@@ -32,7 +32,7 @@ def port_of(listener):
 
 async def never_stops(comm):
     while True:
-        with unfinished.arriving(comm.abort) as arriving:
+        with unfinished.arriving("p", comm.abort) as arriving:
             await comm._receive(arriving)
 
 

@@ -92,6 +92,45 @@ def test_more_than_its_sender_may_say_ends_the_connection_unread(wire, run, fram
     assert audit.events[-1]["sender"] == "unknown"  # nothing of it was authenticated
 
 
+def test_a_header_of_its_own_ends_the_connection_unread(wire, run):
+    """Dask's messages have none; the envelope would take a megabyte before any policy is asked."""
+
+    async def main():
+        w = wire("bob")
+        comm = await w.greet()
+        w.mine.sendall(b"".join(map(bytes, w.near.session.seal(b"x", [b"\x80"]))))
+        with pytest.raises(CommClosedError, match="header"):
+            await asyncio.wait_for(comm.read(), 10)
+
+    run(main())
+
+
+def test_more_frames_than_may_come_end_the_connection_unread(wire, run):
+    async def main():
+        w = wire("bob")
+        w.mine.sendall(w.sealed(b"\x80", *[b""] * 1000))
+        with pytest.raises(CommClosedError, match="frames"):
+            await asyncio.wait_for(w.comm.read(), 10)
+
+    run(main())
+
+
+def test_the_table_of_frames_counts_towards_the_budget(wire, run, monkeypatch):
+    budget = Unfinished(1 << 22)
+    monkeypatch.setattr(module, "unfinished", budget)
+
+    async def main():
+        w = wire("bob")
+        comm = await w.greet()
+        w.mine.sendall(w.sealed(b"\x80", *[b""] * 90_000)[:1000])
+        reading = asyncio.create_task(comm.read())
+        while budget.held < 8 * 90_000:
+            await asyncio.sleep(0.001)
+        reading.cancel()
+
+    run(main())
+
+
 def test_before_the_greeting_next_to_nothing_is_read(wire, run):
     async def main():
         w = wire("alice")
@@ -185,7 +224,7 @@ def test_a_sender_that_stalls_while_others_wait_is_closed(wire, run, monkeypatch
         )
         stalled.mine.sendall(data[: 1 << 12])
         reading = asyncio.create_task(stalled.comm.read())
-        while not budget.held:
+        while not budget._arriving:
             await asyncio.sleep(0.001)
         other.say({"op": "set_metadata", "keys": ["x"], "value": bytes(1 << 16)})
         waiting = asyncio.create_task(other.comm.read())
@@ -234,6 +273,30 @@ def test_a_long_batch_is_handed_to_dask_in_parts(wire, run):
         parts = [await comm.read() for _ in range(4)]
         assert [len(part) for part in parts] == [500, 500, 201, 2]
         assert all(element == BEAT for part in parts[:3] for element in part)
+
+    run(main())
+
+
+def test_a_long_list_that_answers_a_request_arrives_whole(doors, run):
+    events = tuple((float(number), number) for number in range(1200))
+
+    async def main():
+        near, far = doors.links("alice", "scheduler", "demo")
+        mine, theirs = socket.socketpair()
+        comm = SafeserComm(IOStream(theirs), "safeser://a", "safeser://b", link=near, server=None)
+
+        def say(message):
+            mine.sendall(b"".join(map(bytes, far.session.seal(b"", forged(message)))))
+
+        say(GREETING)
+        await comm.write(GREETING)
+        await comm.read()
+        for answer in (events, 7):
+            await comm.write({"op": "events", "topic": "t"})
+            say(answer)
+            assert await comm.read() == answer
+        comm.abort()
+        mine.close()
 
     run(main())
 

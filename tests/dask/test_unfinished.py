@@ -25,8 +25,8 @@ def clock():
 
 @pytest.fixture
 def budget(clock):
-    """A budget of a hundred bytes whose waiters look for stalled senders at once."""
-    return Unfinished(100, patience=0.05, clock=clock)
+    """A budget of 400 bytes, of which one principal may hold 300."""
+    return Unfinished(400, patience=0.05, clock=clock)
 
 
 async def turns(count=10):
@@ -36,10 +36,10 @@ async def turns(count=10):
 
 def test_what_fits_does_not_wait(budget, run):
     async def main():
-        with budget.arriving(pytest.fail) as one, budget.arriving(pytest.fail) as other:
-            await one.take(60)
-            await other.take(40)
-            assert budget.held == 100
+        with budget.arriving("p", pytest.fail) as one, budget.arriving("p", pytest.fail) as other:
+            await one.take(180)
+            await other.take(120)
+            assert budget.held == 300
         assert budget.held == 0
 
     run(main())
@@ -47,10 +47,11 @@ def test_what_fits_does_not_wait(budget, run):
 
 def test_a_message_over_the_whole_budget_is_read_if_it_began_first(budget, run):
     async def main():
-        with budget.arriving(pytest.fail) as one:
-            await one.take(60)
+        with budget.arriving("p", pytest.fail) as one:
+            await one.take(180)
             await one.take(1000)
-            assert budget.held == 1060
+            await one.take(1000)
+            assert budget.held == 180  # the rest is beyond the budget, of this one message
 
     run(main())
 
@@ -60,15 +61,15 @@ def test_others_wait_until_it_is_decided_and_then_go_on_in_turn(budget, run):
         order = []
 
         async def other(name, size):
-            with budget.arriving(pytest.fail) as arriving:
+            with budget.arriving("p", pytest.fail) as arriving:
                 await arriving.take(size)
                 order.append(name)
                 await turns()
 
-        with budget.arriving(pytest.fail) as first:
-            await first.take(100)
+        with budget.arriving("p", pytest.fail) as first:
+            await first.take(300)
             first.end()
-            tasks = [asyncio.create_task(other(name, 80)) for name in "ab"]
+            tasks = [asyncio.create_task(other(name, 240)) for name in "ab"]
             await turns()
             assert order == []
         await asyncio.gather(*tasks)
@@ -80,7 +81,7 @@ def test_others_wait_until_it_is_decided_and_then_go_on_in_turn(budget, run):
 
 def test_an_idle_connection_is_not_the_first(budget, run):
     async def main():
-        with budget.arriving(pytest.fail), budget.arriving(pytest.fail) as one:
+        with budget.arriving("p", pytest.fail), budget.arriving("p", pytest.fail) as one:
             await one.take(1000)
 
     run(main())
@@ -89,16 +90,16 @@ def test_an_idle_connection_is_not_the_first(budget, run):
 def test_a_sender_that_stalls_loses_its_connection_while_others_wait(budget, clock, run):
     async def main():
         aborted = []
-        stalled = budget.arriving(lambda: aborted.append("stalled"))
-        busy = budget.arriving(lambda: aborted.append("busy"))
+        stalled = budget.arriving("p", lambda: aborted.append("stalled"))
+        busy = budget.arriving("p", lambda: aborted.append("busy"))
         with stalled, busy:
-            await stalled.take(60)
-            await busy.take(40)
+            await stalled.take(180)
+            await busy.take(120)
             busy.note(10 * LEAST_RATE)
             await asyncio.sleep(0.02)
             assert aborted == []  # nothing waits
-            with budget.arriving(lambda: aborted.append("waiting")) as waiting:
-                task = asyncio.create_task(waiting.take(10))
+            with budget.arriving("p", lambda: aborted.append("waiting")) as waiting:
+                task = asyncio.create_task(waiting.take(30))
                 await turns()
                 clock.now = 1.0
                 while not aborted:
@@ -113,18 +114,19 @@ def test_a_sender_that_stalls_loses_its_connection_while_others_wait(budget, clo
 def test_a_message_that_waits_or_is_complete_does_not_stall(budget, clock, run):
     async def main():
         aborted = []
-        with budget.arriving(lambda: aborted.append("complete")) as complete:
-            await complete.take(100)
+        with budget.arriving("p", lambda: aborted.append("complete")) as complete:
+            await complete.take(300)
             complete.end()
-            with budget.arriving(lambda: aborted.append("waiting")) as waiting:
-                task = asyncio.create_task(waiting.take(10))
+            with budget.arriving("p", lambda: aborted.append("waiting")) as waiting:
+                task = asyncio.create_task(waiting.take(30))
                 await turns()
                 clock.now = 1000.0
                 await asyncio.sleep(0.05)
                 assert aborted == []
                 complete.__exit__(None, None, None)
                 await task
-                assert waiting.began == 1000.0  # it could not send before
+                clock.now += 0.04
+                assert not waiting.stalls(clock.now, 0.05)  # it could not send before
 
     run(main())
 
@@ -134,15 +136,15 @@ def test_who_waits_in_another_event_loop_is_woken(budget, run):
 
     def elsewhere():
         async def main():
-            with budget.arriving(pytest.fail) as arriving:
-                await arriving.take(50)
+            with budget.arriving("p", pytest.fail) as arriving:
+                await arriving.take(150)
                 done.set()
 
         asyncio.run(main())
 
     async def main():
-        with budget.arriving(pytest.fail) as one:
-            await one.take(80)
+        with budget.arriving("p", pytest.fail) as one:
+            await one.take(240)
             thread = threading.Thread(target=elsewhere)
             thread.start()
             while len(budget._arriving) < 2:
@@ -156,8 +158,8 @@ def test_who_waits_in_another_event_loop_is_woken(budget, run):
 
 def test_a_waiter_whose_loop_is_closed_wakes_nobody(budget):
     async def begin():
-        arriving = budget.arriving(pytest.fail)
-        await arriving.take(200)
+        arriving = budget.arriving("p", pytest.fail)
+        await arriving.take(600)
         arriving.waits = asyncio.Event()
         return arriving
 
@@ -168,18 +170,93 @@ def test_a_waiter_whose_loop_is_closed_wakes_nobody(budget):
 
 def test_a_wait_that_is_cancelled_leaves_nothing(budget, run):
     async def main():
-        with budget.arriving(pytest.fail) as one:
-            await one.take(100)
+        with budget.arriving("p", pytest.fail) as one:
+            await one.take(300)
 
             async def wait():
-                with budget.arriving(pytest.fail) as arriving:
+                with budget.arriving("p", pytest.fail) as arriving:
                     await arriving.take(1)
 
             task = asyncio.create_task(wait())
             await turns()
             task.cancel()
             await asyncio.wait([task])
-            assert budget.held == 100
+            assert budget.held == 300
         assert not budget._arriving
+
+    run(main())
+
+
+def test_one_principal_leaves_room_to_the_others(budget, run):
+    async def main():
+        with budget.arriving("p", pytest.fail) as first, budget.arriving("p", pytest.fail) as own:
+            await first.take(300)
+            task = asyncio.create_task(own.take(1))
+            await turns()
+            assert not task.done()
+            with budget.arriving("q", pytest.fail) as other:
+                await other.take(75)
+            first.__exit__(None, None, None)
+            await task
+
+    run(main())
+
+
+def test_what_a_sender_sent_before_buys_it_no_silence(budget, clock, run):
+    async def main():
+        aborted = []
+        with budget.arriving("p", lambda: aborted.append("stalled")) as stalled:
+            await stalled.take(300)
+            stalled.note(1000 * LEAST_RATE)
+            with budget.arriving("p", pytest.fail) as waiting:
+                task = asyncio.create_task(waiting.take(30))
+                await turns()
+                for clock.now in (1.0, 2.0):
+                    assert not aborted
+                    seen = budget._looked
+                    while budget._looked == seen:
+                        await asyncio.sleep(0.001)
+                while not aborted:
+                    await asyncio.sleep(0.001)
+                stalled.__exit__(None, None, None)
+                await task
+
+    run(main())
+
+
+def test_the_end_of_a_message_that_was_not_counted_wakes_none(budget, run, monkeypatch):
+    async def main():
+        with budget.arriving("p", pytest.fail) as one, budget.arriving("p", pytest.fail) as other:
+            await one.take(300)
+            task = asyncio.create_task(other.take(30))
+            await turns()
+            woken = []
+            monkeypatch.setattr(other, "wake", lambda: woken.append(other))
+            with budget.arriving("p", pytest.fail):
+                pass
+            assert woken == []
+            one.__exit__(None, None, None)
+            assert woken == [other]
+            await task
+
+    run(main())
+
+
+def test_only_those_are_woken_for_whom_there_is_room(budget, run, monkeypatch):
+    async def main():
+        one, last = budget.arriving("p", pytest.fail), budget.arriving("p", pytest.fail)
+        many = [budget.arriving("p", pytest.fail) for _ in range(20)]
+        await one.take(150)
+        await last.take(150)
+        tasks = [asyncio.create_task(each.take(100)) for each in many]
+        await turns()
+        woken = []
+        for each in many:
+            monkeypatch.setattr(each, "wake", lambda each=each: woken.append(each))
+        last.__exit__(None, None, None)
+        assert woken == many[:2]
+        for each in (*tasks, one):
+            each.cancel() if each is not one else one.__exit__(None, None, None)
+        await asyncio.wait(tasks)
 
     run(main())

@@ -38,7 +38,7 @@ def read(data, limits=LIMITS):
         server.add_sockets(sockets)
         stream: IOStream = await TCPClient().connect(*sockets[0].getsockname())
         try:
-            with unfinished.arriving(stream.close) as arriving:
+            with unfinished.arriving("p", stream.close) as arriving:
                 return [bytes(frame) for frame in await read_message(stream, limits, arriving)]
         finally:
             stream.close()
