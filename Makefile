@@ -82,9 +82,10 @@ fuzz: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.soak --seconds 3600 --state .soak
 
-## sweep: how long one message holds a scheduler, and what stays of it; twenty minutes, exits with 1
+## sweep: what one message costs a scheduler, and one constructor a load; forty minutes, exits with 1
 sweep: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.sweep.stalls
+	@$(BIN)/python -m tests.sweep.pickles
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp

@@ -1,7 +1,7 @@
 """What the pickle benchmark loads: objects of the kinds that Dask and its users send, by size.
 
-The one rule: each kind comes in variants that differ in a few bytes, so that whoever remembers a
-pickle has not seen the next one.
+The one rule: each kind comes in variants that differ in a few bytes, as the pickles of real traffic
+do.
 """
 
 from __future__ import annotations

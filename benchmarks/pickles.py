@@ -3,10 +3,9 @@
 The one rule: one round runs everybody over the same pickles, one after the other, so that whatever
 else the machine does falls on each of them alike; a ratio is the median of the rounds' ratios.
 
-*Cold* is a process that has never seen the pickle, *warm* one that has loaded it twice. The naive
-unpickler is a subclass whose ``find_class`` looks a name up in a set, which stops far less. The
-scanners judge and do not load: picklescan's scan and fickling's check, where they are installed
-(the extra ``bench``).
+The naive unpickler is a subclass whose ``find_class`` looks a name up in a set, which stops far
+less. The scanners judge and do not load: picklescan's scan and fickling's check, where they are
+installed (the extra ``bench``).
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from safeser import pickles
 from safeser.errors import SafeserError
 from safeser.pickles import DATA_PROFILES, Profile
 from safeser.pickles.build import Builder
-from safeser.pickles.canonical import as_written
-from safeser.pickles.judge import check_shape, judge
+from safeser.pickles.judge import judge
 from safeser.pickles.machine import read
+from safeser.pickles.shape import check_shape
 from safeser.values import Limits
 
 PACKAGES = ("safeser", "numpy", "pandas", "scikit-learn", "picklescan", "fickling")
@@ -48,7 +47,7 @@ SLICE = 0.02
 CHUNK = 1e-4
 HEADINGS = (
     "object", "bytes", "apart", "loads (µs)",
-    "naive", "cold", "warm", "picklescan", "fickling",
+    "naive", "safeser", "picklescan", "fickling",
 )  # fmt: skip
 STAGES = ("read", "judge", "build", "rest")
 
@@ -64,7 +63,6 @@ class Contender:
 
     name: str
     run: Load
-    cold: bool = False
     once: bool = False
 
 
@@ -136,7 +134,7 @@ class Run:
             guarded(self.sent[0])
         except SafeserError as error:
             self.refused = error.rule
-        own = [] if self.refused else [Contender("warm", guarded), Contender("cold", guarded, True)]
+        own = [] if self.refused else [Contender("safeser", guarded)]
         allowed = naive(names_of(self.sent))
         self.contenders = [Contender("loads", plain), Contender("naive", allowed), *own]
         self.contenders += scanners()
@@ -150,14 +148,12 @@ class Run:
 
     def _measure(self, who: Contender, at: int) -> float | None:
         """Return seconds for one pickle."""
-        pickles.forget()
         sent = self.sent[at % len(self.sent) :][:1] if who.once else self.sent
-        for each in sent if not who.cold else ():
-            for _ in range(1 if who.once else 3):
-                try:
-                    who.run(each)
-                except Exception:  # a scanner that cannot read what pickle reads
-                    return None
+        for each in sent:
+            try:
+                who.run(each)
+            except Exception:  # a scanner that cannot read what pickle reads
+                return None
         start = time.perf_counter()
         who.run(sent[0])
         together = max(1, int(CHUNK / (time.perf_counter() - start)))
@@ -166,9 +162,6 @@ class Run:
         while not taken or (not who.once and time.perf_counter() - begun < SLICE):
             for first in range(0, len(sent), together):
                 part = sent[first : first + together]
-                if who.cold:
-                    # Large ones, one at a time, for they may differ only in what arrays hold.
-                    pickles.forget()
                 start = time.perf_counter()
                 for each in part:
                     who.run(each)
@@ -186,19 +179,19 @@ class Run:
     def ratio(self, name: str) -> str:
         if name in self.seconds:
             return f"{number(ratio(self.seconds[name], self.seconds['loads']))}x"
-        if name in ("cold", "warm"):
+        if name == "safeser":
             return "refused"
         return "fails" if any(who.name == name for who in self.contenders) else "not installed"
 
-    def faster(self, own: str, other: str) -> float | None:
-        """Return how many times as long as our *own* load *other* takes."""
-        if own not in self.seconds or other not in self.seconds:
+    def faster(self, other: str) -> float | None:
+        """Return how many times as long as a load with safeser *other* takes."""
+        if "safeser" not in self.seconds or other not in self.seconds:
             return None
-        return ratio(self.seconds[other], self.seconds[own])
+        return ratio(self.seconds[other], self.seconds["safeser"])
 
     def stages(self) -> list[str]:
-        """Return which share of a cold load each stage has."""
-        whole = statistics.median(self.seconds["cold"])
+        """Return which share of a load each stage has."""
+        whole = statistics.median(self.seconds["safeser"])
         shares = [seconds / whole for seconds in _stages(self.sent)]
         return [f"{share:.0%}" for share in (*shares, max(0.0, 1 - sum(shares)))]
 
@@ -212,14 +205,10 @@ def _stages(sent: Sequence[Sent]) -> tuple[float, float, float]:
         read_.append(time.perf_counter() - start)
         start = time.perf_counter()
         judge(program, PROFILE)
-        check_shape(program, LIMITS)
+        shape = check_shape(program, LIMITS)
         judged.append(time.perf_counter() - start)
         start = time.perf_counter()
-        canonical = as_written(program, each.data)
-        if canonical is not None:
-            canonical.load(each.buffers, LIMITS)
-        else:
-            Builder(program, PROFILE, buffers=each.buffers, limits=LIMITS).build()
+        Builder(program, PROFILE, buffers=each.buffers, limits=LIMITS, shape=shape).build()
         built.append(time.perf_counter() - start)
     return statistics.median(read_), statistics.median(judged), statistics.median(built)
 
@@ -228,24 +217,22 @@ def targets(runs: Sequence[Run]) -> list[str]:
     """Return how many kinds reach what the project set itself, in sentences."""
     ours = [run for run in runs if not run.refused]
 
-    def count(name: str, most: float, among: Sequence[Run]) -> str:
-        reached = sum(ratio(run.seconds[name], run.seconds["loads"]) <= most for run in among)
+    def count(most: float, among: Sequence[Run]) -> str:
+        reached = sum(ratio(run.seconds["safeser"], run.seconds["loads"]) <= most for run in among)
         return f"{reached} of {len(among)}"
 
     small = [run for run in ours if not run.sent[0].buffers and len(run.sent[0].data) < 4096]
     apart = [run for run in ours if _mostly_apart(run.sent[0])]
     said = [
-        f"Warm, at most 1.8 times pickle.loads: {count('warm', 1.8, ours)}",
-        f"Cold below 4 KiB, at most 15 times pickle.loads: {count('cold', 15, small)}",
-        f"Cold where nine tenths are buffers, at most 2 times: {count('cold', 2, apart)}",
+        f"Below 4 KiB, at most 15 times pickle.loads: {count(15, small)}",
+        f"Where nine tenths are buffers, at most 2 times: {count(2, apart)}",
     ]
-    faster = [("cold", "picklescan", 1), ("cold", "fickling", 15), ("warm", "picklescan", 1)]
-    for own, other, least in faster:
-        times = [found for run in ours if (found := run.faster(own, other)) is not None]
+    for other, least in (("picklescan", 1), ("fickling", 15)):
+        times = [found for run in ours if (found := run.faster(other)) is not None]
         if times:
             reached = sum(found >= least for found in times)
             said.append(
-                f"{own.title()}, at least {least} times as fast as {other}:"
+                f"At least {least} times as fast as {other}:"
                 f" {reached} of {len(times)}"
                 f" (median {number(statistics.median(times))})"
             )
@@ -293,7 +280,7 @@ def main(
     shares = ("object", "opcodes", *STAGES)
     known = [*targets(runs), *notes(rounds=rounds, load=load)]
     console.print(grid(HEADINGS, lines))
-    console.print("\nWhere the time of a cold load goes", style="bold")
+    console.print("\nWhere the time of a load goes", style="bold")
     console.print(grid(shares, parts))
     for note in known:
         console.print(note, style="dim", highlight=False, soft_wrap=True)

@@ -227,7 +227,6 @@ class Grant:
     :param allow: further globals for family ``pickle``, each with its role.
     :param submission: ``"none"``, ``"approved"`` or ``"code"``.
     :param operations: exact names of operations that are granted.
-    :param policy: SHA-256 of the policy that grants it; verdicts are never shared between two.
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
         them with distributed's own decorators, which nobody here has reviewed.
     :param authors: principals whose payloads the sender may relay under all of this grant.
@@ -239,7 +238,6 @@ class Grant:
     allow: tuple[Allowed, ...] = ()
     submission: str = "none"
     operations: frozenset[str] = frozenset()
-    policy: str = ""
     types: frozenset[str] = frozenset()
     authors: frozenset[str] = frozenset()
 

@@ -260,7 +260,9 @@ class Link(Recording):
                     nodes=payload.nodes,
                 )
             if payload.family == "pickle":
-                serialization.judge(header, frames, grant, limits=limits, budget=budget)
+                serialization.judge(
+                    header, frames, grant, limits=limits, budget=budget, nodes=payload.nodes
+                )
         except SafeserError as error:
             self._note_failure("refuse", context, payload, error)
             raise

@@ -17,6 +17,10 @@ from safeser.values import Grant, Limits
 
 __all__ = ["decode", "encode", "family_of", "judge"]
 
+# Pickles that are parsed to find their families are kept until they are loaded, which may wait for
+# a record to be written: the first so many elements of a message, of some 200 bytes each.
+_KEPT_REFS = 100_000
+
 
 def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
     """Return *x* pickled, its buffers as frames of their own; raises what pickling raises."""
@@ -33,21 +37,23 @@ def encode(x: object, family: str) -> tuple[dict[str, Any], list[Any]]:
 def family_of(
     node: Node,
     limits: Limits,
+    budget: pickles.Budget,
+    *,
     allow: tuple[Allowed, ...] = (),
-    budget: pickles.Budget | None = None,
     denials: list[PolicyDenied] | None = None,
 ) -> str:
     """Return ``"pickle"`` or ``"cloudpickle"``, from the globals that the pickle needs.
 
+    :param budget: what parsing may take.
     :param allow: globals that policy lets family ``pickle`` use beyond all profiles.
-    :param budget: what reading may take; without it, all of *limits*.
     :param denials: gets the refusal that names what makes it code, if anything does.
     """
     if node.value is None:
         known = pickles.Profile.granted(pickles.DATA_PROFILES, allow)
-        node.value = pickles.family_of(
-            node.frames[0], profiles=known, limits=limits, budget=budget, denials=denials
-        )
+        parsed = pickles.parse(node.frames[0], limits=limits, budget=budget)
+        node.value = parsed.family(known, denials)
+        if node.value == "pickle" and limits.max_refs - budget.refs <= _KEPT_REFS:
+            node.parsed = parsed
     return str(node.value)
 
 
@@ -63,14 +69,7 @@ def as_code(denial: PolicyDenied, refused: str, *, where: str) -> PolicyDenied:
 
 def judge(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> None:
     """Refuse a pickle that *grant* would refuse, before anything is built."""
-    pickles.check(
-        node.frames[0],
-        buffers=len(node.frames) - 1,
-        profile=pickles.Profile.granted(grant.profiles, grant.allow),
-        limits=limits,
-        budget=budget,
-        policy=grant.policy,
-    )
+    _judged(node, grant, limits, budget)
 
 
 def decode(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> Any:
@@ -80,16 +79,20 @@ def decode(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> 
         _with_flag(buffer, writeable)
         for buffer, writeable in zip(node.frames[1:], node.meta["writeable"], strict=True)
     ]
-    if family_of(node, limits, grant.allow) == "cloudpickle":
+    if node.value == "cloudpickle":
         return _load_code(bytes(data), buffers)
-    return pickles.loads(
-        data,
-        buffers=buffers,
-        profile=pickles.Profile.granted(grant.profiles, grant.allow),
-        limits=limits,
-        budget=budget,
-        policy=grant.policy,
-    )
+    return _judged(node, grant, limits, budget).build(buffers, budget)
+
+
+def _judged(node: Node, grant: Grant, limits: Limits, budget: pickles.Budget) -> pickles.Judged:
+    """Return the pickle of *node*, judged by the profiles of *grant*; *budget* is charged."""
+    buffers, parsed = len(node.frames) - 1, node.parsed
+    if parsed is None:
+        parsed = pickles.parse(node.frames[0], buffers=buffers, limits=limits, budget=budget)
+    else:
+        parsed.charge(budget)
+    profile = pickles.Profile.granted(grant.profiles, grant.allow)
+    return parsed.judged(profile, buffers=buffers)
 
 
 def _load_code(data: bytes, buffers: list[memoryview]) -> Any:

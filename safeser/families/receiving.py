@@ -292,16 +292,18 @@ def judge(
     *,
     limits: Limits = DEFAULTS,
     budget: Budget | None = None,
+    nodes: Sequence[Node] | None = None,
 ) -> None:
     """Refuse each pickle in a payload that the profiles of *grant* would refuse; builds nothing.
 
     :param budget: shared by all payloads of one message; without it this one has all of *limits*.
+    :param nodes: what :func:`alone` made of the payload.
     :raises PolicyDenied: naming the global, its offset and what would allow it.
     """
     if "cloudpickle" in grant.families:
         return
     budget = budget or Budget(limits)
-    for node in parse(header, frames, limits=limits):
+    for node in nodes or parse(header, frames, limits=limits):
         if node.serializer in _PICKLES:
             pickled.judge(node, grant, limits, budget)
 
@@ -323,7 +325,7 @@ def _family(
     """
     if node.serializer in _PICKLES:
         if unread is None:
-            return pickled.family_of(node, limits, allow, budget, denials)
+            return pickled.family_of(node, limits, budget, allow=allow, denials=denials)
         node.value = unread
         return unread
     return "msgpack" if node.serializer == "collection" else node.serializer

@@ -476,7 +476,7 @@ class _Sender:
             family = node.serializer
             # What a pickle says that it is counts nowhere; a policy derives it with what it allows.
             if family in _PICKLES and self.types is None and "cloudpickle" not in self.families:
-                family = pickled.family_of(node, self.limits, budget=budget)
+                family = pickled.family_of(node, self.limits, budget)
             if family not in (*self.families, "collection", "msgpack", "error"):
                 raise Failed(x, f"what it holds is of family {family}")
         return header, frames

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 from safeser.errors import PayloadError
 from safeser.families.plain import DEPTH_CEILING, RAISE
 from safeser.families.registered.own import own_families
+from safeser.pickles import Parsed
 from safeser.values import FAMILIES, Limits
 
 __all__ = ["TRANSPORT", "Node", "parse", "strongest"]
@@ -70,6 +71,7 @@ class Node:
     :param yields: name of the type that it builds, as far as a parent may rely on it; else "".
     :param value: what was decoded while checking, for families whose check is their decoding.
     :param refs: how many values that are; they count towards those of the whole message.
+    :param parsed: of a pickle, what was parsed to find its family.
     """
 
     serializer: str
@@ -82,15 +84,22 @@ class Node:
     yields: str = ""
     value: Any = None
     refs: int = 0
+    parsed: Parsed | None = None
 
     def again(self) -> Node:
         """Return the node as it was read, for one more look at it; what pickles are is kept.
 
         What one look decodes is for nobody else: neither for another thread's nor for the next.
         """
-        found = self.value if self.serializer in _PICKLES else None
         return Node(
-            self.serializer, self.type, self.meta, self.frames, self.path, self.depth, value=found
+            self.serializer,
+            self.type,
+            self.meta,
+            self.frames,
+            self.path,
+            self.depth,
+            value=self.value if self.serializer in _PICKLES else None,
+            parsed=self.parsed,
         )
 
     @property

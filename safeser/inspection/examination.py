@@ -15,10 +15,11 @@ from safeser.inspection.source import Source
 from safeser.pickles.advice import deny
 from safeser.pickles.budget import Budget
 from safeser.pickles.inspection import Inspection
-from safeser.pickles.judge import Use, check_shape, judge, problem_under
+from safeser.pickles.judge import Use, judge, problem_under
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import Buffer, Program
 from safeser.pickles.profiles import DATA_PROFILES, Profile
+from safeser.pickles.shape import check_shape
 from safeser.pickles.streams import Passage
 from safeser.values import Limits
 

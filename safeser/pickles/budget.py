@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import length_hint
 
-from safeser.errors import PayloadError
+from safeser.errors import ConfigError, PayloadError
 from safeser.values import Limits
 
 __all__ = ["Budget"]
@@ -18,10 +18,21 @@ __all__ = ["Budget"]
 # Copies that calls make (bytearray of bytes, arrays of bytes) may take some times the input, and
 # this much whatever the input is.
 _COPIES_FREE = 1 << 20
+# What calls make beside data: half a megabyte, and so much for each byte of input, as small tables
+# of Arrow and pandas need; in all, what reading as many elements takes.
+_REFS_PER_OBJECT, _MOST_OBJECTS_PER_REF = 2, 256
+_OBJECTS_PER_BYTE = 26
+# Containers that opcodes made count as objects once a call's result holds them, at two bytes each.
+_OBJECTS_PER_CONTAINER = 336
 # One list of a million numbers costs some two million opcodes; MARKs and POPs cost nothing else.
 _OPCODES_PER_REF = 4
-# Building visits an element when it is made, keyed, handed to a call and checked there.
-_VISITS = 4
+# Building, checking and hashing are counted in visits of an element, of a quarter of a microsecond
+# or so. A message may take half a second of them and as much again for each 100 kB that it has, up
+# to four seconds: less than reading takes of the largest.
+_VISITS_PER_REF, _MOST_PER_REF = 2, 16
+_VISITS_PER_BYTE = 20
+# One call may take a tenth of what its message may: nothing else runs meanwhile.
+_CALLS = 10
 
 
 class Budget:
@@ -30,27 +41,25 @@ class Budget:
     :param refs: elements and keys.
     :param calls: objects that calls make.
     :param opcodes: what reading takes, whether it ends well or not.
-    :param visits: elements that building, checking and hashing touch.
-    :param copies: bytes that building copies.
+    :param visits: elements that building, checking and hashing touch, out of those *granted*.
+    :param copies: bytes of arrays, buffers and text that building copies.
+    :param objects: bytes of objects that calls make around them.
     """
 
-    __slots__ = ("calls", "copies", "limits", "opcodes", "refs", "visits")
+    __slots__ = ("calls", "copies", "granted", "limits", "objects", "opcodes", "refs", "visits")
 
     def __init__(self, limits: Limits) -> None:
+        if not isinstance(limits, Limits):
+            raise ConfigError(
+                f"limits is a safeser.Limits, not a {type(limits).__name__}", rule="config.limits"
+            )
         self.limits = limits
         self.refs = limits.max_refs
         self.calls = limits.max_calls
         self.opcodes = limits.max_refs * _OPCODES_PER_REF
-        self.visits = limits.max_refs * _VISITS
+        self.granted = self.visits = limits.max_refs * _VISITS_PER_REF
         self.copies = min(limits.max_bytes, _COPIES_FREE)
-
-    def left(self) -> tuple[int, int, int, int]:
-        """Return what is left now, for :meth:`reset`."""
-        return self.refs, self.calls, self.visits, self.copies
-
-    def reset(self, left: tuple[int, int, int, int]) -> None:
-        """Take back what was charged since :meth:`left`, for work that is done over."""
-        self.refs, self.calls, self.visits, self.copies = left
+        self.objects = limits.max_refs // _REFS_PER_OBJECT
 
     @contextmanager
     def reading(self, turns: Iterator[object]) -> Iterator[None]:
@@ -76,18 +85,50 @@ class Budget:
             raise over("max-calls", "a message makes more objects by calls than allowed")
 
     def bring(self, size: int) -> None:
-        """Note *size* bytes of input, some times of which may be copied."""
+        """Note *size* bytes of input, which may be copied some times, and visited some times."""
+        most = self.limits.max_refs * _MOST_PER_REF - self.granted
+        visits = min(most, self.brought(size))
+        self.granted += visits
+        self.visits += visits
         self.copies = min(self.limits.max_bytes, self.copies + size * self.limits.max_copies)
+        most = self.limits.max_refs * _MOST_OBJECTS_PER_REF
+        self.objects = min(most, self.objects + size * _OBJECTS_PER_BYTE)
+
+    def hold(self, containers: int) -> None:
+        """Note how many *containers* a pickle has, which results may hold."""
+        self.objects += containers * _OBJECTS_PER_CONTAINER
 
     def charge(self, elements: int) -> None:
         self.visits -= elements
         if self.visits < 0:
             raise over("max-refs", "building the object takes more elements than allowed")
 
-    def charge_bytes(self, count: int) -> None:
-        self.copies -= count
+    def brought(self, size: int) -> int:
+        """Return how many visits *size* bytes of input bring."""
+        return size * _VISITS_PER_BYTE
+
+    def allows(self, elements: int) -> bool:
+        """Tell whether one call may visit so many *elements*."""
+        return elements * _CALLS <= self.granted
+
+    def work(self, elements: int) -> None:
+        """Charge for one call, before it is made."""
+        if not self.allows(elements):
+            raise over("max-refs", "one call of the pickle visits more elements than allowed")
+        self.charge(elements)
+
+    def charge_memory(self, data: int, objects: int) -> None:
+        """Charge for what a call has made: the bytes of its data, and those of its objects."""
+        self.copies -= data
+        self.objects -= objects
         if self.copies < 0:
             raise over("max-bytes", "building the object takes more bytes than allowed")
+        if self.objects < 0:
+            raise over("max-refs", "the objects that calls make take more memory than allowed")
+
+    def charge_bytes(self, count: int) -> None:
+        """Charge for one piece of memory, before it is taken."""
+        self.charge_memory(count, 0)
         if count > self.limits.max_array:
             raise over("max-array", "building the object takes more bytes at once than allowed")
 

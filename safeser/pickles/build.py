@@ -16,10 +16,10 @@ from safeser.allowed import PLAIN
 from safeser.errors import SafeserError
 from safeser.pickles.budget import Budget
 from safeser.pickles.members import Members
+from safeser.pickles.memory import Memory
 from safeser.pickles.names import shown
 from safeser.pickles.nodes import (
     ABSENT,
-    ADD,
     BUILD,
     EXTEND,
     LEAVES,
@@ -37,14 +37,18 @@ from safeser.pickles.nodes import (
     SetOf,
     TupleOf,
 )
-from safeser.pickles.own import OwnClass, charge_copies
+from safeser.pickles.own import OwnClass
 from safeser.pickles.profiles import Entry, Profile
+from safeser.pickles.shape import KIB, Shape, Tree, leaf_weight, weigh
 from safeser.pickles.shims import Draft, Site, are_plain_keys, bad, shim
 from safeser.values import Limits
 
 __all__ = ["Builder"]
 
 _UNMADE = object()
+_UNKNOWN = Shape(None, None)
+#: Work of the builder itself for one call, in elements.
+_CALL = 8
 
 
 #: Makes the object of one call from its arguments; also says whether nobody else can have it.
@@ -56,6 +60,7 @@ class Builder(Site):
 
     :param persistent_load: what a persistent id stands for; the caller's own function.
     :param budget: what is left for the message that the pickle came in.
+    :param shape: what is known of the value's size.
     """
 
     def __init__(
@@ -67,18 +72,25 @@ class Builder(Site):
         limits: Limits,
         budget: Budget | None = None,
         persistent_load: Callable[[Any], Any] | None = None,
+        shape: Shape = _UNKNOWN,
     ) -> None:
-        held = sum(memoryview(buffer).nbytes for buffer in buffers)
-        super().__init__(limits, given=program.size + held, budget=budget)
+        sizes = [memoryview(buffer).nbytes for buffer in buffers]
+        super().__init__(limits, given=program.size + sum(sizes), budget=budget)
         self.program = program
         self.profile = profile
         self.buffers = buffers
         self.persistent_load = persistent_load
         self.values: list[Any] = [_UNMADE] * len(program.nodes)
+        if program.calls:
+            self.memory = Memory()
+            self.budget.hold(len(program.nodes) - program.calls)
+            longest = max(program.longest, *sizes, 0)
+            self.paid = shape.tree is not None and self.pays(shape.tree, longest)
+            if not self.paid:
+                known = None if sizes else shape.weights
+                self.weights = known or weigh(program, sizes)
         self.makers: dict[str, _Maker] = {}
         self.references: dict[str, Any] = {}
-        #: Elements charged here and not by reviewed functions: arguments, and the cost of keys.
-        self.visits = 0
         #: The node whose step failed, for whoever wants to show where that is.
         self.failed: Node | None = None
 
@@ -147,7 +159,8 @@ class Builder(Site):
         """Return the objects that stand for *items*."""
         if LEAVES.issuperset(map(type, items)):
             return items
-        return [item if type(item) in LEAVES else self.value(item) for item in items]
+        value = self.value
+        return [item if type(item) in LEAVES else value(item) for item in items]
 
     def reference(self, ref: GlobalRef) -> Any:
         found = self.references.get(ref.name, _UNMADE)
@@ -171,34 +184,41 @@ class Builder(Site):
         if operation == BUILD:
             self.finish(node)
             return
-        target = self.value(node)
-        held = node.pairs if operation == UPDATE and type(node) is Call else node.items
+        if type(node) is Call:
+            target, held = self.value(node), node.pairs if operation == UPDATE else node.items
+        else:
+            target, held = self.values[node.index], node.items
         whole = stop - start == len(held)
         added = self.all_of(held if whole else held[start:stop])
-        if added:
+        if added and self.copied_from:
             self.check_growth(target)
         if operation == EXTEND:
             target.extend(added)
-            return
-        before = self.budget.visits
-        if operation == ADD:
+        elif operation == UPDATE:
+            self.update(target, added, whole=whole)
+        else:
             for member in added:
                 self.check_key(target, member)
                 target.add(member)
-        elif type(target) is dict and are_plain_keys(added[::2], whole=whole):
-            self.charge(len(added) >> 1)
-            target.update(zip(added[::2], added[1::2], strict=True))
-        else:
-            for key, value in zip(added[::2], added[1::2], strict=True):
-                self.check_key(target, key)
-                target[key] = value
-        self.visits += before - self.budget.visits
+
+    def update(self, target: Any, added: list[Any], *, whole: bool) -> None:
+        """Set the keys and values that *added* holds in turn in *target*.
+
+        :param whole: *target* gets no others.
+        """
+        keys, parts = added[::2], iter(added)
+        # Each key is followed by its value.
+        pairs = zip(parts, parts, strict=True)
+        if type(target) is dict and are_plain_keys(keys, whole=whole):
+            self.budget.charge(len(keys))
+            target.update(pairs)
+            return
+        for key, value in pairs:
+            self.check_key(target, key)
+            target[key] = value
 
     def make_frozenset(self, node: FrozenSetOf) -> frozenset[Any]:
-        before = self.budget.visits
-        made = self.frozen(self.all_of(node.items))
-        self.visits += before - self.budget.visits
-        return made
+        return self.frozen(self.all_of(node.items))
 
     def make_buffer(self, node: Buffer) -> Any:
         return self.opened(node, self.buffers)
@@ -234,9 +254,8 @@ class Builder(Site):
             for position, argument in enumerate(call.args.items)
         ]
         kwargs = {} if call.kwargs is None else dict(self.value(call.kwargs))
-        taken = 1 + len(arguments) + len(kwargs)
-        self.charge(taken)
-        self.visits += taken
+        if not self.paid:
+            self.charge_work(call.args, call.kwargs)
         try:
             made = make(call, arguments, kwargs)
         except SafeserError:
@@ -245,9 +264,40 @@ class Builder(Site):
             raise bad(
                 "arguments", f"{entry.name} does not accept the arguments it was given"
             ) from None
+        self.charge_made(made, arguments)
         if entry.hashable:
             self.hashable.add(type(made))
         return made
+
+    def charge_made(self, made: Any, given: Sequence[Any]) -> None:
+        """Charge for what a call has made that it was not *given*; a draft is made for a moment."""
+        if type(made) is Draft:
+            made = [part for part in made.parts if not any(part is each for each in given)]
+            given = ()
+        self.budget.charge_memory(*self.memory.added(made, given))
+
+    def pays(self, tree: Tree, longest: int) -> bool:
+        """Charge for all calls of a *tree* at once, and tell whether its own bytes bring that.
+
+        Each call visits what is below it, so that all on one level visit no more than the whole.
+        To weigh each of them takes longer than most of them do.
+
+        :param longest: bytes of the longest leaf or buffer.
+        """
+        elements = tree.elements * (1 + (longest >> KIB))
+        whole = elements * tree.levels + _CALL * self.program.calls
+        if whole > self.budget.brought(self.given) or not self.budget.allows(elements):
+            return False
+        self.charge(whole)
+        return True
+
+    def charge_work(self, given: Any, named: Any = None) -> None:
+        """Charge for a call before it is made, by all that it is given."""
+        weights = self.weights
+        elements = weights[given.index] if isinstance(given, Node) else leaf_weight(given)
+        if named is not None:
+            elements += weights[named.index]
+        self.budget.work(_CALL + elements)
 
     def maker(self, entry: Entry) -> _Maker:
         """Return what makes *entry*'s objects, after a look at whether it is still itself."""
@@ -270,7 +320,6 @@ class Builder(Site):
     def make_own(
         self, own: OwnClass, call: Call, arguments: list[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        charge_copies(self, (*arguments, *kwargs.values()))
         made, alone = own.make(arguments, kwargs, new=call.new, old=call.old, base=call.base)
         if call.state is not ABSENT:
             if not alone:
@@ -284,22 +333,30 @@ class Builder(Site):
     def finish(self, call: Call) -> None:
         entry = self.entry_of(call)
         state = self.value(call.state)
+        if not self.paid:
+            self.charge_work(call.state)
         made = self.values[call.index]
         if not entry.state:
             # Only what make_own made, for this very call, is here.
             own = self.unfinished.pop(id(made), None)
             if own is None:
                 raise bad("build-target", f"{entry.name} takes no state")
-            charge_copies(self, state if type(state) is tuple else (state,))
             self.guarded(entry, own.build, made, state)
+            self.charge_built(made, state)
             return
         finished = self.guarded(entry, shim(entry.state), self, made, state)
         returned = self.profile.returned(entry)
         if returned and type(finished) not in returned:
             raise bad("class", f"{entry.name} made something of another type")
         self.values[call.index] = finished
+        self.charge_built(finished, state)
         if entry.hashable:
             self.hashable.add(type(finished))
+
+    def charge_built(self, finished: Any, state: Any) -> None:
+        """Charge for what an object holds with its state; it may have been counted without."""
+        self.memory.forget(finished)
+        self.budget.charge_memory(*self.memory.added(finished, (state,)))
 
     def guarded(self, entry: Entry, function: Callable[..., Any], *arguments: Any) -> Any:
         try:

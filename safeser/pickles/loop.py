@@ -26,9 +26,6 @@ _EMPTY_LIST, _APPENDS, _BINGET, _TUPLE, _SETITEMS, _EMPTY_DICT = b"]ehtu}"
 _TUPLE1, _NEWTRUE, _NEWFALSE, _SHORT_BINUNICODE, _MEMOIZE = b"\x85\x88\x89\x8c\x94"
 #: What the table must leave to this loop.
 HERE: Final = frozenset(b"().CGJKMN]ehtu}\x85\x86\x87\x88\x89\x8c\x94")
-#: What the table does of which C makes exactly what the machine read, and calls nothing: binary
-#: leaves, their memo, containers. Text, marks that are dropped, names and calls are not among them.
-_PLAIN: Final = frozenset(b"XBasqrj\x80\x8a\x8b\x8d\x8e\x8f\x90\x91\x95\x96")
 _MAKES: Final = frozenset(b"])}t\x85\x86\x87")
 _GROWS: Final[dict[int, tuple[Any, int]]] = {
     _APPENDS: (ListOf, EXTEND),
@@ -56,7 +53,7 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
     nodes, steps, marked = machine.nodes, machine.steps, machine.marked
     stack, refs, pos, frame_end = machine.stack, machine.refs, machine.pos, _NO_FRAME
     longest = machine.limits.max_string
-    opcode, at, start, deepest = 0, pos, 0, 0
+    opcode, at, start = 0, pos, 0
     node: Any
     try:
         for _ in machine.turns:
@@ -134,8 +131,6 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
                     _over(machine, at)
                 marked.append(stack)
                 stack = []
-                if len(marked) > deepest:  # noqa: PLR1730 - a call costs more
-                    deepest = len(marked)
             elif opcode in _GROWS:
                 items, stack = stack, marked.pop()
                 refs -= len(items)
@@ -181,15 +176,12 @@ def run(machine: Machine, handlers: Sequence[Handler | None]) -> None:  # noqa: 
                 stack.append(data[start:pos])
             elif opcode == _STOP:
                 machine.at, machine.pos, machine.stack, machine.refs = at, pos, stack, refs
-                machine.marks = deepest
                 return
             else:
                 machine.at, machine.pos, machine.stack, machine.refs = at, pos, stack, refs
                 handler = handlers[opcode]
                 if handler is None:
                     machine.refuse("opcode", f"opcode 0x{opcode:02x} is not one of pickle's")
-                if opcode not in _PLAIN:
-                    machine.plain = False
                 handler(machine)
                 pos, stack, refs = machine.pos, machine.stack, machine.refs
                 dense = machine.hole < 0

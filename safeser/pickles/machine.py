@@ -96,8 +96,6 @@ class Machine(Stack):
     ) -> None:
         super().__init__(data, limits, refs=budget.refs, start=start)
         self.frame_end = 0
-        self.frames: list[int] = []
-        self.plain = True
         self.protocol = 0
         self.names: dict[tuple[str, str], str] = {}
         self.spelt: set[int] = set()
@@ -136,8 +134,7 @@ class Machine(Stack):
             refs=self.granted - self.refs,
             calls=self.max_calls - self.calls,
             spelt=frozenset(self.spelt),
-            frames=tuple(self.frames) if self.plain else None,
-            levels=self.marks + self.singles if self.tree else None,
+            buffers=self.next_buffer,
             longest=self.longest,
         )
 
@@ -219,8 +216,6 @@ class Machine(Stack):
         base = base_of(args.items)
         if base:
             cls, named, content = args.items
-            # The tuple that spelt it holds the content too.
-            self.tree = False
             self.push(container(TupleOf, [] if content is None else [content]))
             self.push_call(cls, self.stack.pop(), new=True, base=base)
             self.spelt.update((callee.index, args.index, named.index))
@@ -229,7 +224,6 @@ class Machine(Stack):
     def push_with_keywords(self, partial: Call) -> bool:
         found = keywords(partial)
         if found is not None:
-            self.tree = False
             self.push(container(TupleOf, found.args))
             self.push_call(found.cls, self.stack.pop(), new=True, kwargs=found.kwargs)
             self.spelt.update(name.index for name in found.names)
@@ -332,7 +326,6 @@ class Machine(Stack):
                 "frame", "a frame is nested, empty, before its time or longer than the rest"
             )
         self.frame_end = self.pos + size
-        self.frames.append(self.at)
 
     # -- buffers -------------------------------------------------------------------------------
 

@@ -141,6 +141,10 @@ class GlobalRef(Node):
         return self.name.partition(":")[2]
 
 
+#: Few calls are handed anything; a list for each would take as much memory as all the rest.
+_UNFILLED: Any = ()
+
+
 class Call(Node):
     """A call by REDUCE, or an instantiation (*new*) by NEWOBJ and NEWOBJ_EX, and what followed.
 
@@ -172,8 +176,8 @@ class Call(Node):
         self.old = old
         self.base = base
         self.kwargs = kwargs
-        self.items: list[Any] = []
-        self.pairs: list[Any] = []
+        self.items: list[Any] = _UNFILLED
+        self.pairs: list[Any] = _UNFILLED
         self.state: Any = ABSENT
 
 
@@ -197,10 +201,7 @@ class Program:
 
     :param refs: how many elements and keys it was charged for.
     :param calls: how many objects it makes by calls.
-    :param frames: where its FRAMEs are, if all of its opcodes are plain: leaves, containers and
-        their memo, in binary; else None.
-    :param levels: how many levels can nest at most, beside tuples, calls and ids; None if something
-        that holds others is held twice itself.
+    :param buffers: how many out-of-band buffers it takes.
     :param longest: no leaf is longer, but for those that fit into 255 bytes.
     :param spelt: indexes of names and tuples that only spelt another node. They stand for nothing
         of their own, unless something else holds them too.
@@ -214,8 +215,7 @@ class Program:
     refs: int = 0
     calls: int = 0
     spelt: frozenset[int] = frozenset()
-    frames: tuple[int, ...] | None = None
-    levels: int | None = None
+    buffers: int = 0
     longest: int = 0
 
     def __post_init__(self) -> None:
@@ -228,7 +228,7 @@ class Program:
         Only in these may a name stand for itself at a position that an entry lists; a tuple that is
         also handed over as a value is judged, and built, like any other.
         """
-        return self._linked().arguments
+        return self._linked().arguments if self.calls or self.spelt else frozenset()
 
     @property
     def names_held(self) -> list[tuple[int, int]]:

@@ -12,15 +12,15 @@ import enum
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from safeser.errors import PayloadError
 from safeser.pickles.layout import HEAP_TYPE, layout
 from safeser.pickles.profiles import Entry
-from safeser.pickles.shims import Site, bad
+from safeser.pickles.shims import bad
 
-__all__ = ["OwnClass", "charge_copies", "unfit"]
+__all__ = ["OwnClass", "unfit"]
 
 # What @dataclass(frozen=True, slots=True) puts into a class: a list of its fields' values.
 _SLOTTED_STATE: Any = getattr(dataclasses, "_dataclass_setstate", None)
@@ -197,22 +197,6 @@ class OwnClass:
 
     def _refused(self, problem: str) -> PayloadError:
         return bad("state", f"{self.entry.name} {problem}")
-
-
-def charge_copies(site: Site, handed: Iterable[Any]) -> None:
-    """Charge for copies of what an instance is made of, or of the fields that it is given.
-
-    One list, text or dict may be handed to any number of them, and each keeps a copy.
-    """
-    for part in handed:
-        if type(part) in _ELEMENTS:
-            site.charge(len(part))
-        elif type(part) in _TEXTS:
-            site.charge_bytes(len(part))
-
-
-_ELEMENTS = frozenset((tuple, list, dict, set, frozenset))
-_TEXTS = frozenset((str, bytes, bytearray))
 
 
 def unfit(entry: Entry, problem: str) -> PayloadError:

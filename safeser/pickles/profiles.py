@@ -36,7 +36,6 @@ DATA_PROFILES = (
     "sklearn",
     "exceptions",
     "functions",
-    "dask-internal",
     "dask-tasks",
     "dask-graph",
 )

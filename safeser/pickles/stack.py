@@ -16,7 +16,6 @@ from safeser.pickles.nodes import (
     UPDATE,
     Call,
     DictOf,
-    GlobalRef,
     ListOf,
     Node,
     SetOf,
@@ -44,11 +43,6 @@ class Stack(Tape):
         self.held: dict[int, Node] = {}
         #: The one number that was left out so far, or -1.
         self.hole = -1
-        #: No node but a name was taken from the memo, or otherwise doubled.
-        self.tree = True
-        #: How many marks were open at once, and how often a node was added to one without a mark.
-        self.marks = 0
-        self.singles = 0
         self.nodes: list[Node] = []
         self.steps: list[Step] = []
         self.refs = refs
@@ -102,7 +96,7 @@ class Stack(Tape):
             self.pop_mark()
 
     def do_dup(self) -> None:
-        self.stack.append(self.again(self.top()))
+        self.stack.append(self.top())
 
     # -- the memo ------------------------------------------------------------------------------
 
@@ -136,14 +130,7 @@ class Stack(Tape):
         """Return what is in the memo at *index*, where that is no leaf, or None, or nothing."""
         if index == self.hole:
             self.refuse("memo", "the memo has no such entry")
-        found = self.held.get(index)
-        return None if found is None else self.again(found)
-
-    def again(self, value: Any) -> Any:
-        """Return *value*, which is now held twice."""
-        if type(value) not in LEAVES and type(value) is not GlobalRef:
-            self.tree = False
-        return value
+        return self.held.get(index)
 
     # -- containers ----------------------------------------------------------------------------
 
@@ -158,12 +145,23 @@ class Stack(Tape):
         if type(target) is Call and items:
             if target.state is not ABSENT:
                 self.refuse("build-order", "an object changes after it was built")
-            held = target.pairs if pairs else target.items
+            held = self.filled(target, pairs=pairs)
         elif type(target) is (DictOf if pairs else ListOf):
             held = target.items
         else:
             self.refuse("grow-target", "elements are added to something that cannot take them")
         self.note(UPDATE if pairs else EXTEND, target, held, items)
+
+    def filled(self, call: Call, *, pairs: bool) -> list[Any]:
+        """Return the list of what *call*'s result is filled with."""
+        held = call.pairs if pairs else call.items
+        if not held:
+            held = []
+            if pairs:
+                call.pairs = held
+            else:
+                call.items = held
+        return held
 
     def note(self, operation: int, target: Node, held: list[Any], items: list[Any]) -> None:
         start = len(held)
@@ -172,15 +170,11 @@ class Stack(Tape):
 
     def do_append(self) -> None:
         self.charge(2)
-        value = self.pop()
-        self.singles += type(value) not in LEAVES
-        self.grow([value], pairs=False)
+        self.grow([self.pop()], pairs=False)
 
     def do_setitem(self) -> None:
         self.charge(3)
-        pair = self.pop_two()
-        self.singles += not LEAVES.issuperset(map(type, pair))
-        self.grow(pair, pairs=True)
+        self.grow(self.pop_two(), pairs=True)
 
     def do_additems(self) -> None:
         items, target = self.pop_mark(), self.top()

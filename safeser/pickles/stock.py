@@ -1,8 +1,7 @@
 """The only file that imports pickle and cloudpickle: writing, and what a real unpickler may read.
 
-The one rule: what a peer's bytes name meets a real unpickler in :func:`load_code` alone, and only
-from a sender who is granted code. :func:`load_canonical` takes opcodes that name nothing: those
-that safeser has written itself, and a peer's where all were judged to make plain values only.
+The one rule: a peer's bytes meet a real unpickler in :func:`load_code` alone, and only from a
+sender who is granted code.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ import cloudpickle
 
 from safeser.errors import PayloadError
 
-__all__ = ["PickleError", "dumps", "load_canonical", "load_code"]
+__all__ = ["PickleError", "dumps", "load_code"]
 
 #: What compiled classes raise at a layout that is not theirs.
 PickleError = pickle.PickleError
 
 _PROTOCOL = 5
-# With fewer bytes a buffer takes longer to make than it saves; with more, it saves no more.
-_FEW_READS, _MANY_READS = 64, 1 << 18
 
 
 def dumps(
@@ -120,28 +117,3 @@ def load_code(data: bytes, *, buffers: Sequence[Any] = ()) -> Any:
     exactly the bytes that were decided and recorded. It raises whatever loading raises.
     """
     return pickle.loads(data, buffers=buffers)  # noqa: S301 - granted code, see above
-
-
-def load_canonical(code: bytes, table: Sequence[Any], *, proven: bool) -> Any:
-    """Return what the canonical bytes *code* make of *table*, which NEXT_BUFFER hands over.
-
-    :param proven: they have been loaded before, by an unpickler that resolves no name. Which
-        opcodes are reached does not depend on the table, so once is enough.
-    """
-    if proven and table:
-        return pickle.loads(code, buffers=table)  # noqa: S301 - canonical, and proven
-    if proven:
-        return pickle.loads(code)  # noqa: S301 - as above; a keyword costs a tenth of a small load
-    file: Any = io.BytesIO(code)
-    if len(code) > _FEW_READS:
-        # It is asked for each opcode, unless it lets C look ahead.
-        file = io.BufferedReader(file, min(len(code), _MANY_READS))
-    return _Nameless(file, buffers=table).load()
-
-
-class _Nameless(pickle.Unpickler):
-    def find_class(self, module: str, name: str, /) -> Any:
-        raise PayloadError("canonical bytes name a global", rule="pickle.canonical")
-
-    def persistent_load(self, pid: Any, /) -> Any:
-        raise PayloadError("canonical bytes name a persistent id", rule="pickle.canonical")

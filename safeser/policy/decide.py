@@ -59,7 +59,6 @@ class Table:
 
     :param rules: in the order of the file.
     :param principals: names that the policy lists; everybody else is ``unknown``.
-    :param policy: SHA-256 of the policy, for the grants.
     :param own: families that the policy declares beyond those built in.
     """
 
@@ -68,10 +67,8 @@ class Table:
         rules: Sequence[Rule],
         principals: Collection[str],
         *,
-        policy: str = "",
         own: frozenset[str] = frozenset(),
     ) -> None:
-        self.policy = policy
         self.own = own
         self._families = _FAMILIES | own
         self.rules = tuple(rules)
@@ -233,7 +230,7 @@ class Table:
             grant = self._grants[key]
         except KeyError:
             rule = self.match(key[0])
-            grant = None if rule is None else _bound(rule, *key, self.policy)
+            grant = None if rule is None else _bound(rule, *key)
             if len(self._grants) >= _CACHE_MAX:
                 self._grants.clear()
             self._grants[key] = grant
@@ -343,7 +340,7 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
 _STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
-def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool, policy: str) -> Grant:
+def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool) -> Grant:
     families = rule.families(sealing=sealing)
     stranger = UNKNOWN in hop[:2]
     if hop.kind is Kind.ADMIN:
@@ -362,7 +359,6 @@ def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool, policy: str) -> G
         allow=rule.allow if "pickle" in families else (),
         submission=rule.submission,
         operations=rule.operations,
-        policy=policy,
         types=rule.types if foreign else frozenset(),
         authors=rule.authors,
     )

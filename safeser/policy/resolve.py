@@ -66,7 +66,7 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
         reader = _Reader(context, index, document, members, own)
         reader.check_name(seen)
         rules.append(reader.rule())
-    table = Table(rules, principals, policy=document.sha256, own=own)
+    table = Table(rules, principals, own=own)
     try:
         unreached = table.shadowed()
     except ConfigError as error:

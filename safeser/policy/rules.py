@@ -49,7 +49,6 @@ PROFILES = (
     "sklearn",
     "exceptions",
     "functions",
-    "dask-internal",
     "dask-tasks",
     "dask-graph",
 )
@@ -61,7 +60,7 @@ SUBMIT = "update-graph"
 APPROVED = ("data", "numpy", "pandas", "functions", "dask-tasks")
 
 #: Profiles by which a pickle hands over what can be called, or what a graph is made of.
-CALLING = frozenset({"functions", "dask-internal", "dask-tasks", "dask-graph"})
+CALLING = frozenset({"functions", "dask-tasks", "dask-graph"})
 
 #: Operations that run what the sender sends, or write it to a path of the sender's choice.
 #: ``upload_file`` does both in plain msgpack, so that families alone could not hold it back.

@@ -61,7 +61,7 @@ def touched(monkeypatch):
 
     watch(plain, "decode_counted")
     watch(errors, "decode_counted")
-    watch(pickles, "check")
+    watch(pickles.Parsed, "judged")
     for name in ("listed", "named"):
         real = getattr(families.Registry, name)
 
@@ -97,7 +97,7 @@ def test_one_denied_payload_keeps_all_from_being_read(doors, policy, sent):
     with pytest.MonkeyPatch.context() as patch:
         seen = []
         patch.setattr(receiving, "_check", lambda *args: seen.append("check"))
-        patch.setattr(pickles, "check", lambda *args, **options: seen.append("judge"))
+        patch.setattr(pickles.Parsed, "judged", lambda *args, **options: seen.append("judge"))
         payloads = [a.payload(*each) for each in sent]
         if CODE in sent:
             with pytest.raises(PolicyDenied):

@@ -287,7 +287,7 @@ def test_where_code_is_granted_a_pickle_counts_as_code(links):
 @pytest.mark.parametrize("kind", [Kind.TASK, Kind.DATA])  # no context at all, and one without them
 def test_where_no_pickle_may_pass_none_is_read(links, marker, monkeypatch, kind):
     """Reading one takes seconds for megabytes of opcodes, and the answer is no already."""
-    monkeypatch.setattr(pickles, "family_of", lambda *args, **options: pytest.fail("read"))
+    monkeypatch.setattr(pickles, "parse", lambda *args, **options: pytest.fail("read"))
     _, bea = links("cy", "bea")
     context = bea.inbound(kind)
     for data in (pickle.dumps(1), marker.pickle, b"\x80\x04nonsense"):

@@ -22,7 +22,7 @@ BOBS_OWN = """  - name: bob-submits-code
     submission: code
     serializers: [dask, msgpack, pickle, cloudpickle]
     deserializers: [dask, msgpack, pickle, cloudpickle]
-    pickle: {profile: [dask-internal, data, numpy, pandas]}
+    pickle: {profile: [data, numpy, pandas]}
     operations: {grant: [basic, diagnose, run, plugins, control, actors]}
     key_conflicts: {definition: warn, principal: refuse}
 

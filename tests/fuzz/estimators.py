@@ -33,7 +33,7 @@ from tests.fuzz.forging import brief, forged
 from tests.fuzz.models import ROWS, TARGET, models
 from tests.fuzz.mutations import mutated
 
-PROFILE = pickles.Profile.named("data", "numpy", "pandas", "scipy", "sklearn", "dask-internal")
+PROFILE = pickles.Profile.named("data", "numpy", "pandas", "scipy", "sklearn")
 
 METHODS = (
     "predict",

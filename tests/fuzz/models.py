@@ -81,7 +81,7 @@ def models() -> list[Any]:
     from sklearn.utils._test_common.instance_generator import _construct_instances
 
     found = []
-    profile = pickles.Profile.named("data", "numpy", "pandas", "scipy", "sklearn", "dask-internal")
+    profile = pickles.Profile.named("data", "numpy", "pandas", "scipy", "sklearn")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = list(_kinds())

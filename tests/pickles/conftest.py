@@ -10,10 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safeser import pickles
-from safeser.pickles.cache import Programs, Verdicts
-from safeser.pickles.machine import read
-
 
 class Asm:
     """Every method returns opcodes that leave one value on the stack."""
@@ -183,25 +179,3 @@ def own(monkeypatch):
     KEPT.clear()
     Single.only = None
     return module
-
-
-@pytest.fixture
-def verdicts(monkeypatch):
-    """Remember nothing of other tests."""
-    fresh = Verdicts()
-    monkeypatch.setattr(pickles, "_VERDICTS", fresh)
-    monkeypatch.setattr(pickles, "_PROGRAMS", Programs())
-    return fresh
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """Count how often bytes are read."""
-    seen = []
-
-    def counted(data, **options):
-        seen.append(data)
-        return read(data, **options)
-
-    monkeypatch.setattr(pickles, "read", counted)
-    return seen

@@ -13,6 +13,7 @@ import pytest
 
 from safeser.errors import PayloadError, SafeserError
 from safeser.pickles import loads
+from safeser.values import Limits
 from tests.pickles.forging import PROFILE, Called, opened
 
 pa = pytest.importorskip("pyarrow")
@@ -332,8 +333,9 @@ def test_the_same_buffer_again_and_again_is_charged():
     shared = raw([0] * 100_000, "i8")
     kind, (count, *_), _ = NUMBER, (100_000,), None
     state = (kind, count, 0, 0, [None, shared], [], None)
-    with pytest.raises(PayloadError, match="more bytes than allowed"):
-        opened([Called(RESTORE, (*state,)) for _ in range(50)])
+    again = pickle.dumps([Called(RESTORE, (*state,)) for _ in range(50)])
+    with pytest.raises(PayloadError, match="more elements than allowed"):
+        loads(again, profile=PROFILE, limits=Limits(max_refs=1000, max_sharing=99))
 
 
 def test_views_of_the_same_text_are_charged():

@@ -27,7 +27,7 @@ class TestBudget:
     def test_refs_and_calls(self):
         budget = Budget(Limits(max_refs=10, max_calls=5))
         budget.spend(refs=10, calls=5)
-        assert budget.left()[:2] == (0, 0)
+        assert (budget.refs, budget.calls) == (0, 0)
         refused("max-refs", lambda: budget.spend(refs=1, calls=0))
         budget = Budget(Limits(max_calls=5))
         refused("max-calls", lambda: budget.spend(refs=0, calls=6))
@@ -35,8 +35,35 @@ class TestBudget:
     def test_opcodes_and_visits_follow_from_the_references(self):
         budget = Budget(Limits(max_refs=10))
         assert budget.opcodes == 40
-        budget.charge(40)
+        budget.charge(20)
         refused("max-refs", budget.charge, 1)
+
+    def test_visits_grow_with_the_input_up_to_some_for_each_reference(self):
+        budget = Budget(Limits(max_refs=10))
+        budget.bring(3)
+        budget.charge(20 + 3 * 20)
+        refused("max-refs", budget.charge, 1)
+        budget = Budget(Limits(max_refs=10))
+        budget.bring(100)
+        budget.charge(160)
+        refused("max-refs", budget.charge, 1)
+
+    def test_one_call_may_visit_a_tenth(self):
+        budget = Budget(Limits(max_refs=100))
+        budget.work(20)
+        refused("max-refs", budget.work, 21)
+        assert budget.visits == 180
+
+    def test_objects_grow_with_the_input_up_to_some_for_each_reference(self):
+        budget = Budget(Limits(max_refs=10))
+        budget.bring(3)
+        budget.charge_memory(0, 5 + 3 * 26)
+        refused("max-refs", budget.charge_memory, 0, 1)
+        budget = Budget(Limits(max_refs=10))
+        budget.bring(1000)
+        budget.charge_memory(0, 2560)
+        refused("max-refs", budget.charge_memory, 0, 1)
+        refused("max-bytes", budget.charge_memory, 1 << 30, 0)
 
     def test_one_array(self):
         budget = Budget(Limits(max_array=100))
@@ -55,19 +82,9 @@ class TestBudget:
 
     def test_copies_never_pass_the_message(self):
         budget = Budget(Limits(max_bytes=100))
-        assert budget.left()[3] == 100
+        assert budget.copies == 100
         budget.bring(1000)
-        assert budget.left()[3] == 100
-
-    def test_what_is_taken_back(self):
-        budget = Budget(Limits())
-        left = budget.left()
-        budget.spend(refs=3, calls=2)
-        budget.charge(5)
-        budget.charge_bytes(7)
-        assert tuple(a - b for a, b in zip(left, budget.left(), strict=True)) == (3, 2, 5, 7)
-        budget.reset(left)
-        assert budget.left() == left
+        assert budget.copies == 100
 
     def test_reading_is_charged_also_when_it_fails(self):
         budget = Budget(Limits(max_refs=10))

@@ -22,6 +22,7 @@ import pytest
 
 from safeser.errors import ConfigError, PayloadError, PolicyDenied, SafeserError
 from safeser.pickles import Profile, loads
+from safeser.values import Limits
 
 PROFILE = ("data", "numpy", "exceptions")
 
@@ -328,10 +329,11 @@ def test_arguments_may_be_said_twice_as_since_python_3_12(asm):
 
 
 def test_bypass_a_long_document_that_many_errors_share_is_charged(asm):
-    text = asm.text("\n" * 100_000) + b"q\x00"
+    text = asm.text("\n" * 400_000) + b"q\x00"
     error = asm.call("json.decoder:JSONDecodeError", asm.text("m"), b"h\x00", b"K\x01")
+    few = Limits(max_refs=12_000, max_sharing=99)
     with pytest.raises(SafeserError) as caught:
-        loads(asm.pickle(asm.tuple(text, *[error] * 1000)), profile=PROFILE)
+        loads(asm.pickle(asm.tuple(text, *[error] * 1000)), profile=PROFILE, limits=few)
     assert caught.value.rule == "pickle.max-refs"
 
 

@@ -104,9 +104,8 @@ def test_content_that_nothing_can_change_is_kept():
     assert settled(here, fixed) is fixed
     assert settled(here, view := memoryview(fixed)) is view
     for content, kind in ((open_, bytearray), (memoryview(open_).toreadonly(), bytes)):
-        before = here.budget.copies
         kept = settled(here, content)
-        assert (type(kept), bytes(kept), before - here.budget.copies) == (kind, fixed, 3)
+        assert (type(kept), bytes(kept)) == (kind, fixed)
         open_[0] = 0
         assert bytes(kept) == fixed
         open_[0] = fixed[0]

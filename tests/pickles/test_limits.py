@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.pickles import DATA_PROFILES, Budget, Profile, check, family_of, forget, inspect, loads
+from safeser.pickles import DATA_PROFILES, Budget, Profile, check, family_of, inspect, loads
 from safeser.values import Limits
 
 SIZED = {b"T": "<I", b"X": "<I", b"B": "<I", b"\x8d": "<Q", b"\x8e": "<Q", b"\x96": "<Q"}
@@ -124,10 +124,8 @@ class TestMessages:
     def test_opcodes_are_shared_though_no_element_comes_of_them(self):
         limits = Limits(max_refs=1000)
         budget = Budget(limits)
-        for _ in range(3):  # 1,202 of 4,000 opcodes each; what was judged before is not read again
-            forget()
+        for _ in range(3):  # 1,202 of 4,000 opcodes each
             assert loads(b"N0" * 600 + b"N.", limits=limits, budget=budget) is None
-        forget()
         with pytest.raises(PayloadError) as caught:
             loads(b"N0" * 600 + b"N.", limits=limits, budget=budget)
         assert caught.value.rule == "pickle.opcodes"
@@ -288,7 +286,7 @@ SPARSE = pd.arrays.SparseArray([0] * 999 + [1])
 
 @pytest.mark.parametrize(
     ("value", "rule"),
-    [(NUMBERS, "pickle.max-array"), (INDEX, "value.index"), (SPARSE, "pickle.max-array")],
+    [(NUMBERS, "value.array-size"), (INDEX, "value.index"), (SPARSE, "value.sparse")],
     ids=["array", "index", "sparse"],
 )
 def test_what_is_over_the_limit_of_arrays_says_which_limit(value, rule):

@@ -155,8 +155,8 @@ def test_looking_at_the_same_bytes_again_is_charged(asm):
     again = hostile.frombuffer([b"h\x01"], b"h\x00", (1 << 19,))
     body = flags + raw + b"](" + again * 20 + b"e"
     with pytest.raises(PayloadError) as refused:
-        loads(asm.pickle(body), profile=PROFILE)
-    assert refused.value.rule == "pickle.max-bytes"
+        loads(asm.pickle(body), profile=PROFILE, limits=Limits(max_refs=600, max_sharing=99))
+    assert refused.value.rule == "pickle.max-refs"
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.errors import PayloadError
+from safeser.pickles import shape
 from safeser.pickles.machine import read
 from safeser.values import Limits
 
-# The package has a function of that name.
-judge = importlib.import_module("safeser.pickles.judge")
 LIMITS = Limits(max_depth=8, max_refs=3000)
 
 #: Each puts the value that *inner* makes one level deeper, by one way that opcodes have.
@@ -49,7 +46,7 @@ DEEPER = {
 def refusal(data):
     try:
         program = read(data, buffers=0, limits=LIMITS, persistent=True)
-        judge.check_shape(program, LIMITS)
+        shape.check_shape(program, LIMITS)
     except PayloadError as error:
         return error.rule
     return ""
@@ -57,8 +54,7 @@ def refusal(data):
 
 def refusal_of_a_walk(data):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "_is_shallow", lambda *_: False)
-        patch.setattr(judge, "_is_small", lambda *_: False)
+        patch.setattr(shape, "_tree", lambda *_: None)
         return refusal(data)
 
 

@@ -37,7 +37,7 @@ from sklearn._loss import _loss
 from sklearn.metrics import DistanceMetric
 from sklearn.tree._tree import Tree
 
-PROFILE = ("data", "numpy", "scipy", "sklearn", "dask-internal")
+PROFILE = ("data", "numpy", "scipy", "sklearn")
 X = np.random.default_rng(0).random((30, 3))
 LABELS = (X[:, 0] > 0.5).astype(int)
 
@@ -456,7 +456,7 @@ def test_a_vocabulary_that_grows_after_it_was_checked_is_refused():
 
 def test_objects_of_other_classes_are_no_values():
     holder = impute.SimpleImputer()
-    refused(forged(holder, fill_value=np.dtype), "fill_value")
+    refused(forged(holder, fill_value=np.float64), "fill_value")
     deep = []
     for _ in range(70):
         deep = [deep]

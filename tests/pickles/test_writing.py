@@ -175,7 +175,7 @@ class TestPersistentIds:
         with pytest.raises(PolicyDenied):
             loads(data, persistent_load=print)
         listed = b"cbuiltins\nint\n\x85Q."
-        assert loads(listed, profile="dask-internal", persistent_load=list) == [int]
+        assert loads(listed, profile="functions", persistent_load=list) == [int]
 
     def test_what_they_stand_for_is_no_key_unless_plain(self):
         data = b"}Pbig\nNs."

@@ -58,7 +58,7 @@ def test_approved_graphs_are_read_by_the_profiles_of_tasks(
 
 
 def test_beside_a_graph_approved_lets_pass_no_functions_and_no_tasks() -> None:
-    listed = "  pickle: {profile: [dask-graph, dask-internal, functions, numpy]}\n"
+    listed = "  pickle: {profile: [dask-graph, functions, numpy]}\n"
     beside = replace(GRAPH, operation="scatter", kind=Kind.TASK)
     assert policy(APPROVED + listed).grant(beside).profiles == ("data", "numpy")
 

@@ -50,7 +50,7 @@ def _restored(site: Site, parts: Any) -> Any:
     for size in (length, offset):
         if not 0 <= plain(size, int) < _MAX_LENGTH:
             raise refused("arrow", "an Arrow array has an impossible size")
-    site.charge(1 + len(plain(buffers, list)) + len(plain(children, list)))
+    plain(buffers, list), plain(children, list)
     whole = _whole(site, sound_type(kind), offset + length, buffers, children, dictionary)
     if offset:
         # Arrow validates none of what lies before the offset, and yet reads it to count bytes.
@@ -109,8 +109,7 @@ def _flat(site: Site, kind: Any, length: int, buffers: list[Any], children: list
         _check_type(child, part)
     _check_children(kind, length, below, children)
     for buffer in buffers:
-        # Validation reads the content, and the same buffer may be named again and again.
-        site.charge_bytes(0 if buffer is None else plain(buffer, pa.Buffer).size)
+        plain(buffer, type(None), pa.Buffer)
     if _is.is_run_end_encoded(kind):
         # Arrow's own nulls() gives runs a bitmap, at which its validation stops.
         buffers = [None]
@@ -230,8 +229,7 @@ def _check_runs(site: Site, part: Any) -> None:
 
 
 def _chunked(site: Site, _: str, chunks: Any, kind: Any = None) -> Any:
-    site.charge(len(plain(chunks, list)))
-    for chunk in chunks:
+    for chunk in plain(chunks, list):
         if not isinstance(chunk, pa.Array):
             raise refused("arrow", "a chunk is not an Arrow array")
         _check_type(chunk, sound_type(kind))
@@ -239,8 +237,7 @@ def _chunked(site: Site, _: str, chunks: Any, kind: Any = None) -> Any:
 
 
 def _columns(site: Site, columns: Any, schema: Any, kind: Any) -> list[Any]:
-    site.charge(len(plain(columns, list)))
-    if len(columns) != len(plain(schema, pa.Schema)):
+    if len(plain(columns, list)) != len(plain(schema, pa.Schema)):
         raise refused("arrow", "an Arrow table has another number of columns than its schema")
     for column, field in zip(columns, schema, strict=True):
         if not isinstance(column, kind):
@@ -282,7 +279,6 @@ def _scalar(site: Site, _: str, value: Any, kind: Any) -> Any:
             pending.extend(part.values())
         elif type(part) not in _SCALARS and not isinstance(part, _TIMES):
             raise refused("arrow", "the value of an Arrow scalar is not a plain one")
-        site.charge(1)
     # Each null takes the whole width of its type.
     site.charge_bytes(count * width)
     return pa.scalar(value, kind)
@@ -297,7 +293,6 @@ def _dictionary_scalar(site: Site, _: str, kind: Any, valid: Any, index: Any, va
     _check_type(index, kind.index_type)
     if index.is_valid is not plain(valid, bool):
         raise refused("arrow", "a dictionary scalar contradicts itself")
-    site.charge(1)
     indexes = pa.array([index.as_py()], kind.index_type)
     return pa.DictionaryArray.from_arrays(indexes, values, ordered=kind.ordered)[0]
 

@@ -73,9 +73,7 @@ _MAX_NAME = 1 << 16
 
 def width_of(site: Site, kind: Any) -> int:
     """Return how many elements one value of *kind* takes, null or not; refuse endless types."""
-    parts, width = measured(kind)
-    site.charge(parts)
-    return width
+    return measured(kind)[1]
 
 
 def sound_type(value: Any) -> Any:
@@ -149,8 +147,7 @@ def _map(site: Site, _: str, key: Any, item: Any) -> Any:
 
 
 def _fields(site: Site, fields: Any) -> list[Any]:
-    site.charge(len(plain(fields, list)))
-    return [plain(field, pa.Field) for field in fields]
+    return [plain(field, pa.Field) for field in plain(fields, list)]
 
 
 def _struct(site: Site, _: str, fields: Any) -> Any:
@@ -220,16 +217,14 @@ def _tensor(
 def _metadata(site: Site, value: Any) -> Any:
     if value is None or isinstance(value, pa.KeyValueMetadata):
         return value
-    site.charge(len(plain(value, dict)))
-    for pair in value.items():
+    for pair in plain(value, dict).items():
         for part in pair:
             site.charge_bytes(len(plain(part, bytes)))
     return value
 
 
 def _key_values(site: Site, _: str, pairs: Any) -> Any:
-    site.charge(len(plain(pairs, list)))
-    for pair in pairs:
+    for pair in plain(pairs, list):
         key, value = plain(pair, tuple)
         site.charge_bytes(len(plain(key, bytes)) + len(plain(value, bytes)))
     return pa.KeyValueMetadata(pairs)
@@ -337,7 +332,6 @@ def _buffer(site: Site, _: str, content: Any) -> Any:
         return pa.py_buffer(content)
     # Arrow follows offsets without looking once they were checked, and frames of a message start
     # at any address.
-    site.charge_bytes(view.nbytes)
     return pa.py_buffer(bytes(view))
 
 

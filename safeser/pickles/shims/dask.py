@@ -142,7 +142,7 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
     container = isinstance(made, resolved("dask._task_spec:NestedContainer"))
     fields = {
         "_data_producer": plain(given["_data_producer"], bool),
-        "_dependencies": frozenset(_key(site, key) for key in given["_dependencies"]),
+        "_dependencies": _dependencies(site, given["_dependencies"]),
         # Left to be worked out: what is said to be a coroutine runs in its worker's event loop.
         **dict.fromkeys(_WORKED_OUT),
         "args": tuple(value_of(site, part) for part in plain(given["args"], tuple)),
@@ -161,6 +161,16 @@ def _task(site: Site, draft: Any, state: Any) -> Any:
     for name in _SLOTS:
         setattr(made, name, fields[name])
     return made
+
+
+def _dependencies(site: Site, keys: frozenset[Any]) -> frozenset[Any]:
+    """Return *keys*, each checked; one set for all tasks that have one in the pickle."""
+    place = id(keys), 0, "_dependencies"
+    known = site.remade.get(place)
+    if known is None:
+        known = site.remade[place] = keys, frozenset(_key(site, key) for key in keys)
+    checked: frozenset[Any] = known[1]
+    return checked
 
 
 #: What it takes to look at a key that a task waits for, to order it, to compare it and to note it.
@@ -398,7 +408,6 @@ def _dask_array(  # noqa: PLR0917 - as above
                 raise bad("arguments", "a chunk of an array has no size")
     if plain(meta, np.ndarray).size > 1:
         raise bad("arguments", "what an array is like holds elements")
-    site.charge(sum(map(len, chunks)))
     return resolved(name)(graph, plain(key, str), chunks, dtype=dtype, meta=meta)
 
 

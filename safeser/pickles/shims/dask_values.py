@@ -150,7 +150,6 @@ def value_of(site: Site, value: Any, depth: int = 0) -> Any:
     Copies, so that nothing else that holds a list can change it after the task was checked; one for
     all that hold the same, as in the pickle.
     """
-    site.charge(1)
     kind: Any = type(value)
     if kind in _LEAVES or isinstance(value, np.generic | np.dtype):
         return value

@@ -27,7 +27,6 @@ _MAX_COLUMN = 1 << 20
 
 
 def _exception(site: Site, name: str, *args: Any) -> Any:
-    site.charge(len(args))
     kind = getattr(builtins, name.partition(":")[2])
     check_arguments(kind, args)
     made = kind(*without_file(kind, args))
@@ -91,9 +90,6 @@ def _class_of(name: str) -> Any:
 
 
 def _foreign(site: Site, name: str, *args: Any) -> Any:
-    for argument in args:
-        # JSONDecodeError counts the lines of the document before the place, and there may be many.
-        site.charge_text(argument if type(argument) in (str, bytes) else "")
     made = _class_of(name)(*args)
     if type(made) is not _class_of(name):
         raise bad("class", f"{name} made something of another type")
@@ -158,7 +154,6 @@ _NAMED = {
 
 def _set_fields(site: Site, made: Any, fields: dict[Any, Any]) -> None:
     """Set what an exception's ``__dict__`` or state may hold: notes, names, its user's fields."""
-    site.charge(len(fields))
     for field, value in fields.items():
         if plain(field, str) == "__notes__":
             _set_notes(site, made, plain(value, list))

@@ -89,7 +89,6 @@ def _public(value: Any) -> str:
 
 
 def _item_getter(site: Site, _: str, *items: Any) -> Any:
-    site.charge(len(items))
     return operator.itemgetter(*items)
 
 

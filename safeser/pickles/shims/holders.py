@@ -40,7 +40,6 @@ def _only_field(draft: Any, state: Any, field: str) -> Any:
 
 def _chain_map(site: Site, draft: Any, state: Any) -> ChainMap[Any, Any]:
     maps = plain(_only_field(draft, state, "maps"), list)
-    site.charge(len(maps))
     # The list itself, as its own class keeps it; it must not get what was not looked at.
     site.copied(maps)
     return bounds.chain_of(maps)
@@ -195,7 +194,6 @@ def _mail(site: Site, draft: Any, state: Any) -> email.message.Message:
         plain(part, *_MESSAGES)
     for pair in state["_headers"]:
         _check_header(pair)
-    site.charge(len(state["_headers"]))
     made = _MESSAGES[draft.kind.endswith("EmailMessage")](policy=state["policy"])
     for part in (state["_headers"], state["_payload"], state["defects"]):
         # Whatever the stream adds to them later was checked by nobody.

@@ -73,7 +73,7 @@ def _metadata(
     attached = state[8][0] if times else state[8]
     if not attached and times:
         return {}, state
-    site.charge(len(plain(attached, dict)))
+    plain(attached, dict)
     if state[0] != 4:
         raise bad("dtype", "the state of a dtype has another form")
     rest: tuple[Any, ...] = (({}, state[8][1]),) if times else ()
@@ -117,7 +117,6 @@ def _ordered(dtype: np.dtype[Any], order: str) -> np.dtype[Any]:
 def _structured(
     site: Site, state: tuple[Any, ...], names: tuple[Any, ...], fields: dict[Any, Any]
 ) -> np.dtype[Any]:
-    site.charge(4 * len(names))
     held = []
     for name in names:
         base, offset, *title = fields[plain(name, str)]
@@ -171,8 +170,6 @@ def _from_bytes(
         return np.ndarray(shape, dtype, bytearray(), order=order)
     made = np.frombuffer(view.cast("B"), dtype=dtype)
     if bounds.is_strict(dtype):
-        # The values are looked at, and the same bytes may be handed over again and again.
-        site.charge_bytes(view.nbytes)
         made = bounds.sound(made)
     return made.reshape(shape, order=order)
 
@@ -193,7 +190,7 @@ def _frombuffer(  # noqa: PLR0917 - the arguments are those of the pickle
 
 
 def _scalar(site: Site, _: str, dtype: Any, raw: Any) -> Any:
-    site.charge_bytes(len(plain(raw, bytes)))
+    plain(raw, bytes)
     if not _sound_dtype(dtype).itemsize:
         return np.zeros((), dtype)[()]
     return _from_bytes(site, bytearray(raw), dtype, (1,), "C")[0]
@@ -244,10 +241,9 @@ def _plain_array(site: Site, state: Any) -> np.ndarray[Any, Any]:
     order: Any = "F" if fortran else "C"
     if _sound_dtype(dtype).hasobject:
         return _object_array(site, _shape(shape), dtype, content, order)
-    site.charge_bytes(len(plain(content, bytes)))
     # Over a copy of the bytes and not by copying elements, which would leave padding unset and so
     # hand over what this process last kept in that memory.
-    made = _from_bytes(site, bytearray(content), dtype, _shape(shape), order)
+    made = _from_bytes(site, bytearray(plain(content, bytes)), dtype, _shape(shape), order)
     # NumPy turns plain numbers into the machine's byte order on this way, and only on this.
     if dtype.kind in "iufcmM" and not dtype.isnative:
         return made.astype(dtype.newbyteorder("="), order=order)
@@ -262,7 +258,6 @@ def _object_array(
         raise bad("object-dtype", "objects inside a structured dtype are not accepted")
     if len(plain(content, list)) != bounds.check_extent(shape, dtype.itemsize, site.limits):
         raise bad("shape", "an array has not as many objects as its shape says")
-    site.charge(len(content))
     flat = np.empty(len(content), dtype)
     for at, item in enumerate(content):
         flat[at] = item

@@ -58,8 +58,7 @@ def _symbol(value: Any) -> str:
 def _poly1d(site: Site, draft: Any, state: Any) -> np.poly1d:
     if type(draft) is not Draft or plain(state, dict).keys() != {"coeffs", "_variable"}:
         raise bad("state", "a polynomial does not have the fields of its class")
-    site.charge_bytes(_numbers(state["coeffs"]).nbytes)
-    made = np.poly1d(state["coeffs"], variable=_symbol(state["_variable"]))
+    made = np.poly1d(_numbers(state["coeffs"]), variable=_symbol(state["_variable"]))
     _check_kept(state["coeffs"], made.coeffs)
     return made
 
@@ -74,7 +73,6 @@ def _series(site: Site, draft: Any, state: Any) -> Any:
     # NumPy before 1.24 wrote none, and to this one such an object has no variable at all.
     if not {"_symbol"} <= fields.keys() <= {"symbol", "_symbol"} or len(symbols) > 1:
         raise bad("state", "a polynomial does not have the fields of its class")
-    site.charge_bytes(coefficients.nbytes + domain.nbytes + window.nbytes)
     made = SERIES[draft.kind](coefficients, domain, window, *symbols)
     for sent, kept in ((coefficients, made.coef), (domain, made.domain), (window, made.window)):
         _check_kept(sent, kept)

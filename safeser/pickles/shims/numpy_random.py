@@ -95,7 +95,6 @@ _STATES: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 def _checked(site: Site, kind: str, state: Any) -> dict[str, Any]:
     """Return a copy of *state*, every field of it checked."""
-    site.charge(1000)
     fields = dict(plain(state, dict))
     if plain(fields.pop("bit_generator"), str) != kind:
         raise bad("state", "a random generator is given the state of another kind")

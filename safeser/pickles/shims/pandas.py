@@ -55,7 +55,6 @@ def _block(site: Site, __: str, values: Any, places: Any, ndim: Any) -> _Block:
         numbers: np.ndarray[Any, Any] = plain(places, np.ndarray)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             raise bad("shape", "a block of a frame is somewhere else")
-        site.charge_bytes(numbers.nbytes)
         return _Block(values, numbers.astype(np.int64))
     start, step = places.start, 1 if places.step is None else places.step
     # Backwards, pandas names no end where the first column is the last.

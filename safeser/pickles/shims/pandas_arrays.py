@@ -42,7 +42,7 @@ _LABELS = (
     *(np.dtype(code).type for code in "?bhilBHILfd"),
 )
 _TYPED = "dtype" in inspect.signature(pd.arrays.ArrowStringArray).parameters
-_LABELS_EACH = 2
+_LABELS_EACH, _TEXTS_EACH = 2, 2
 # What arrays and types are asked before anything else. pandas works out the rest again.
 _REMEMBERED = frozenset(
     (
@@ -76,7 +76,6 @@ def owned(site: Site, values: Any, kinds: str) -> np.ndarray[Any, Any]:
     numbers: np.ndarray[Any, Any] = plain(values, np.ndarray)
     if numbers.ndim != 1 or numbers.dtype.kind not in kinds or not numbers.dtype.isnative:
         raise bad("arguments", "an array of pandas' holds something else")
-    site.charge_bytes(numbers.nbytes)
     return numbers.copy()
 
 
@@ -97,7 +96,7 @@ def unique(site: Site, index: Any) -> Any:
         once = _apart(index.to_numpy())
     else:
         # One by one, and text is not charged for being a key.
-        site.charge(len(index))
+        site.charge(len(index) << _TEXTS_EACH)
         once = len(site.frozen(index)) == len(index)
     if not once:
         raise refused("labels", "a label that must be there once is there twice")
@@ -279,7 +278,6 @@ def _periods(_: Site, dtype: Any, values: Any) -> Any:
 def _strings(site: Site, dtype: Any, values: Any) -> Any:
     if values.dtype != object or values.ndim != 1:
         raise bad("arguments", "an array of strings holds something else")
-    site.charge(values.size)
     for item in values:
         if type(item) is not str and item is not None and item is not pd.NA and item == item:  # noqa: PLR0124 - as above
             raise bad("arguments", "an array of strings holds something else")
@@ -329,7 +327,6 @@ def _interval_array(site: Site, draft: Any, state: Any) -> Any:
 
 def _bounds(site: Site, values: Any) -> Any:
     if isinstance(values, pd.arrays.DatetimeArray | pd.arrays.TimedeltaArray):
-        site.charge_bytes(values.nbytes)
         return values.copy()
     return owned(site, values, "iufmM")
 
@@ -340,7 +337,11 @@ def _sparse_index(site: Site, name: str, length: Any, *parts: Any) -> Any:
     if not 0 <= plain(length, int) < _INT32:
         raise bad("shape", "a sparse array has an impossible size")
     if length > site.limits.max_array:
-        raise refused("sparse", "a sparse array is larger than max_array")
+        raise refused(
+            "sparse",
+            "a sparse array is larger than max_array",
+            fix="Raise the policy's limits.max_array if its sender may.",
+        )
     numbers = [owned(site, part, "i") for part in parts]
     if any(part.dtype != np.int32 for part in numbers):
         raise bad("arguments", "the positions of a sparse array are 32 bit integers")

@@ -88,8 +88,9 @@ def _intervals(site: Site, given: dict[str, Any]) -> Any:
             raise bad("arguments", "the bounds of intervals are of two types")
         if left.dtype != right.dtype:
             raise bad("arguments", "the bounds of intervals are of two types")
-        # A range of any length is a few bytes until it is written out, as it is here.
-        site.charge_bytes(sum(max(side.nbytes, _NUMBER * len(side)) for side in (left, right)))
+        if isinstance(left, pd.RangeIndex):
+            # Of any length it is a few bytes until it is written out, as it is here.
+            site.charge_bytes(_NUMBER * (len(left) + len(right)))
         made = pd.arrays.IntervalArray.from_arrays(left, right, closed, copy=True)
     return pd.IntervalIndex(made, closed=closed, name=name)
 
@@ -136,8 +137,7 @@ _FROZEN: Any = type(pd.MultiIndex.from_arrays([[], []]).names)
 
 
 def _frozen_list(site: Site, _: str, members: Any) -> Any:
-    site.charge(len(plain(members, list)))
-    return _FROZEN(members)
+    return _FROZEN(plain(members, list))
 
 
 SHIMS: dict[str, Callable[..., Any]] = {"frozen_list": _frozen_list, "index": _index}

@@ -42,10 +42,8 @@ def _bytearray(site: Site, _: str, *args: Any) -> bytearray:
         return bytearray()
     if len(args) == 2:
         return bytearray(_latin1(site, "", *args))
-    content = plain(args[0], bytes)
-    site.charge_bytes(len(content))
     (only,) = args
-    return bytearray(only)
+    return bytearray(plain(only, bytes))
 
 
 def _bytes(_: Site, __: str, *args: Any) -> bytes:
@@ -59,8 +57,7 @@ def _latin1(site: Site, _: str, text: Any, codec: Any) -> bytes:
     # How protocols 0 to 2 write bytes. Other codecs inflate or run code.
     if codec not in ("latin1", "latin-1"):
         raise bad("arguments", "bytes as text must be latin1")
-    site.charge_bytes(len(plain(text, str)))
-    return text.encode("latin-1")  # type: ignore[no-any-return]  # plain() proved it a str
+    return plain(text, str).encode("latin-1")  # type: ignore[no-any-return]  # it is a str
 
 
 def _range(_: Site, __: str, start: Any, stop: Any, step: Any = 1) -> range:
@@ -77,8 +74,7 @@ def _set(site: Site, _: str, members: Any = ()) -> set[Any]:
 
 
 def _frozenset(site: Site, _: str, members: Any = ()) -> frozenset[Any]:
-    site.charge(len(plain(members, list, tuple)))
-    return site.frozen(members)
+    return site.frozen(plain(members, list, tuple))
 
 
 def _none_type(_: Site, __: str, instance: Any) -> Any:
@@ -90,8 +86,7 @@ def _none_type(_: Site, __: str, instance: Any) -> Any:
 
 def _ordered(site: Site, _: str, pairs: Any = ()) -> OrderedDict[Any, Any]:
     made: OrderedDict[Any, Any] = OrderedDict()
-    site.charge(len(plain(pairs, list, tuple)))
-    for pair in pairs:
+    for pair in plain(pairs, list, tuple):
         key, value = plain(pair, list, tuple)
         site.check_key(made, key)
         made[key] = value
@@ -111,15 +106,13 @@ def _defaultdict(_: Site, __: str, factory: Any = None) -> defaultdict[Any, Any]
 def _counter(site: Site, _: str, counts: Any = None) -> Counter[Any]:
     made: Counter[Any] = Counter()
     if counts is not None:
-        site.charge(len(plain(counts, dict)))
-        dict.update(made, counts)
+        dict.update(made, plain(counts, dict))
     return made
 
 
 def _deque(site: Site, _: str, members: Any = (), longest: Any = None) -> deque[Any]:
     # deque(range(10**12), maxlen=1) never ends.
-    site.charge(len(plain(members, list, tuple)))
-    return bounds.deque_of(members, plain(longest, int, type(None)))
+    return bounds.deque_of(plain(members, list, tuple), plain(longest, int, type(None)))
 
 
 def _date(_: Site, __: str, raw: Any) -> datetime.date:
@@ -156,8 +149,7 @@ def _timezone(_: Site, __: str, offset: Any, *name: Any) -> datetime.timezone:
 
 
 def _decimal(site: Site, __: str, text: Any) -> decimal.Decimal:
-    site.charge_text(plain(text, str))
-    return bounds.decimal_of(text)
+    return bounds.decimal_of(plain(text, str))
 
 
 def _fraction(site: Site, __: str, *args: Any) -> fractions.Fraction:
@@ -165,7 +157,6 @@ def _fraction(site: Site, __: str, *args: Any) -> fractions.Fraction:
         match = _FRACTION.match(plain(args[0], str))
         if match is None:
             raise bad("arguments", "a Fraction is not plain text")
-        site.charge_text(args[0])
         # int() of some 4,300 digits and more is CPython's own refusal.
         return bounds.fraction_of(int(match[1]), int(match[2] or 1))
     numerator, denominator = (plain(part, int) for part in args)
@@ -186,9 +177,8 @@ def _uuid_state(_: Site, draft: Any, state: Any) -> uuid.UUID:
 
 
 def _path(site: Site, name: str, *parts: Any) -> pathlib.PurePath:
-    for part in parts:
-        site.charge_text(plain(part, str))
-    return bounds.path_of(getattr(pathlib, name.partition(":")[2]), parts)
+    texts = tuple(plain(part, str) for part in parts)
+    return bounds.path_of(getattr(pathlib, name.partition(":")[2]), texts)
 
 
 def _address(_: Site, name: str, value: Any) -> Any:
@@ -197,10 +187,9 @@ def _address(_: Site, name: str, value: Any) -> Any:
 
 def _array_list(site: Site, _: str, code: Any, numbers: Any) -> array.array[Any]:
     # How protocols 0 to 2 write arrays.
-    site.charge(len(plain(numbers, list)))
     if plain(code, str) not in _ARRAYS:
         raise bad("arguments", "an array of that type is not accepted")
-    return array.array(code, numbers)
+    return array.array(code, plain(numbers, list))
 
 
 def _array(site: Site, _: str, kind: Any, code: Any, form: Any, raw: Any) -> array.array[Any]:
@@ -209,7 +198,7 @@ def _array(site: Site, _: str, kind: Any, code: Any, form: Any, raw: Any) -> arr
     made: array.array[Any] = array.array(code)
     if made.__reduce_ex__(3)[1][2] != plain(form, int):
         raise bad("arguments", "an array comes from a machine of another layout")
-    site.charge_bytes(len(plain(raw, bytes)))
+    plain(raw, bytes)
     if code == "u":
         # Raw bytes can be code points that no string may hold; decoding refuses them.
         little = sys.byteorder == "little"

@@ -62,8 +62,7 @@ def _struct_time(_: Site, __: str, parts: Any, more: Any = None) -> time.struct_
 def _numbers(site: Site, name: str, parts: Any, more: Any = None) -> Any:
     kind: Any = {"os:stat_result": os.stat_result, "os:terminal_size": os.terminal_size}[name]
     extra = {} if more is None else plain(more, dict)
-    site.charge(len(plain(parts, tuple)) + len(extra))
-    for part in parts:
+    for part in plain(parts, tuple):
         _within(part, 2 * _INT63)
     for part, value in extra.items():
         # In nanoseconds, a signed 64-bit number of seconds stays below this.
@@ -91,8 +90,7 @@ def _named_tuple(_: Site, name: str, *parts: Any) -> Any:
 
 
 def _decimal_tuple(site: Site, _: str, sign: Any, digits: Any, exponent: Any) -> Any:
-    site.charge(len(plain(digits, tuple)))
-    for digit in digits:
+    for digit in plain(digits, tuple):
         _within(digit, 10, least=0)
     if exponent not in ("F", "n", "N"):
         _within(exponent, _INT63)
@@ -107,8 +105,7 @@ _SIGNALS = frozenset(decimal.Context().flags)
 
 
 def _signals(site: Site, value: Any) -> list[Any]:
-    site.charge(len(plain(value, list)))
-    if any(signal not in _SIGNALS for signal in value):
+    if any(signal not in _SIGNALS for signal in plain(value, list)):
         raise bad("arguments", "a decimal context has a signal that is none")
     return value  # type: ignore[no-any-return]  # plain() proved it a list
 
@@ -190,7 +187,6 @@ def _random_state(site: Site, draft: Any, state: Any) -> random.Random:
     version, words, spare = plain(state, tuple)
     if version != 3 or len(plain(words, tuple)) != _TWISTER + 1:
         raise bad("state", "the state of a generator has another form")
-    site.charge(len(words))
     for word in words:
         _within(word, 1 << 32, least=0)
     # The last one is the position: behind the end, drawing reads foreign memory.

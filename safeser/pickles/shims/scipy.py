@@ -56,7 +56,6 @@ def indexes(site: Site, value: Any, *, below: int, low: int = 0) -> Any:
         raise refused("scipy", "an index is outside of what it points into")
     if not site.shared and given.flags.c_contiguous:
         return given
-    site.charge_bytes(given.nbytes)
     return np.array(given, order="C")
 
 
@@ -257,7 +256,6 @@ def _keys(site: Site, draft: Any, state: Any) -> Any:
     if len(shape) > 2:
         raise refused("scipy", "a sparse matrix has not the dimensions of its format")
     content = plain(given["_dict"], dict)
-    site.charge(3 * len(content))
     for key, value in content.items():
         parts = (key,) if len(shape) == 1 else plain(key, tuple)
         for part, size in zip(parts, shape, strict=True):

@@ -69,7 +69,8 @@ class Site:
         self.hashable: set[type] = set()
         #: Instances whose fields are still to come, by identity; the builder keeps them alive.
         self.unfinished: dict[int, Any] = {}
-        self._copied: dict[int, Any] = {}
+        #: Containers of which objects hold checked copies, by identity.
+        self.copied_from: dict[int, Any] = {}
         #: By identity and place, containers and the copies that were made of them there: a list of
         #: twice itself, twenty levels deep, is 200 bytes, and a million lists when it is copied.
         self.remade: dict[tuple[int, int, str], tuple[Any, Any]] = {}
@@ -80,11 +81,11 @@ class Site:
         An unpickler hands over the container itself, so that what is added later is in the object
         too: checked by nobody. Without it, the object would not be what was written.
         """
-        self._copied[id(container)] = container
+        self.copied_from[id(container)] = container
 
     def check_growth(self, container: Any) -> None:
         """Refuse to fill a container of which an object holds a checked copy."""
-        if self._copied and id(container) in self._copied:
+        if id(container) in self.copied_from:
             raise bad(
                 "late-growth",
                 "a list, set or dict grows after the object that holds it was made",
@@ -257,10 +258,9 @@ def are_plain_keys(keys: Sequence[Any], *, whole: bool) -> bool:
 
     :param whole: these are all keys that the container ever gets.
     """
-    kinds = set(map(type, keys))
-    if kinds <= _TEXT:
+    if _TEXT.issuperset(map(type, keys)):
         return True
-    if not whole or kinds != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
+    if not whole or set(map(type, keys)) != {int} or max(keys) >= _SMALL or min(keys) <= -_SMALL:
         return False
     # In this order: putting the hashes into a set is what the second is afraid of.
     return spread_out(keys) and len(keys) - len(set(map(hash, keys))) < LEAST_COLLISIONS
@@ -294,5 +294,4 @@ def settled(site: Site, content: Any) -> Any:
     view = memoryview(plain(content, bytes, bytearray, memoryview))
     if type(view.obj) is bytes:
         return content
-    site.charge_bytes(view.nbytes)
     return bytearray(view) if not view.readonly else bytes(view)

@@ -110,7 +110,6 @@ def _value(site: Site, value: Any, field: str, depth: int = 0) -> Any:
 
     Copies, so that nothing else that holds a list can change it after the estimator was checked.
     """
-    site.charge(1)
     kind: Any = type(value)
     if kind in _LEAVES or isinstance(value, np.generic | np.dtype):
         return value

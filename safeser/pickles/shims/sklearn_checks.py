@@ -154,7 +154,6 @@ def _check_histogram_predictor(site: Site, fields: dict[str, Any]) -> None:
         refuse("the nodes of a tree have another layout than this scikit-learn's")
     if not len(nodes) or nodes["is_categorical"].any():
         refuse("a histogram tree is empty, or splits by categories, which is not accepted")
-    site.charge_bytes(nodes.nbytes)
     leaf = nodes["is_leaf"] != 0
     left, right = (
         np.where(leaf, _LEAF, nodes[side].astype(np.int64)) for side in ("left", "right")

@@ -44,7 +44,6 @@ def begin_tree(site: Site, _: str, features: Any, classes: Any, outputs: Any) ->
     counts = numbers(classes, ndim=1, kinds="i")
     if len(counts) != size(outputs, "the outputs of a tree") or counts.min() < 1:
         refuse("a tree has not as many outputs as it says")
-    site.charge_bytes(counts.nbytes)
     parts = size(features, "the features of a tree"), np.array(counts, np.intp), outputs
     return Draft("tree", *parts)
 

@@ -112,7 +112,7 @@ def _careful(rig: Rig) -> Path:
     recipient: [worker, nanny]
     serializers: [dask, msgpack, pickle]
     deserializers: [dask, msgpack, pickle]
-    pickle: {profile: [dask-internal, data, numpy, pandas]}
+    pickle: {profile: [data, numpy, pandas]}
     operations: {grant: [basic, cluster, control, diagnose]}
 """
     made = rig.path / "careful.yaml"
