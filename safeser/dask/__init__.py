@@ -50,6 +50,7 @@ def backend() -> Backend:
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.events import make_no_loggers
     from safeser.dask.gathering import end_what_may_not_come
+    from safeser.dask.joblib_calls import end_refused_calls
     from safeser.dask.logged import escape_logs
     from safeser.dask.named import name_roles
     from safeser.dask.partitions import keep_own_partitions
@@ -70,6 +71,7 @@ def backend() -> Backend:
     escape_logs()
     make_no_loggers()
     end_what_may_not_come()
+    end_refused_calls()
     described.register()
     references.register()
     return Backend()

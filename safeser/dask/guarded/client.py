@@ -18,6 +18,7 @@ from safeser.dask.events import make_no_loggers
 from safeser.dask.gathering import end_what_may_not_come
 from safeser.dask.guarded.comm import GUARDED, GuardedBackend
 from safeser.dask.guarded.settings import GuardedSecurity, guarded_security
+from safeser.dask.joblib_calls import end_refused_calls
 from safeser.dask.logged import escape_logs
 from safeser.dask.schemes import guard_schemes, record_for
 from safeser.errors import ConfigError
@@ -44,6 +45,7 @@ def guard(
     escape_logs()
     make_no_loggers()
     end_what_may_not_come()
+    end_refused_calls()
     made = guarded_security(scheme, security, deserializers)
     _refuse_unguarded()
     record_for(made.guard.principal, made.guard.audit)
