@@ -657,7 +657,3 @@ np.asarray(drawn.canvas.buffer_rgba())[::50, ::50].sum()
 
 # %% plots: xarray draws a mean
 CUBE.chunk(time=6).t.mean("y").plot().get_array().sum()
-
-# %% client: restart
-client.restart()
-client.submit(double, 4).result()
