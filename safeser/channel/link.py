@@ -390,10 +390,12 @@ class Link(Recording):
         *,
         iterate_collection: bool | None = None,
         context: Context | None = None,
+        unregistered: bool = False,
     ) -> tuple[dict[str, Any], list[Any]]:
         """Turn *obj* into a header and frames by the first granted family that can.
 
         :param context: handed to registered functions that take it.
+        :param unregistered: whether classes that only the reader may have registered are written.
         """
         return serialization.serialize(
             obj,
@@ -402,6 +404,7 @@ class Link(Recording):
             iterate_collection=iterate_collection,
             context=context,
             types=grant.types,
+            reads=grant if unregistered else None,
         )
 
     def permit_sending(self, context: Context, payload: Payload) -> None:

@@ -71,6 +71,7 @@ def _backend() -> Backend:
     require_distributed()
     from safeser.dask import described, references
     from safeser.dask.decorated import honour_decorators
+    from safeser.dask.joblib_calls import register_backend
     from safeser.dask.logged import escape_logs
     from safeser.dask.patches import install
     from safeser.dask.sockets import Backend
@@ -79,6 +80,7 @@ def _backend() -> Backend:
     install()
     escape_logs()
     honour_decorators()
+    register_backend()
     described.register()
     references.register()
     return Backend()

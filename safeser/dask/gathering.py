@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from typing import Any
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from distributed.utils_comm import pack_data, unpack_remotedata
 
+from safeser.dask.guarded.apart import put_together, taking_apart
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 
 __all__ = ["Gathering", "with_failures"]
@@ -72,13 +74,19 @@ class Gathering:
         except (PolicyDenied, PayloadError) as error:
             unpacked, wanted = unpack_remotedata(futures, byte_keys=True)
             others = _TOGETHER.get(error, frozenset()) - {future.key for future in wanted}
-            if errors != "skip" and not others:
+            apart = await self._apart(wanted, direct) if error.rule == "stock.unsent" else {}
+            if errors != "skip" and not others and not apart:
                 raise
+            rest = {future.key: future for future in wanted if future.key not in apart}
+            if apart and errors != "skip":
+                got = await self._gather(rest, errors, direct, local_worker) if rest else {}
+                return pack_data(unpacked, {**got, **apart})
         token = _ALONE.set({})
         try:
             if errors != "skip":
                 return await gather(futures, errors, direct, local_worker)
-            values = await self._values(tuple(wanted), direct, local_worker)
+            came = await self._values(tuple(rest.values()), direct, local_worker) if rest else {}
+            values = {**came, **apart}
         finally:
             _ALONE.reset(token)
         missing = {future.key: None for future in wanted if future.key not in values}
@@ -87,6 +95,22 @@ class Gathering:
                 each for each in unpacked if not (isinstance(each, Hashable) and each in missing)
             ]
         return pack_data(unpacked, {**values, **missing})
+
+    async def _apart(self, futures: Any, direct: Any) -> dict[Any, Any]:
+        """Return by their keys the values of *futures* that a stock cluster can take apart."""
+        gather, take = super()._gather, taking_apart()  # type: ignore[misc]  # as above
+        token = _ALONE.set({})
+        try:
+            parts = {
+                future.key: self.submit(take, future, key=f"taken-apart-{uuid4().hex}")  # type: ignore[attr-defined]  # of Dask's
+                for future in futures
+            }
+            got = await gather(parts, "skip", direct, None)
+        except (PolicyDenied, PayloadError):
+            return {}
+        finally:
+            _ALONE.reset(token)
+        return {key: put_together(each) for key, each in got.items() if each is not None}
 
     async def _values(
         self, futures: Sequence[Any], direct: Any, local_worker: Any

@@ -273,10 +273,14 @@ class _Values:
         """Tell whether the other side may be sent code."""
         return "cloudpickle" in self._grant.families
 
+    def _serialize(self, x: Any, grant: Grant) -> tuple[dict[str, Any], list[Any]]:
+        # Workers send what tasks return; the client that asks for it registers the class.
+        return self._link.serialize(x, grant, context=self._context, unregistered=True)
+
     def _row(self, leaf: Any) -> PayloadRow:
         author, failed = None, False
         if isinstance(leaf, Serialize | ToPickle):
-            header, frames = self._link.serialize(leaf.data, self._grant, context=self._context)
+            header, frames = self._serialize(leaf.data, self._grant)
         elif isinstance(leaf, Relayed):
             header, frames = leaf.sealed_header, leaf.frames
             author, failed = leaf.author, leaf.failed
@@ -286,7 +290,7 @@ class _Values:
             raise PayloadError("bytes that Dask pickled are not passed on", rule="payload.pickled")
         else:
             grant = self._grant.narrowed(_STRAY)
-            header, frames = self._link.serialize(leaf, grant, context=self._context)
+            header, frames = self._serialize(leaf, grant)
         family = self._family(header)
         if family == "pickle" and "cloudpickle" in self._grant.families:
             family = "cloudpickle"  # the most that it can be; reading it would change nothing

@@ -94,6 +94,14 @@ def is_remade(old: type, new: type) -> bool:
     return same and old is not new
 
 
+def _registering(name: str) -> str:
+    """Return the line of Python that registers the class *name*."""
+    module, _, qualname = name.partition(":")
+    cls = qualname.rpartition("<locals>.")[2]
+    imported = "" if module == "__main__" else f"from {module} import {cls.partition('.')[0]}; "
+    return f"{imported}safeser.register_class({cls})"
+
+
 @dataclass(slots=True)
 class Registry:
     """Listed types of this process, by name for reading and by class for writing."""
@@ -105,6 +113,7 @@ class Registry:
     _lazy_names: dict[str, _Lazy] = field(default_factory=dict)
     _remade: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _plan: Callable[[type], Typed | None] = lambda cls: None
 
     def register(self, typed: Typed, *, remade: bool = False) -> None:
         """List *typed*; a name or class that is listed already stays as it is, loudly.
@@ -189,6 +198,21 @@ class Registry:
                     return candidate
         return found
 
+    def write_others(self, plan: Callable[[type], Typed | None]) -> None:
+        """Let :meth:`for_writing` ask *plan* for classes that are not listed."""
+        self._plan = plan
+
+    def is_own(self, name: str) -> bool:
+        """Tell whether a class of the program was registered as *name*, by the class alone."""
+        return name in self._remade
+
+    def for_writing(self, cls: type) -> Typed | None:
+        """Return what writes direct instances of *cls*, which is not listed, or None.
+
+        Writing needs no list: the reader decides by its own what it builds.
+        """
+        return self._plan(cls)
+
     def advise(self, cls: type, advice: str) -> None:
         """Say what helps who sends an object of *cls* or of a class derived from it.
 
@@ -236,7 +260,7 @@ class Registry:
             f"no type {name} is registered here",
             rule="families.type",
             where=where,
-            fix="Register it on this side too, under this name: import the module that does.",
+            fix=f"If it is a class of your own, register it in this process: {_registering(name)}",
         )
 
     def named(self, name: str, *, where: str = "", beside: Iterable[str] = ()) -> Typed:

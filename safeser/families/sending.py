@@ -33,8 +33,8 @@ from safeser.families.registered.own import own_families
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.stdlib import columns
 from safeser.families.tree import parse
-from safeser.pickles import Budget
-from safeser.values import FAMILIES, Context, Limits
+from safeser.pickles import Budget, Profile
+from safeser.values import FAMILIES, Context, Grant, Limits
 
 __all__ = ["serialize"]
 
@@ -77,6 +77,7 @@ def serialize(
     iterate_collection: bool | None = None,
     context: Context | Mapping[str, Any] | None = None,
     types: Collection[str] | None = None,
+    reads: Grant | None = None,
 ) -> Sent:
     """Return the header and frames of *x* in the first of *families* that can carry it.
 
@@ -86,6 +87,9 @@ def serialize(
         every peer.
     :param types: of what was registered with distributed's decorators, the names that the other
         side reads; None where that is not known.
+    :param reads: what the reader takes, where the reader alone registers classes, as Dask's clients
+        do. Instances of classes that its pickles may not name are then written as
+        ``register_class`` would have them, and for a reader of cloudpickle as pickles.
     :raises SerializationError: that names the object inside *x* that none of *families* can carry.
     """
     for family in families:
@@ -95,7 +99,7 @@ def serialize(
                 rule="families.serializer",
                 fix="Register it with register_serialization_family, or install what declares it.",
             )
-    sender = _Sender(tuple(families), limits, iterate_collection, context, types)
+    sender = _Sender(tuple(families), limits, iterate_collection, context, types, reads=reads)
     try:
         return sender.send(x, 0)
     except Unencodable as error:
@@ -263,9 +267,12 @@ class _Sender:
         iterate_collection: bool | None,
         context: Context | Mapping[str, Any] | None,
         types: Collection[str] | None,
+        *,
+        reads: Grant | None,
     ) -> None:
         self.families = families
         self.types = types
+        self.reads = reads
         self.context = hosted.words_of(context)
         self.limits = limits
         self.iterate = iterate_collection
@@ -351,7 +358,21 @@ class _Sender:
         return self.typed(x, depth)
 
     def typed_for(self, x: object) -> Typed | None:
-        return registry.for_object(x) or functions.for_object(x, self.types)
+        listed = registry.for_object(x) or functions.for_object(x, self.types)
+        if self.reads is None:
+            return listed
+        if "cloudpickle" in self.families:
+            # The reader takes any class, and may not have registered this one.
+            return None if listed is not None and registry.is_own(listed.name) else listed
+        if listed is not None or self.may_name(type(x), self.reads):
+            return listed
+        return registry.for_writing(type(x))
+
+    def may_name(self, kind: type, reads: Grant) -> bool:
+        """Tell whether a pickle of an instance of *kind* may be read."""
+        if "pickle" not in self.families:
+            return False
+        return Profile.granted(reads.profiles, reads.allow).get(_shown(kind)) is not None
 
     def typed(self, x: Any, depth: int) -> Sent:
         typed = self.typed_for(x)

@@ -309,6 +309,11 @@ class Plain:
     pass
 
 
+class Hooked:
+    def __setstate__(self, state):
+        raise AssertionError("never called")
+
+
 class Group(ExceptionGroup):
     pass
 
@@ -330,7 +335,7 @@ class Stray(enum.Enum):
     ("cls", "options", "word"),
     [
         (own.Color, {}, "registered"),
-        (local(), {}, "name="),
+        (type("Local<x>", (), {}), {}, "name="),
         (Taken, {"name": f"{PREFIX}:Point"}, "registered already"),
         (Taken, {"name": "pandas:DataFrame"}, "registered already"),
         (Taken, {"name": "decimal:Context"}, "standard library"),
@@ -346,7 +351,8 @@ class Stray(enum.Enum):
         (Heir, {}, "slots"),
         (own.Abstract, {}, "abstract"),
         (Kid, {}, "none itself"),
-        (Plain, {}, "register_generic"),
+        (Plain, {"assigned": ["x"]}, "no fields"),
+        (Hooked, {}, "__setstate__"),
         (int, {}, "name="),
         (5, {}, "only classes"),
         (lambda: 1, {}, "only classes"),

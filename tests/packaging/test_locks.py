@@ -48,7 +48,9 @@ def test_a_lock_covers_what_is_declared(lock, extras):
 
 
 def test_the_demo_and_the_tests_run_the_same_versions():
-    assert pins("demo.lock") <= pins("dev.lock")
+    # Not their markers: what a test needs may need a package on more platforms.
+    demo, dev = ({pin[:2] for pin in pins(lock)} for lock in ("demo.lock", "dev.lock"))
+    assert demo <= dev
 
 
 COMPAT = sorted(path.name for path in (PROJECT / "requirements").glob("compat-*.lock"))

@@ -18,11 +18,14 @@ from safeser.values import FAMILIES, Context, Decision, Kind
 
 REPOSITORY = Path(__file__).parents[2] / "policies"
 
-CODERS = {"default": ["client"], "demo": ["alice"]}
-USERS = {"default": ["client"], "demo": ["alice", "bob"]}
+CODERS = {"default": ["client"], "strict": ["client"], "demo": ["alice"]}
+USERS = {**CODERS, "demo": ["alice", "bob"]}
 SERVERS = ["scheduler", "worker", "nanny"]
 
-both = pytest.mark.parametrize("name", ["default", "demo"])
+#: Where workers are kept from running code in each other and in the scheduler.
+KEPT_APART = ["strict", "demo"]
+
+each = pytest.mark.parametrize("name", ["default", *KEPT_APART])
 
 
 def ask(
@@ -43,11 +46,12 @@ def test_these_are_ready() -> None:
         "default",
         "demo",
         "stock-cluster",
+        "strict",
         "trusted",
     )
 
 
-@both
+@each
 def test_each_says_in_its_first_line_whom_it_is_for(name: str) -> None:
     text = (REPOSITORY / f"{name}.yaml").read_text("utf-8")
     assert text.startswith("# For ")
@@ -58,12 +62,12 @@ def test_each_says_in_its_first_line_whom_it_is_for(name: str) -> None:
     assert "# CODE: whoever holds" in text
 
 
-@both
+@each
 def test_keys_come_from_the_roster(name: str) -> None:
     assert len(Policy.load(name).roster) == 0
 
 
-@both
+@each
 def test_code_passes_on_exactly_these_hops(name: str) -> None:
     policy = Policy.load(name)
     everybody = [*policy.principals, "unknown", "stranger"]
@@ -76,10 +80,14 @@ def test_code_passes_on_exactly_these_hops(name: str) -> None:
     expected = {"scheduler -> worker", "scheduler -> nanny"}
     for coder in CODERS[name]:
         expected |= {f"{coder} -> scheduler", f"{coder} -> worker"}
+    if name not in KEPT_APART:
+        expected.add("worker -> worker")
     assert hops == expected
     # Of these, users ask only the scheduler to run what they send, beside the methods of their own
     # actors: whoever listens there with a worker's key is sent no graph.
-    expected -= {f"{coder} -> worker" for coder in CODERS[name]}
+    expected -= {"worker -> worker", *(f"{coder} -> worker" for coder in CODERS[name])}
+    if name not in KEPT_APART:
+        expected.add("worker -> scheduler")  # tasks submit tasks
     running = {
         f"{sender} -> {recipient}"
         for sender, recipient in itertools.product(everybody, everybody)
@@ -89,7 +97,7 @@ def test_code_passes_on_exactly_these_hops(name: str) -> None:
     assert running == expected
 
 
-@both
+@each
 def test_no_pickle_reaches_a_user(name: str) -> None:
     policy = Policy.load(name)
     for user, sender, kind in itertools.product(USERS[name], policy.principals, Kind):
@@ -100,7 +108,7 @@ def test_no_pickle_reaches_a_user(name: str) -> None:
         assert ask(policy, f"worker -> {USERS[name][0]}", "data", None, family).permitted
 
 
-@both
+@pytest.mark.parametrize("name", KEPT_APART)
 def test_a_stolen_worker_key_runs_no_code_elsewhere(name: str) -> None:
     policy = Policy.load(name)
     scheduler = "worker -> scheduler"
@@ -116,7 +124,24 @@ def test_a_stolen_worker_key_runs_no_code_elsewhere(name: str) -> None:
     assert policy.grant(Context("worker", "worker")).profiles == ("data", "numpy", "pandas")
 
 
-@both
+def test_under_default_tasks_submit_tasks_and_workers_exchange_any_value() -> None:
+    policy = Policy.load("default")
+    for kind, operation in (("task", "update-graph"), ("data", "get_data")):
+        recipient = "scheduler" if kind == "task" else "worker"
+        hop = f"worker -> {recipient}"
+        assert ask(policy, hop, kind, operation, "cloudpickle").permitted
+        assert not ask(Policy.load("strict"), hop, kind, operation, "cloudpickle").permitted
+    # Results reach the client as data: what passes through the scheduler is written as that.
+    assert ask(policy, "worker -> scheduler", "data", None, "cloudpickle").rule == "context.family"
+    assert ask(policy, "worker -> scheduler", "control", "run_function", "msgpack").rule == (
+        "operation.not-granted"
+    )
+    assert ask(policy, "nanny -> scheduler", "task", "update-graph", "msgpack").rule == (
+        "submission.none"
+    )
+
+
+@each
 def test_strangers_and_users_among_themselves_get_nothing(name: str) -> None:
     policy = Policy.load(name)
     for user, kind in itertools.product(USERS[name], Kind):
@@ -128,7 +153,7 @@ def test_strangers_and_users_among_themselves_get_nothing(name: str) -> None:
     assert policy.counterparts("scheduler") == {"worker", "nanny", *USERS[name]}
 
 
-@both
+@each
 def test_the_cluster_can_do_its_work(name: str) -> None:
     policy = Policy.load(name)
     coder = CODERS[name][0]
@@ -161,7 +186,7 @@ def test_the_cluster_can_do_its_work(name: str) -> None:
         assert decision.permitted, (hop, kind, operation, family, decision)
 
 
-@both
+@each
 def test_what_is_relayed_to_a_user_passes_as_data(name: str) -> None:
     hop = f"scheduler -> {USERS[name][0]}"
     for family in ("dask", "msgpack", "error"):

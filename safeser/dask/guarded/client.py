@@ -17,6 +17,7 @@ from distributed.security import Security as DaskSecurity
 from safeser.dask import require_distributed
 from safeser.dask.guarded.comm import GUARDED, GuardedBackend
 from safeser.dask.guarded.settings import GuardedSecurity, guarded_security
+from safeser.dask.joblib_calls import register_backend
 from safeser.dask.logged import escape_logs
 from safeser.dask.patches import install
 from safeser.dask.schemes import Backends, record_for
@@ -42,6 +43,7 @@ def guard(
     """
     require_distributed()
     escape_logs()
+    register_backend()
     made = guarded_security(scheme, security, deserializers)
     _refuse_unguarded()
     record_for(made.guard.principal, made.guard.audit)

@@ -1,4 +1,4 @@
-"""Classes that their authors let travel: enums, dataclasses, named tuples, exceptions.
+"""Classes of users: enums, dataclasses, named tuples, exceptions, and plain classes.
 
 The one rule: a class is registered by whoever has it, never found by a name that a peer wrote, and
 its instances come back through its own constructor or are refused: see :mod:`.constructed`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, overload
 
 from safeser.errors import ConfigError, PayloadError
@@ -16,6 +17,7 @@ from safeser.families import plain
 from safeser.families.errors import wire as errors
 from safeser.families.plain import Unencodable
 from safeser.families.registered import constructed
+from safeser.families.registered.generic import plan_generic
 from safeser.families.registered.naming import refuse_class, wire_name
 from safeser.families.registry import Parts, Typed, registry
 from safeser.families.tree import Node
@@ -74,11 +76,16 @@ def register_class(
 ) -> Any:
     """Let direct instances of *cls* travel in family ``dask``; both sides must register it.
 
+    On a Dask cluster the client that reads them is enough: workers write what tasks return, whether
+    or not they registered its class.
+
     An enum's members are known by name and value. A dataclass or named tuple is made by calling the
     class with its fields, and must then hold exactly what was sent. An exception is raised as
     itself if calling the class with its arguments says the same again. So a peer can call that
     constructor with any values that may travel: register classes whose constructors only check and
-    keep. Works as a decorator; it returns *cls*.
+    keep. Any other class is taken if its instances are their attributes and no more, as
+    :func:`~safeser.families.registered.generic.register_generic` says, which calls no constructor.
+    Works as a decorator; it returns *cls*.
 
     :param name: ``module:qualname`` on the wire; the class's own, if it can be imported by that.
     :param assigned: fields with ``init=False`` that are set after the class was called. All other
@@ -92,17 +99,33 @@ def register_class(
     wire = wire_name(cls, name)
     if issubclass(cls, BaseException):
         errors.register_exception(cls, wire)
-        return cls
+    else:
+        registry.register(_plan(cls, wire, assigned), remade=True)
+    return cls
+
+
+def _plan(cls: type, wire: str, assigned: Sequence[str] = ()) -> Typed:
+    """Return the serializer of *cls*: of the first kind that it is of, else by its attributes."""
     for kind in _KINDS:
         if kind.applies(cls):
-            registry.register(kind.plan(cls, wire, assigned), remade=True)
-            return cls
-    words = ", ".join(kind.word for kind in _KINDS)
-    refuse_class(
-        cls,
-        f"is none of {words} or exception",
-        fix="Register it with register_generic, or with functions of its own.",
-    )
+            return kind.plan(cls, wire, assigned)
+    if assigned:
+        refuse_class(cls, "is called with no fields, so none of them can be assigned afterwards")
+    return plan_generic(cls, wire)
+
+
+@lru_cache(maxsize=256)
+def _for_writing(cls: type) -> Typed | None:
+    """Return the serializer that :func:`register_class` would give *cls*, or None."""
+    if issubclass(cls, BaseException):
+        return None
+    try:
+        return _plan(cls, wire_name(cls, None))
+    except ConfigError:
+        return None
+
+
+registry.write_others(_for_writing)
 
 
 # -- enums -------------------------------------------------------------------------------------

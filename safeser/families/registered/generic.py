@@ -22,7 +22,7 @@ from safeser.families.tree import Node
 from safeser.pickles.layout import layout
 from safeser.values import Limits
 
-__all__ = ["register_generic"]
+__all__ = ["plan_generic", "register_generic"]
 
 T = TypeVar("T", bound=type)
 
@@ -77,10 +77,18 @@ def register_generic(
         )
     if not isinstance(cls, type):
         raise ConfigError("only classes can be registered", rule="families.register")
-    _review(cls)
     allowed = None if attributes is None else frozenset(attributes)
-    registry.register(_typed(cls, wire_name(cls, name), allowed), remade=True)
+    registry.register(plan_generic(cls, name, allowed), remade=True)
     return cls
+
+
+def plan_generic(cls: type, name: str | None, allowed: frozenset[str] | None = None) -> Typed:
+    """Return the serializer of a class whose instances are their attributes.
+
+    :raises ConfigError: for a class that is more than its attributes.
+    """
+    _review(cls)
+    return _typed(cls, wire_name(cls, name), allowed)
 
 
 def _review(cls: type) -> None:

@@ -10,26 +10,26 @@ from typing import NoReturn
 
 from safeser.allowed import refusal
 from safeser.errors import ConfigError, PayloadError
-from safeser.families.registry import registry
+from safeser.families.registry import is_name, registry
 from safeser.pickles.names import shown
 
 __all__ = ["refuse_class", "wire_name"]
 
-#: Modules whose classes are others on each side, though they have one name.
-_MAIN = ("__main__", "__mp_main__", "builtins")
+#: Modules whose classes have no name that another process understands.
+_NAMELESS = ("__mp_main__", "builtins")
 
 
 def wire_name(cls: type, name: str | None) -> str:
     """Return the name by which *cls* travels, or refuse one that means another class elsewhere."""
     if name is None:
-        if cls.__module__ in _MAIN or "<" in cls.__qualname__:
+        name = f"{cls.__module__}:{cls.__qualname__}"
+        if cls.__module__ in _NAMELESS or not is_name(name):
             refuse_class(
                 cls,
-                "cannot be named: it is in a script, in a function, or built in",
+                "has no name that another process understands",
                 fix="Move it to a module that both sides import, or give it a name:"
                 ' name="mylib:Class".',
             )
-        name = f"{cls.__module__}:{cls.__qualname__}"
     if not isinstance(name, str):
         raise ConfigError("the name of a class is text", rule="families.register")
     # The name on the wire changes nothing about what the class is.

@@ -35,6 +35,13 @@ def test_values(day):
     }
 
 
+def test_frames_and_groups(day):
+    assert day[0]["frames"] == {
+        **{"frame": "1.0", "grouped": "[('a', 4), ('b', 2)]", "several": "[(2, 1), 3]"},
+        **{"direct": "(2, 1)", "scalar": "3"},
+    }
+
+
 def test_coordination(day):
     assert day[0]["coordination"] == {
         **{"queue": {"a": [1]}, "variable": 5, "event": True, "lock": True, "topic": True},

@@ -13,8 +13,10 @@ import warnings
 from contextlib import redirect_stdout
 
 import dask.array as da
+import dask.dataframe as dd
 import distributed
 import numpy as np
+import pandas as pd
 from distributed import Event, Lock, Queue, Variable, as_completed, progress, wait
 from distributed.comm.core import connect, listen
 from workload_tasks import Thing, at_second_try, divide, fail, greet, slow, warned
@@ -58,6 +60,21 @@ def values(client):
         "first": sorted(f.result() for f in as_completed(client.map(abs, [-1, -2]))),
         "ran": list(client.run(int).values()),
         "on scheduler": client.run_on_scheduler(int),
+    }
+
+
+def frames(client):
+    """What a stock worker could send only as a pickle, which it takes apart instead."""
+    table = pd.DataFrame({"place": ["a", "b", "a"], "n": [1, 2, 3]})
+    made = client.submit(pd.DataFrame, {"x": [1, None]})
+    grouped = dd.from_pandas(table, npartitions=2).groupby("place").n.sum().compute()
+    several = client.gather([made, client.submit(operator.add, 1, 2)])
+    return {
+        "frame": made.result().to_dict("list")["x"][0],
+        "grouped": sorted(grouped.to_dict().items()),
+        "several": [several[0].shape, several[1]],
+        "direct": client.gather(made, direct=True).shape,
+        "scalar": client.submit(np.int64, 3).result() + 0,
     }
 
 
@@ -169,6 +186,7 @@ def main():
         client.wait_for_workers(1)
         out = {
             "values": values(client),
+            "frames": {name: str(value) for name, value in frames(client).items()},
             "coordination": coordination(client),
             "errors": errors(client),
             "retried": retried(client),

@@ -1,0 +1,88 @@
+"""joblib's Dask backend: a call fails where its arguments or its result cannot be sent.
+
+The one rule: each call that joblib submits gets one outcome. The backend that joblib ships gives a
+call none in two cases (joblib 1.6, ``_dask.py``), and ``Parallel`` then waits for ever:
+``_collect`` keeps the error of a failed future to itself, and what ``submit`` raises in the loop of
+Dask's client is logged there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+from uuid import uuid4
+
+__all__ = ["register_backend"]
+
+
+def register_backend() -> None:
+    """Register a backend ``dask`` with joblib, where that is installed, that ends every call."""
+    if find_spec("joblib") is None:
+        return
+    from joblib import register_parallel_backend  # noqa: PLC0415 - not everybody has joblib
+
+    register_parallel_backend("dask", _made)
+
+
+def _made(**given: Any) -> Any:
+    """Return a backend as joblib asks for it, whose module is imported when it is first used."""
+    return _backend()(**given)
+
+
+@cache
+def _backend() -> Any:
+    from joblib._dask import DaskDistributedBackend  # noqa: PLC0415 - takes 20 ms
+
+    # Releases before 1.5 submit by another name, and are left as they are.
+    if not hasattr(DaskDistributedBackend, "submit"):
+        return DaskDistributedBackend
+    replaced = {"submit": _submit, "_collect": _collect}
+    return type("DaskDistributedBackend", (DaskDistributedBackend,), replaced)
+
+
+def _submit(self: Any, func: Any, callback: Callable[[Any], None]) -> Future[Any]:
+    """Submit a batch of calls; *callback* gets its outcome, which may be an exception."""
+    from joblib._utils import _TracebackCapturingWrapper  # noqa: PLC0415 - as above
+
+    ended: Any = Future()
+    ended.get = ended.result  # as joblib expects of asynchronous results
+
+    async def send() -> None:
+        try:
+            batch, tasks = await self._to_func_args(func)
+            future = self.client.submit(
+                _TracebackCapturingWrapper(batch),
+                tasks=tasks,
+                key=f"{batch!r}-{uuid4().hex}",
+                **self.submit_kwargs,
+            )
+        except Exception as error:
+            _end(ended, callback, error)
+            return
+        # In this order, since the future may be done.
+        self._callbacks[future], self._results[future] = callback, ended
+        self.waiting_futures.add(future)
+
+    self.client.loop.add_callback(send)
+    return ended  # type: ignore[no-any-return]  # a Future with one attribute more
+
+
+async def _collect(self: Any) -> None:
+    """Hand the outcome of each batch to joblib, in the loop of Dask's client."""
+    while self._continue:
+        async for future, result in self.waiting_futures:
+            outcome = result[1] if future.status == "error" else result
+            _end(self._results.pop(future), self._callbacks.pop(future), outcome)
+        await asyncio.sleep(0.01)
+
+
+def _end(ended: Future[Any], callback: Callable[[Any], None], outcome: Any) -> None:
+    if isinstance(outcome, BaseException):
+        ended.set_exception(outcome)
+    else:
+        ended.set_result(outcome)
+    callback(outcome)  # joblib raises an outcome that is an exception

@@ -1,0 +1,132 @@
+"""Runs the operations as cells of a notebook in a real Jupyter kernel, on one scheme or the other.
+
+``python -m tests.dask.notebook.running tcp`` (or ``safeser``) runs them in the current folder, or
+those of the areas that follow, and shows what each of them printed.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from jupyter_client import AsyncKernelManager
+from nbclient import NotebookClient
+
+HERE = Path(__file__).parent
+MARK = "# %% "
+
+#: Seconds for one cell on a busy machine, where one that hangs would wait for ever.
+DEADLINE = 300
+
+#: What a user writes at the beginning; the rest of the notebook is the same.
+BEGINNINGS = {
+    "tcp": """
+import distributed
+cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+client = distributed.Client(cluster)
+def keep(cls):
+    return cls
+""",
+    "safeser": """
+import safeser
+client = safeser.Client(n_workers=2, threads_per_worker=1)
+keep = safeser.register_class
+""",
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One cell: of the part of the work *area*, titled *title*."""
+
+    area: str
+    title: str
+    source: str
+
+
+def operations() -> tuple[str, list[Operation]]:
+    """Return the cell that prepares the others, and those."""
+    text = (HERE / "operations.py").read_text("utf-8")
+    _, setup, *cells = text.split(f"\n{MARK}")
+    made = []
+    for cell in cells:
+        heading, _, source = cell.partition("\n")
+        area, _, title = heading.partition(": ")
+        made.append(Operation(area, title, source.strip()))
+    return setup.partition("\n")[2], made
+
+
+def shown(source: str) -> str:
+    """Return *source* with its last expression printed as a digest."""
+    tree = ast.parse(source)
+    last = tree.body[-1]
+    assert isinstance(last, ast.Expr), source
+    lines = source.splitlines()
+    before = "\n".join(lines[: last.lineno - 1])
+    return f"{before}\nshow((\n{ast.get_source_segment(source, last)}\n))"
+
+
+def run(
+    scheme: str,
+    folder: Path,
+    heard: Callable[..., None] | None = None,
+    areas: Collection[str] = (),
+) -> dict[str, str]:
+    """Return what each operation printed, or its error, by area and title.
+
+    :param heard: called for each cell that ended, as by :class:`NotebookClient`.
+    :param areas: run these alone, if there are any.
+    """
+    setup, cells = operations()
+    cells = [cell for cell in cells if not areas or cell.area in areas]
+    notebook = nbformat.v4.new_notebook()
+    sources = [
+        "%matplotlib agg",
+        (HERE / "digest.py").read_text("utf-8"),
+        BEGINNINGS[scheme],
+        setup,
+    ]
+    sources += [shown(cell.source) for cell in cells] + ["client.close()"]
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    # Sockets of this user alone, where the default is ports that others of the machine reach.
+    kernel = AsyncKernelManager(
+        kernel_name="python3", transport="ipc", connection_file=str(folder / "kernel.json")
+    )
+    client = NotebookClient(
+        notebook,
+        km=kernel,
+        timeout=DEADLINE,
+        on_cell_executed=heard,
+        allow_errors=True,
+        resources={"metadata": {"path": str(folder)}},
+    )
+    client.execute()
+    begun = len(sources) - len(cells) - 1
+    for cell in notebook.cells[:begun]:
+        assert not said(cell, "error"), said(cell, "error")
+    return {
+        f"{cell.area}: {cell.title}": said(done, "error") or said(done, "shown")
+        for cell, done in zip(cells, notebook.cells[begun:-1], strict=True)
+    }
+
+
+def said(cell: nbformat.NotebookNode, what: str) -> str:
+    """Return the error of a cell that was run, or the line that tells its value."""
+    if what == "error":
+        errors = [out for out in cell.outputs if out.output_type == "error"]
+        return "".join(f"{out.ename}: {out.evalue}" for out in errors)
+    texts = [out.text for out in cell.outputs if out.output_type == "stream"]
+    lines = "".join(texts).splitlines()
+    return "".join(line for line in lines if line.startswith("shown "))
+
+
+def _print(*, cell: nbformat.NotebookNode, cell_index: int, **_: object) -> None:
+    print(cell_index, said(cell, "error") or said(cell, "shown"), flush=True)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], Path.cwd(), _print, sys.argv[2:])

@@ -1,0 +1,72 @@
+"""What a notebook does on ``tcp://`` it does on ``safeser://`` under policy ``default``."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.dask.notebook.running import BEGINNINGS, operations, run
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+#: What differs, by how the refusal ends; docs/decisions/0031-ordinary-notebooks.md says why.
+DIFFERENT = {
+    "xarray: open_mfdataset(parallel=True)": "[peer.unsent]",
+    "client: recreate_error_locally": "[peer.unsent]",
+}
+
+#: Open defects, which are compared with nothing: storing to Zarr from two workers is refused with
+#: peer.unsent, for a result that is an empty array on one worker.
+OPEN = {"arrays: persist, slice and store to Zarr"}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What each operation printed on both schemes, in kernels that run beside each other."""
+    folders = {scheme: tmp_path_factory.mktemp(scheme) for scheme in BEGINNINGS}
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as both:
+        for variable in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+            patch.delenv(variable, raising=False)
+        for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR"):
+            patch.setenv(variable, str(tmp_path_factory.mktemp(variable.lower())))
+        return dict(zip(BEGINNINGS, both.map(run, BEGINNINGS, folders.values()), strict=True))
+
+
+@pytest.mark.cluster
+@pytest.mark.unmeasured
+def test_operations_of_a_notebook_are_as_on_tcp(outcomes):
+    stock, ours = outcomes["tcp"], outcomes["safeser"]
+    assert not [name for name, text in stock.items() if not text.startswith("shown ")]
+    compared = [name for name in stock if name not in OPEN]
+    found = {name: (stock[name], ours[name]) for name in compared if ours[name] != stock[name]}
+    assert found.keys() == DIFFERENT.keys(), found
+    for name, ending in DIFFERENT.items():
+        assert ours[name].endswith(ending)
+    assert len(stock) >= 80
+
+
+def table():
+    """Return the rows of the table in docs/notebooks.md, as the operations have them."""
+    _, cells = operations()
+    for cell in cells:
+        name = f"{cell.area}: {cell.title}"
+        result = "differs" if name in DIFFERENT else "open" if name in OPEN else "as on tcp"
+        yield f"| {cell.area} | {cell.title} | {result} |"
+
+
+def test_the_page_lists_what_is_tested():
+    page = (DOCS / "notebooks.md").read_text("utf-8")
+    rows = [
+        line
+        for line in page.splitlines()
+        if line.endswith(("| as on tcp |", "| differs |", "| open |"))
+    ]
+    assert rows == list(table())
+
+
+def test_each_difference_is_a_decision():
+    page = (DOCS / "decisions" / "0031-ordinary-notebooks.md").read_text("utf-8")
+    for name in DIFFERENT:
+        assert name.partition(": ")[2].partition("(")[0] in page
