@@ -271,6 +271,20 @@ def test_what_long_doubles_do_not_use_of_their_bytes_is_not_sent(dtype, unused, 
     assert (raw[:, unused[0]] == 0xAB).all()
 
 
+@pytest.mark.parametrize("letter", "?bBhHiIlLqQefdgFDGMmSUV")
+@pytest.mark.parametrize("order", "<>")
+def test_a_marked_byte_order_is_sent_whether_or_not_it_is_native(letter, order):
+    """Arrays of Zarr and HDF5 say ``<`` where NumPy's own say ``=``."""
+    size = {"M": "8[s]", "m": "8[s]", "S": "3", "U": "3", "V": "3"}.get(letter, "")
+    dtype = np.dtype(f"{letter}{size}").newbyteorder(order)
+    for sent in (np.zeros(3, dtype), np.zeros(2, [("a", dtype)])):
+        header, frames = families.serialize(sent, FAMILIES)
+        assert header["serializer"] == "dask"
+        loaded = families.deserialize(header, frames, GRANT)
+        assert loaded.dtype == sent.dtype
+        assert loaded.tobytes() == sent.tobytes()
+
+
 def test_long_doubles_that_no_arithmetic_makes_are_refused():
     # 80 bits whose leading bit contradicts the exponent: C libraries crashed when printing them.
     if np.finfo(np.longdouble).nmant != 63:

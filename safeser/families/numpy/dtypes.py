@@ -312,3 +312,5 @@ _SPELLED: dict[tuple[type, str], str] = {
     for text, dtype in NUMBERS.items()
     if dtype.char == text[1] and dtype.kind not in _TIMES
 }
+# Zarr and HDF5 mark the native order, which makes no other dtype of it.
+_SPELLED |= {(kind, _NATIVE): text for (kind, order), text in _SPELLED.items() if order == "="}

@@ -17,10 +17,6 @@ DIFFERENT = {
     "client: recreate_error_locally": "[peer.unsent]",
 }
 
-#: Open defects, which are compared with nothing: storing to Zarr from two workers is refused with
-#: peer.unsent, for a result that is an empty array on one worker.
-OPEN = {"arrays: persist, slice and store to Zarr"}
-
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
@@ -39,8 +35,7 @@ def outcomes(tmp_path_factory):
 def test_operations_of_a_notebook_are_as_on_tcp(outcomes):
     stock, ours = outcomes["tcp"], outcomes["safeser"]
     assert not [name for name, text in stock.items() if not text.startswith("shown ")]
-    compared = [name for name in stock if name not in OPEN]
-    found = {name: (stock[name], ours[name]) for name in compared if ours[name] != stock[name]}
+    found = {name: (stock[name], text) for name, text in ours.items() if text != stock[name]}
     assert found.keys() == DIFFERENT.keys(), found
     for name, ending in DIFFERENT.items():
         assert ours[name].endswith(ending)
@@ -51,18 +46,13 @@ def table():
     """Return the rows of the table in docs/notebooks.md, as the operations have them."""
     _, cells = operations()
     for cell in cells:
-        name = f"{cell.area}: {cell.title}"
-        result = "differs" if name in DIFFERENT else "open" if name in OPEN else "as on tcp"
-        yield f"| {cell.area} | {cell.title} | {result} |"
+        differs = f"{cell.area}: {cell.title}" in DIFFERENT
+        yield f"| {cell.area} | {cell.title} | {'differs' if differs else 'as on tcp'} |"
 
 
 def test_the_page_lists_what_is_tested():
     page = (DOCS / "notebooks.md").read_text("utf-8")
-    rows = [
-        line
-        for line in page.splitlines()
-        if line.endswith(("| as on tcp |", "| differs |", "| open |"))
-    ]
+    rows = [line for line in page.splitlines() if line.endswith(("| as on tcp |", "| differs |"))]
     assert rows == list(table())
 
 
