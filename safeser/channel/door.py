@@ -64,6 +64,7 @@ class Channel:
         self._waited = 0  # looks since then
         own_families.look_for(policy.families)
         _require_listed(self._standing, on=today())
+        self._is_settled: Callable[[], bool] = lambda: True
         self._told: list[Callable[[frozenset[str]], None]] = []
         self._when_policy: list[Callable[[Policy], None]] = []
         self._reviewed = (self._standing, today())
@@ -174,6 +175,18 @@ class Channel:
                     link.finish(ending)
             for tell in self._told if self._silenced - before else ():
                 tell(self._silenced)
+
+    def settled_by(self, is_settled: Callable[[], bool]) -> None:
+        """Have *is_settled* tell, by any thread, whether no change of files is on its way here."""
+        self._is_settled = is_settled
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether identity, policy and roster are those of the files, as far as files tell.
+
+        A change is taken after a second or two: whoever meets a peer before asks again then.
+        """
+        return self._is_settled()
 
     def when_silenced(self, tell: Callable[[frozenset[str]], None]) -> None:
         """Have *tell* called, by any thread, with all silenced principals whenever more are."""

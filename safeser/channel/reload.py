@@ -70,6 +70,11 @@ class _File:
         self._done, self._changes = found, 0
         return make
 
+    def is_settled(self) -> bool:
+        """Tell whether what was handed out last is what the file holds, as far as status tells."""
+        known = self._seen == self._done and self._status_now() == self._status
+        return known or not self._status  # nobody has looked yet
+
     def _found(self) -> _Found:
         try:
             return self._read(self.path)
@@ -142,6 +147,7 @@ class LiveFiles:
         self._files["identity"] = _File(identity, _identity, done=_named(channel.identity))
         self._refused: dict[str, tuple[Callable[[], Any], str]] = {}
         self._lock = threading.Lock()  # what was read first is taken first
+        channel.settled_by(self.are_settled)
 
     def look(self, *, at_once: bool = False) -> None:
         """Look at the files; take those that changed, and end sessions whose dates are over.
@@ -159,6 +165,10 @@ class LiveFiles:
                 self._take(name, make)  # the new roster may list the key that it was refused for
         self.channel.review()
         self.channel.tend()
+
+    def are_settled(self) -> bool:
+        """Tell whether no file has changed since it was taken or refused; by any thread."""
+        return all(file.is_settled() for file in self._files.values())
 
     def _take(self, name: str, make: Callable[[], Any]) -> bool:
         """Hand the file called *name* to the channel; return whether that changed anything."""

@@ -55,6 +55,9 @@ PREFIX = "safeser://"
 #: An unauthenticated peer has this long to prove who it is; a handshake takes two round trips.
 HANDSHAKE_SECONDS = 10.0
 
+#: How often, and how many seconds apart, a new connection asks whether changed files were taken.
+_LOOKS, _LOOK_SECONDS = 30, 0.1
+
 #: Unauthenticated connections that one listener keeps open; the oldest goes when one more comes,
 #: so that connections which stall cannot keep honest ones out.
 MAX_UNAUTHENTICATED = 256
@@ -63,6 +66,17 @@ MAX_UNAUTHENTICATED = 256
 def _way(stream: IOStream) -> dict[str, Any]:
     """Return how a link over *stream* travels, for contexts that ask for it."""
     return {"transport": "safeser", "same_host": is_same_host(stream)}
+
+
+async def _settled(channel: Channel) -> None:
+    """Wait until *channel* has taken a change of its files: a new key may be in it.
+
+    Dask's processes give up where they are refused, and are started as soon as their key is listed.
+    """
+    for _ in range(_LOOKS):
+        if channel.is_settled:
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _shake_hands(stream: IOStream, handshake: Handshake) -> None:
@@ -128,6 +142,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             raise
         expected = self._roles.expected_at(address, given)
         try:
+            await _settled(channel)
             way = _way(stream)
             handshake = channel.handshake(initiator=True, expected_peer=expected, **way)
             try:
@@ -312,6 +327,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             oldest.close()
         self._pending[stream] = None
         try:
+            await _settled(self._channel)
             way = _way(stream)
             handshake = self._channel.handshake(initiator=False, **way)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)
@@ -322,6 +338,9 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             stream.close()
             self._count_refused(error)
             return None
+        except BaseException:
+            stream.close()  # the event loop ends while a peer is proving itself
+            raise
         finally:
             self._pending.pop(stream, None)
 

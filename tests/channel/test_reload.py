@@ -306,6 +306,28 @@ def test_fifty_changes_while_two_threads_look_are_all_whole(place):
     assert all(permitted for _, permitted in place.events)
 
 
+def test_a_change_is_on_its_way_until_it_is_taken_or_refused(place):
+    assert place.channel.is_settled
+    for revision, rule in ((4, "policy.adopted"), (3, "policy.older")):
+        place.put(place.policy, place.revision(revision) + "# \n")
+        assert not place.channel.is_settled
+        place.files.look()
+        assert not place.channel.is_settled
+        place.files.look()
+        assert place.channel.is_settled
+        assert place.events[-1][0] == rule
+    place.policy.unlink()
+    assert not place.channel.is_settled
+    place.look()
+
+
+def test_before_the_first_look_nothing_is_waited_for(place):
+    again = LiveFiles(
+        place.channel, identity=place.folder / "bea.key", policy="default", roster=None
+    )
+    assert again.are_settled()
+
+
 def test_a_roster_of_comments_alone_is_empty(place):
     place.put(place.folder / "roster", "# nothing\n\n")
     place.look()

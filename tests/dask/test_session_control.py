@@ -9,12 +9,13 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
+import dask
 import pytest
 from distributed.comm.core import CommClosedError, connect
 from distributed.core import rpc
 
 from safeser.channel import Ending
-from safeser.dask import drift
+from safeser.dask import drift, settings
 from safeser.dask.key_succession import Successors
 from safeser.dask.session_control import SessionControl
 from safeser.dask.settings import channel_for
@@ -362,6 +363,33 @@ def test_who_is_not_listed_yet_goes_on_by_the_old_key_and_tries_again(
             comm.abort()
 
     run(main())
+
+
+def test_a_key_that_was_listed_a_moment_ago_is_let_in(net, run):
+    """As ``dask worker`` is started behind ``safeser keys add``."""
+
+    async def main():
+        async with net.serving() as listener:
+            await eventually(lambda: _was_looked_at(listener._channel), "the first look")
+            new = Identity.generate("client")
+            entry = RosterEntry(new.public, "client", KeyState.ACTIVE, today())
+            path = net.keys / "roster"
+            Roster.load(path).with_entry(entry).save(path)
+            new.save(net.keys / "new.key")
+            assert listener._channel.roster.entry_of(new.public) is None
+            own = {"client": {"identity": str(net.keys / "new.key")}}
+            with dask.config.set({"safeser": {**dask.config.get("safeser"), **own}}):
+                comm = await connect(listener.contact_address, timeout=60, **net.arguments())
+            await net_asks(comm)
+            comm.abort()
+            assert listener._channel.roster.entry_of(new.public) == entry
+
+    run(main())
+
+
+def _was_looked_at(channel):
+    [files] = [each for each in settings._files.values() if each.channel is channel]
+    return all(file._status for file in files._files.values())
 
 
 def test_which_key_followed_which():
