@@ -87,6 +87,7 @@ def test_being_woken_looks_at_once(made, monkeypatch):
 
 PROGRAM = """
 import os, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores for all that it starts
 {before}
 from safeser.channel import watcher
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from functools import partial
 
@@ -9,7 +10,7 @@ import pytest
 
 from safeser.keys import Identity
 from tests.conftest import until
-from tests.dask.team import SAFESER, Team, work
+from tests.dask.team import Team, work
 
 pytestmark = pytest.mark.cluster
 
@@ -29,17 +30,19 @@ def team(tmp_path_factory):
 def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
     """In the order of docs/keys.md: listed everywhere, then in use, then the old one retired."""
     roles = {"scheduler": "scheduler", "worker": "worker-one", "nanny": "nanny-one"}
+    observer, process = team.client("alice", OBSERVER)
     with work(team):
         for principal, name in {**roles, "alice": "alice"}.items():
             path = team.keys / f"{name}.key"
             old = Identity.load(path)
             new = team.add_key(principal, team.keys / f"{name}.new")
-            until("the roster everywhere", lambda: _agree(team), 120)
+            until("the roster everywhere", lambda: _agree(team, observer), 120)
             count = len(_adopted(team, principal))
             os.replace(team.keys / f"{name}.new", path)
             until(f"the new key of {name}", partial(_more, team, principal, count), 120)
             team.retire(old)
             assert new.public != old.public
+        process.kill()
         # Those whose keys are retired by now are at work all the same.
         name, process = team.client(
             "alice",
@@ -54,14 +57,24 @@ def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
     assert "Remove worker" not in team.log("scheduler")
 
 
-def _agree(team):
-    """Tell whether ``safeser policy drift`` shows the roster that is written in each process."""
-    environment = team.environment("alice")
-    said = team.call(SAFESER, "policy", "drift", team.address, environment=environment)
-    starts = ("scheduler", "worker", "nanny")
-    rows = [line for line in said.out.splitlines() if line.startswith(starts)]
-    rosters = {line.split()[-1] for line in rows}
-    return said.code == 0 and len(rows) == 5 and rosters == {team.roster.sha256[:12]}
+#: Says again and again which roster each process decides by; its own key is replaced meanwhile.
+OBSERVER = """
+import json, sys, time
+import safeser
+from safeser.dask import drift
+
+client = safeser.Client(sys.argv[1])
+while True:
+    said = client.sync(drift.ask, client.scheduler)
+    print(json.dumps([each.roster for each in said if "client" not in each.process]), flush=True)
+    time.sleep(0.3)
+"""
+
+
+def _agree(team, observer):
+    """Tell whether the roster that is written is that of scheduler, workers and nannies."""
+    said = team.log(observer).rpartition("\n")[0].rpartition("\n")[2]
+    return said and json.loads(said) == [team.roster.sha256] * 5
 
 
 def _more(team, principal, count):
