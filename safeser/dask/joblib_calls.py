@@ -44,12 +44,17 @@ def _backend() -> Any:
     return type("DaskDistributedBackend", (DaskDistributedBackend,), replaced)
 
 
+class _Ended(Future[Any]):
+    """The outcome of a batch, with the method that joblib expects of asynchronous results."""
+
+    get = Future.result
+
+
 def _submit(self: Any, func: Any, callback: Callable[[Any], None]) -> Future[Any]:
     """Submit a batch of calls; *callback* gets its outcome, which may be an exception."""
     from joblib._utils import _TracebackCapturingWrapper  # noqa: PLC0415 - as above
 
-    ended: Any = Future()
-    ended.get = ended.result  # as joblib expects of asynchronous results
+    ended = _Ended()
 
     async def send() -> None:
         try:
@@ -68,7 +73,7 @@ def _submit(self: Any, func: Any, callback: Callable[[Any], None]) -> Future[Any
         self.waiting_futures.add(future)
 
     self.client.loop.add_callback(send)
-    return ended  # type: ignore[no-any-return]  # a Future with one attribute more
+    return ended
 
 
 async def _collect(self: Any) -> None:

@@ -102,6 +102,16 @@ def _registering(name: str) -> str:
     return f"{imported}safeser.register_class({cls})"
 
 
+def _elsewhere(name: str) -> str:
+    """Return what makes a class that can be imported known to processes that others started."""
+    if name.startswith("__main__:"):
+        return ""
+    return (
+        " On workers a preload does so, or the policy names it where it grants family pickle:"
+        f' pickle: {{allow: {{"{name}": class}}}}'
+    )
+
+
 @dataclass(slots=True)
 class Registry:
     """Listed types of this process, by name for reading and by class for writing."""
@@ -260,7 +270,8 @@ class Registry:
             f"no type {name} is registered here",
             rule="families.type",
             where=where,
-            fix=f"If it is a class of your own, register it in this process: {_registering(name)}",
+            fix=f"If it is a class of your own, register it in this process: {_registering(name)}"
+            f"{_elsewhere(name)}",
         )
 
     def named(self, name: str, *, where: str = "", beside: Iterable[str] = ()) -> Typed:

@@ -198,8 +198,8 @@ def test_a_role_that_does_not_exist(doctor):
     assert "Did you mean 'worker'" in ended.err
 
 
-def test_without_dask_there_is_nothing_to_check(doctor, monkeypatch):
-    monkeypatch.setattr("safeser.operations.SUPPORTED_DISTRIBUTED", ("1.0",))
+def test_with_an_older_dask_there_is_nothing_to_check(doctor, monkeypatch):
+    monkeypatch.setattr("safeser.operations.FIRST", (9999, 1))
     ended = doctor()
     assert ended.code == 2
     assert "config.distributed-version" in ended.err

@@ -138,7 +138,10 @@ def test_a_callers_serializers_narrow_what_is_sent(talk):
 
 
 class _Local:
-    pass
+    """What only a pickle carries."""
+
+    def __reduce__(self):
+        return _Local, ()
 
 
 def test_a_callers_deserializers_narrow_what_is_opened(talk):

@@ -82,7 +82,10 @@ def test_nothing_was_opened_there_and_it_would_have_been_seen(walked, who):
 
 
 class Local:
-    pass
+    """What only a pickle carries."""
+
+    def __reduce__(self):
+        return Local, ()
 
 
 ASKED = [["pickle", "cloudpickle"], ["pickle"], ["cloudpickle", "dask"], ["safeser-approved"], None]

@@ -27,7 +27,7 @@ RESERVED = {
     "shelve": (),
     "marshal": (),
     "dill": (),
-    "joblib": (),
+    "joblib": ("safeser.dask.joblib_calls",),
     "distributed": ("safeser.dask", "safeser.demo"),
     "dask": ("safeser.dask", "safeser.demo"),
 }

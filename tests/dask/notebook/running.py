@@ -104,6 +104,7 @@ def run(
         allow_errors=True,
         resources={"metadata": {"path": str(folder)}},
     )
+    client.owns_km = True  # so that the kernel ends with the run
     client.execute()
     begun = len(sources) - len(cells) - 1
     for cell in notebook.cells[:begun]:
