@@ -121,7 +121,9 @@ class SessionControl:
                 said = [ending.rule.encode("ascii"), ending.whose.encode("ascii")]
                 stream.write(b"".join(session.seal(_NOTICE, said)))
         session.end(str(ending))
-        if stream is not None and not stream.closed():
+        if connection is not None and connection.is_idle():
+            connection.abort()  # at once: Dask would ask through it, and have an error for it
+        elif stream is not None and not stream.closed():
             stream.io_loop.call_later(_LAST_WORD, stream.close)
 
     def _hear_notice(self, verified: Verified) -> NoReturn:

@@ -65,16 +65,19 @@ from safeser.dask import drift
 
 client = safeser.Client(sys.argv[1])
 while True:
-    said = client.sync(drift.ask, client.scheduler)
-    print(json.dumps([each.roster for each in said if "client" not in each.process]), flush=True)
     time.sleep(0.3)
+    try:
+        said = client.sync(drift.ask, client.scheduler)
+    except OSError:  # the key behind the connection was retired while the question was under way
+        continue
+    print(json.dumps([each.roster for each in said if "client" not in each.process]), flush=True)
 """
 
 
 def _agree(team, observer):
     """Tell whether the roster that is written is that of scheduler, workers and nannies."""
-    said = team.log(observer).rpartition("\n")[0].rpartition("\n")[2]
-    return said and json.loads(said) == [team.roster.sha256] * 5
+    said = [each for each in team.log(observer).split("\n")[:-1] if each.startswith('["')]
+    return said and json.loads(said[-1]) == [team.roster.sha256] * 5
 
 
 def _more(team, principal, count):

@@ -297,6 +297,25 @@ def test_dasks_pool_opens_another_connection_by_the_new_key(net, run):
     run(main())
 
 
+def test_dasks_pool_asks_nothing_through_a_connection_whose_session_ended(net, run):
+    async def main():
+        async with net.serving() as listener:
+            from distributed.core import ConnectionPool
+
+            pool = await ConnectionPool(connection_args=net.arguments())
+            proxy = pool(listener.contact_address)
+            await proxy.nbytes(keys=[])
+            [comm] = pool.available[listener.contact_address]
+            comm.link.finish(Ending("key.retired", "scheduler"))
+            while not comm.ended_because:
+                await asyncio.sleep(0)
+            await proxy.nbytes(keys=[])  # by another
+            assert comm.closed()
+            await pool.close()
+
+    run(main())
+
+
 def test_a_server_with_a_new_key_has_its_peers_come_again(net, run):
     async def main():
         async with net.serving() as listener:
