@@ -62,6 +62,11 @@ class Team(Cluster):
         #: For each log how much of it was read, and what that was.
         self._read: dict[Path, tuple[int, list[dict[str, Any]]]] = {}
 
+    def environment(self, principal: str, **more: str) -> dict[str, str]:
+        # Nobody listens where a revoked process was, and who asks there waits.
+        patience = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "8s"}
+        return super().environment(principal, **patience, **more)
+
     # --- processes ---------------------------------------------------------------------------
 
     def add_worker(self, name: str) -> None:
