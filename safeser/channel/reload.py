@@ -36,13 +36,17 @@ _Found = tuple[str, Callable[[], Any]]
 
 
 class _File:
-    """One file that is looked at again and again."""
+    """One file that is looked at again and again.
+
+    :param done: what it held when the channel was made from it; empty where that is not known.
+    """
 
     def __init__(self, path: Path, read: Callable[[Path], _Found], *, done: str = "") -> None:
         self.path = path.absolute()  # programs change their folder
         self._read = read
-        self._status: tuple[int, ...] = ()
         self._done = self._seen = done  # what was handed out last, and found last
+        status = self._status_now()
+        self._status = status if done and self._found()[0] == done else ()
         self._looks = 0  # since it was read
         self._changes = 0  # one after the other, without a rest
 
@@ -72,8 +76,7 @@ class _File:
 
     def is_settled(self) -> bool:
         """Tell whether what was handed out last is what the file holds, as far as status tells."""
-        known = self._seen == self._done and self._status_now() == self._status
-        return known or not self._status  # nobody has looked yet
+        return self._seen == self._done and self._status_now() == self._status
 
     def _found(self) -> _Found:
         try:
@@ -121,6 +124,15 @@ def _roster(path: Path) -> _Found:
     return hashlib.sha256(data).hexdigest(), make
 
 
+def _held(path: Path, listed: Roster) -> str:
+    """Return what the roster file at *path* holds if that is *listed*, else nothing."""
+    try:
+        found, make = _roster(path)
+        return found if make() == listed else ""
+    except SafeserError:
+        return ""
+
+
 def _policy(path: Path) -> _Found:
     data = read_file(path)
     return hashlib.sha256(data).hexdigest(), lambda: Policy.parse(data, source=str(path))
@@ -141,7 +153,10 @@ class LiveFiles:
     ) -> None:
         self.channel = channel
         # In this order each may rest on the one before it: a new key is listed, then taken.
-        self._files = {"roster": _File(roster, _roster)} if roster is not None else {}
+        self._files: dict[str, _File] = {}
+        if roster is not None:
+            listed = channel.standing.listed
+            self._files["roster"] = _File(roster, _roster, done=_held(roster, listed))
         if not is_ready(policy):
             self._files["policy"] = _File(locate(policy), _policy, done=channel.policy.sha256)
         self._files["identity"] = _File(identity, _identity, done=_named(channel.identity))

@@ -321,11 +321,22 @@ def test_a_change_is_on_its_way_until_it_is_taken_or_refused(place):
     place.look()
 
 
-def test_before_the_first_look_nothing_is_waited_for(place):
-    again = LiveFiles(
-        place.channel, identity=place.folder / "bea.key", policy="default", roster=None
+def files_of(place):
+    roster = place.folder / "roster"
+    return LiveFiles(
+        place.channel, identity=place.folder / "bea.key", policy="default", roster=roster
     )
-    assert again.are_settled()
+
+
+def test_before_the_first_look_too(place):
+    assert files_of(place).are_settled()
+    place.put(place.folder / "roster", place.roster.text() + "# changed since it was loaded\n")
+    assert files_of(place).are_settled()  # it lists what it listed
+    ann, *_ = [e for e in place.roster.entries if e.principal == "ann"]
+    place.put(place.folder / "roster", ann.text() + "\n")
+    assert not files_of(place).are_settled()
+    (place.folder / "roster").unlink()
+    assert files_of(place).are_settled()  # there is nothing to wait for
 
 
 def test_a_roster_of_comments_alone_is_empty(place):
