@@ -238,12 +238,22 @@ def taking_apart() -> Callable[[Any], list[Any] | None]:
                 if type(x).__name__ in ("IntegerArray", "FloatingArray", "BooleanArray"):
                     data = self.numbers(x.to_numpy(kind.numpy_dtype, na_value=0))
                     return ["masked", *data, self.numbers(np.asarray(x.isna()))[1]]
-                kind, data = getattr(kind, "numpy_dtype", kind), np.asarray(x)
-                if data.dtype != kind:
+                if type(x) is pd.arrays.NumpyExtensionArray:
+                    kind = kind.numpy_dtype
+                data = np.asarray(x)
+                if not isinstance(kind, np.dtype) or data.dtype != kind:
                     raise TypeError(kind)
                 if kind.kind != "O":
                     return ["numbers", *self.numbers(data)]
-                self.child(data.tolist())
+                return self.objects(data.tolist())
+
+            def objects(self, x: Any) -> Any:
+                if {*map(type, x)} <= {str, type(None)} and 2 * len(held := {*x}) <= len(x):
+                    codes = {text: at for at, text in enumerate(held)}
+                    key, _ = self.numbers(np.array([codes[text] for text in x], "u4"))
+                    self.child([*held])
+                    return ["coded", 1, key, None]
+                self.child(x)
                 return ["objects", 1, None]
 
             def text(self, x: Any) -> Any:
