@@ -81,13 +81,12 @@ class Gathering:
             if errors != "skip" and not others and not apart:
                 raise
             rest = {future.key: future for future in wanted if future.key not in apart}
-            if apart and errors != "skip":
-                got = await self._gather(rest, errors, direct, local_worker) if rest else {}
-                return pack_data(unpacked, {**got, **apart})
         token = _ALONE.set({})
         try:
             if errors != "skip":
-                return await gather(futures, errors, direct, local_worker)
+                # Once: a cluster that can take apart one more each time would be asked for ever.
+                got = await gather(rest, errors, direct, local_worker) if rest else {}
+                return pack_data(unpacked, {**got, **apart})
             came = await self._values(tuple(rest.values()), direct, local_worker) if rest else {}
             values = {**came, **apart}
         finally:

@@ -63,7 +63,7 @@ def taking_apart() -> Callable[[Any], list[Any] | None]:
         import numpy as np
         import pandas as pd
 
-        plain_types = (type(None), bool, int, float, str, bytes)
+        plain_types = {type(None), bool, int, float, str, bytes}
 
         # -- values: each function returns a header and its frames -------------------------------
 
@@ -74,8 +74,8 @@ def taking_apart() -> Callable[[Any], list[Any] | None]:
             if type(x) is tuple:
                 return [msgpack.ExtType(1, b""), *map(packed, x)]
             if type(x) is list:
-                return [*map(packed, x)]
-            if type(x) is dict and all(type(key) in plain_types for key in x):
+                return x if {*map(type, x)} <= plain_types else [*map(packed, x)]
+            if type(x) is dict and {*map(type, x)} <= plain_types:
                 return {key: packed(each) for key, each in x.items()}
             if type(x) not in plain_types:
                 raise TypeError(type(x))

@@ -574,6 +574,22 @@ def test_what_is_refused_is_raised_or_left_out():
     assert found[1:] == [3]
 
 
+class OneMore(Client):
+    """A client of a cluster that takes apart one more value each time that it is asked."""
+
+    def submit(self, take, future, key):
+        self.answers = {self.submitted.count(future.key): taking_apart()(1)}
+        return super().submit(take, future, key)
+
+
+def test_the_cluster_is_asked_once_however_little_it_takes_apart():
+    client = OneMore(dict.fromkeys(range(50), UNSENT), {})
+    with pytest.raises(PayloadError) as caught:
+        gathered(client, [Known(key) for key in range(50)])
+    assert caught.value is UNSENT
+    assert len(client.submitted) == 50
+
+
 def test_what_cannot_be_taken_apart_is_unsent():
     client = Client({"a": UNSENT}, {"a": None})
     with pytest.raises(PayloadError) as caught:
