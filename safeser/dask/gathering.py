@@ -123,7 +123,8 @@ class Gathering:
             try:
                 if arrays is not None:
                     values[key] = await offload(put_together, arrays, guard.policy.limits)
-            except SafeserError:
+            except SafeserError as error:
+                guard.note_refusal(error, self.scheduler.address)  # type: ignore[attr-defined]  # of Dask's
                 if not skip:
                     raise
         return values

@@ -26,9 +26,12 @@ from distributed.utils_comm import pack_data, unpack_remotedata
 
 from safeser.dask.gathering import Gathering
 from safeser.dask.guarded.apart import _TYPES, put_together, taking_apart
+from safeser.dask.guarded.comm import Guard
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.families import plain
+from safeser.policy import Policy
 from safeser.values import Limits
+from tests.dask.guarded.conftest import ADDRESS, Log
 from tests.dask.test_gathering import Known
 
 DAYS = pd.date_range("2026-01-01", periods=3, freq="D")
@@ -555,7 +558,13 @@ class Dask:
 
 
 class Client(Gathering, Dask):
-    _guard = SimpleNamespace(policy=SimpleNamespace(limits=LIMITS))
+    scheduler = SimpleNamespace(address=ADDRESS)
+
+    def __init__(self, held, answers):
+        super().__init__(held, answers)
+        self.log = Log()
+        policy = Policy.load("stock-cluster")
+        self._guard = Guard("tcp", "client", policy, self.log, ("dask", "msgpack"))
 
 
 def gathered(client, futures, errors="raise"):
@@ -569,7 +578,15 @@ def test_what_is_refused_is_raised_or_left_out():
     with pytest.raises(PayloadError) as caught:
         gathered(Client(dict(held), answers), keys)
     assert caught.value.rule == "value.index"
-    found = gathered(Client(dict(held), answers), keys, "skip")
+    client = Client(dict(held), answers)
+    found = gathered(client, keys, "skip")
+    assert client.log.rules == ["value.index"]
+    [event] = client.log.events
+    assert (event["authenticated"], event["sender"], event["address"]) == (
+        False,
+        "unknown",
+        ADDRESS,
+    )
     same(found[0], FRAMES["flags"])
     assert found[1:] == [3]
 
