@@ -44,9 +44,6 @@ _TYPES = frozenset(
 )
 _UNTYPED = frozenset({"msgpack", "collection"})
 
-#: A header beyond this describes no honest value; as that of any value of a stock cluster.
-_MAX_HEADER = 16 << 20
-
 
 def taking_apart() -> Callable[[Any], list[Any] | None]:
     """Return the function that the cluster runs: a value to a typed header and its frames.
@@ -330,8 +327,6 @@ def put_together(arrays: Any, limits: Limits) -> Any:
     if type(arrays) is not list or not arrays or not all(map(_is_run, arrays)):
         _malformed("its parts are not arrays of bytes")
     head, *frames = arrays
-    if head.nbytes > _MAX_HEADER:
-        _malformed("its header is too large")
     header = plain.decode(head.tobytes(), limits=limits)
     if type(header) is not dict:
         _malformed("its header is no dictionary")
@@ -355,6 +350,6 @@ def _malformed(problem: str) -> NoReturn:
     raise PayloadError(
         f"the cluster's answer is not a value that safeser's function wrote: {problem}",
         rule="stock.apart",
-        fix="Compute the value again. If it is refused again, another program than Dask's worker"
-        " answers at that address, or versions differ: report which value it was.",
+        fix="An unmodified Dask worker does not send this. If the cluster is yours, report the type"
+        " of the value and the cluster's versions of distributed and pandas.",
     )
