@@ -127,10 +127,15 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         self._owned = owned
 
     @property
+    def _guard(self) -> Guard | None:
+        """The guard of a client on ``tcp://`` or ``tls://``, or None on ``safeser://``."""
+        return self.security.guard if isinstance(self.security, GuardedSecurity) else None
+
+    @property
     def safeser(self) -> Channel | Guard:
         """This process's side of the door: policy, log, and its identity or name in the policy."""
-        if isinstance(self.security, GuardedSecurity):
-            return self.security.guard
+        if self._guard is not None:
+            return self._guard
         return channel_for("client", self.security.overrides("client"))
 
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:

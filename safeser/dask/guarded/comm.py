@@ -36,8 +36,9 @@ from safeser.dask.hosts import is_same_host
 from safeser.dask.schemes import note_left
 from safeser.dask.sockets import HANDSHAKE_SECONDS
 from safeser.dask.unfinished import Arriving
-from safeser.errors import ConfigError, PayloadError
+from safeser.errors import ConfigError, PayloadError, SafeserError
 from safeser.policy import Policy
+from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["GUARDED", "Guard", "GuardedBackend"]
 
@@ -71,6 +72,11 @@ class Guard:
             address=address,
             same_host=same_host,
         )
+
+    def note_refusal(self, error: SafeserError, address: str) -> None:
+        """Record that a value from *address*, which had been let in as arrays, was refused."""
+        context = Context(UNKNOWN, self.principal, Kind.DATA, transport=self.scheme)
+        self.link(address).note_refusal(context, error)
 
 
 class GuardedComm(SafeserComm):
