@@ -1,12 +1,13 @@
 """Runs the operations as cells of a notebook in a real Jupyter kernel, on one scheme or the other.
 
 ``python -m tests.dask.notebook.running tcp`` (or ``safeser``) runs them in the current folder, or
-those of the areas that follow, and shows what each of them printed.
+those of the areas that follow. It shows what each of them printed, and last all of it as JSON.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def shown(source: str) -> str:
 def run(
     scheme: str,
     folder: Path,
-    heard: Callable[..., None] | None = None,
+    heard: Callable[..., None],
     areas: Collection[str] = (),
 ) -> dict[str, str]:
     """Return what each operation printed, or its error, by area and title.
@@ -130,4 +131,4 @@ def _print(*, cell: nbformat.NotebookNode, cell_index: int, **_: object) -> None
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], Path.cwd(), _print, sys.argv[2:])
+    print(json.dumps(run(sys.argv[1], Path.cwd(), _print, sys.argv[2:])))

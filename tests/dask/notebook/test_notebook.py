@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.dask.notebook.running import BEGINNINGS, operations, run
+from tests.conftest import unmeasured
+from tests.dask.notebook.running import BEGINNINGS, operations
 
-DOCS = Path(__file__).parents[3] / "docs"
+PROJECT = Path(__file__).parents[3]
+DOCS = PROJECT / "docs"
 
 #: What differs, by how the refusal ends; docs/decisions/0031-ordinary-notebooks.md says why.
 DIFFERENT = {
@@ -21,13 +27,24 @@ DIFFERENT = {
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """What each operation printed on both schemes, in kernels that run beside each other."""
-    folders = {scheme: tmp_path_factory.mktemp(scheme) for scheme in BEGINNINGS}
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as both:
-        for variable in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-            patch.delenv(variable, raising=False)
-        for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR"):
-            patch.setenv(variable, str(tmp_path_factory.mktemp(variable.lower())))
-        return dict(zip(BEGINNINGS, both.map(run, BEGINNINGS, folders.values()), strict=True))
+    environment = unmeasured(os.environ) | {"PYTHONPATH": str(PROJECT)}
+    for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR"):
+        environment[variable] = str(tmp_path_factory.mktemp(variable.lower()))
+
+    def shown(scheme):
+        # In processes of their own: event loops and sockets of kernels stay where they were made.
+        ended = subprocess.run(
+            [sys.executable, "-m", "tests.dask.notebook.running", scheme],
+            cwd=tmp_path_factory.mktemp(scheme),
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return json.loads(ended.stdout.splitlines()[-1])
+
+    with ThreadPoolExecutor() as both:
+        return dict(zip(BEGINNINGS, both.map(shown, BEGINNINGS), strict=True))
 
 
 @pytest.mark.cluster
