@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from safeser.keys import Identity
-from tests.conftest import until
+from tests.conftest import DASK, until
 from tests.dask.team import Team, work
 
 pytestmark = pytest.mark.cluster
@@ -43,6 +44,11 @@ def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
             team.retire(old)
             assert new.public != old.public
         process.kill()
+        # And as an operator asks.
+        command = (str(Path(DASK).with_name("safeser")), "policy", "drift", team.address)
+        said = team.call(*command, environment=team.environment("alice"))
+        rows = [line for line in said.out.splitlines() if team.roster.sha256[:12] in line]
+        assert (said.code, len(rows)) == (0, 5), said
         # Those whose keys are retired by now are at work all the same.
         name, process = team.client(
             "alice",

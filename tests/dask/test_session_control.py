@@ -457,6 +457,40 @@ def test_the_answer_to_identity_says_it_and_a_refusal_does_not(doors):
     assert rows[0].roster == far.voices.standing.listed.sha256
 
 
+class Asked:
+    """A scheduler of one worker, whose nanny does not answer."""
+
+    def __init__(self, address, **arguments):
+        assert (address, arguments["timeout"]) == ("safeser://127.0.0.1:1", 10)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def identity(self, n_workers):
+        assert n_workers == -1
+        return {"safeser": {**_said("a"), "clients": [["p", 1, "a", 2]]}}
+
+    async def broadcast(self, msg, *, nanny, on_error):
+        assert (msg, on_error) == ({"op": "identity"}, "return")
+        answer = OSError("gone") if nanny else {"safeser": _said("b")}
+        return {"safeser://127.0.0.1:2": answer}
+
+
+def _said(sha256):
+    return {"policy": "p", "revision": 1, "sha256": sha256, "roster": "r"}
+
+
+def test_the_scheduler_is_asked_and_by_it_workers_and_nannies(net, monkeypatch):
+    from safeser.dask.drift_question import question
+
+    monkeypatch.setattr("safeser.dask.drift_question.rpc", Asked)
+    rows = [(row.process, row.sha256) for row in question("safeser://127.0.0.1:1")]
+    assert rows == [("scheduler", "a"), ("2 clients", "a"), ("worker safeser://127.0.0.1:2", "b")]
+
+
 def test_nothing_answers_is_one_line(monkeypatch, tmp_path):
     from safeser.dask.drift_question import question
     from safeser.errors import ConfigError
