@@ -140,3 +140,30 @@ def test_a_rollback_is_the_old_text_under_a_higher_revision(team):
     assert not submits()
     team.write_policy(text.replace(f"revision: {number}", f"revision: {number + 2}", 1))
     until("work", submits, 120)
+
+
+#: Says once the streams of this client and of all workers are encrypted.
+SUITES = """
+import sys, time, safeser
+client = safeser.Client(sys.argv[1])
+def suite(dask_worker):
+    return dask_worker.batched_stream.comm.link.session.suite.word
+print("begun", flush=True)
+while "suite encrypt" not in repr(client) or {*client.run(suite).values()} != {"encrypt"}:
+    time.sleep(0.2)
+print(len(client.run(suite)), "encrypted", flush=True)
+"""
+
+
+def test_a_working_cluster_goes_over_to_encryption(team):
+    text = team.policy_path.read_text()
+    number = int(text.split("revision: ")[1].split()[0])
+    name, process = team.client("alice", SUITES)
+    until("the client", lambda: "begun" in team.log(name))
+    with work(team):
+        changed = f"revision: {number + 1}\nsuite: encrypt"
+        team.write_policy(text.replace(f"revision: {number}", changed, 1))
+        until("the suite", lambda: process.poll() is not None)
+        assert team.log(name).splitlines()[-1] == "2 encrypted"
+    assert "policy.suite" not in team.rules("scheduler")
+    assert "Remove worker" not in team.log("scheduler")
