@@ -27,4 +27,6 @@ def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) != 2:
+        sys.exit("usage: guarded_client.py ADDRESS, such as tcp://127.0.0.1:8786")
+    main(sys.argv[1])

@@ -315,13 +315,7 @@ class Channel:
         same_host: bool | None,
     ) -> Handshake:
         policy, local = standing.policy, identity.principal
-        own = standing.end_of_key(identity.public, local, self._today())
-        if own is not None:
-            raise AuthenticationError(
-                f"this process may not open sessions: {own}",
-                rule=own.rule,
-                fix="Give it a key that the roster lists as active.",
-            )
+        self._require_speaking(standing, identity)
         suite = partial(policy.suite, local, transport=transport, same_host=same_host)
         return Handshake(
             initiator=initiator,
@@ -333,6 +327,20 @@ class Channel:
             expected_peer=expected_peer,
             limits=policy.limits,
         )
+
+    def require_speaking(self) -> None:
+        """Raise what :meth:`handshake` would where this process's own key may not speak."""
+        standing = self._standing
+        self._require_speaking(standing, standing.identity)
+
+    def _require_speaking(self, standing: Standing, identity: Identity) -> None:
+        own = standing.end_of_key(identity.public, identity.principal, self._today())
+        if own is not None:
+            raise AuthenticationError(
+                f"this process may not open sessions: {own}",
+                rule=own.rule,
+                fix="Give it a key that the roster lists as active.",
+            )
 
     def _principal_of(self, public: PublicKey) -> str | None:
         standing = self._standing

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from safeser.channel.door import Channel
-from safeser.errors import ConfigError, SafeserError
+from safeser.errors import SafeserError
 from safeser.keys import Identity, Roster
 from safeser.policy import Policy
 from safeser.policy.ready import is_ready, locate, read_file
@@ -110,18 +110,7 @@ def _named(identity: Identity) -> str:
 
 def _roster(path: Path) -> _Found:
     data = Roster.read(path)
-
-    def make() -> Roster:
-        if data and not data.endswith(b"\n"):
-            raise ConfigError(
-                "the roster does not end with a line break, as one that is half written",
-                rule="roster.unfinished",
-                where=str(path),
-                fix="Write it whole; replace the file by renaming a complete one over it.",
-            )
-        return Roster.decode(data, str(path))
-
-    return hashlib.sha256(data).hexdigest(), make
+    return hashlib.sha256(data).hexdigest(), lambda: Roster.decode(data, str(path))
 
 
 def _held(path: Path, listed: Roster) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from safeser.audit import AuditKey
 from safeser.cli.screen import line, say, table
 from safeser.errors import ConfigError
 from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry, RosterFile, today
@@ -108,9 +109,16 @@ def new(
     file: Annotated[Path, typer.Argument(help="Where the private key goes; must not exist.")],
     principal: Annotated[str, typer.Option(metavar="NAME", help="Whose key it is.")],
 ) -> None:
-    """Make one private key and show the line that lists it in a roster."""
+    """Make one private key and show the line that lists it in a roster.
+
+    A folder without a log key gets one as well: a process finds it beside its own key.
+    """
     identity = Identity.generate(principal)
     identity.save(file)
+    log_key = file.with_name("audit.key")
+    if not log_key.exists():
+        AuditKey.new().save(log_key)
+        line(f"log key      {log_key} (made: there was none beside it)")
     _show(identity)
 
 
@@ -330,8 +338,12 @@ def _require_principal(roster: Roster, principal: str, policy: str | None) -> No
         raise ConfigError(
             f"{where} knows no principal {shown(principal)}",
             rule="roster.unknown-principal",
-            fix=did_you_mean(principal, known)
-            or "For a new principal, add it to the policy and name that with --policy.",
+            fix=" ".join(
+                (
+                    did_you_mean(principal, known),
+                    "A new principal is added to the policy first; name that with --policy FILE.",
+                )
+            ).strip(),
         )
 
 

@@ -72,13 +72,14 @@ def _backend() -> Backend:
     from safeser.dask import described, references
     from safeser.dask.decorated import honour_decorators
     from safeser.dask.joblib_calls import register_backend
-    from safeser.dask.logged import escape_logs
+    from safeser.dask.logged import escape_logs, show_logs
     from safeser.dask.patches import install
     from safeser.dask.sockets import Backend
 
     # Here, not with safeser.Client: a stock client on safeser:// draws and logs peers' words too.
     install()
     escape_logs()
+    show_logs()
     honour_decorators()
     register_backend()
     described.register()

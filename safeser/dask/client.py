@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from numbers import Integral
@@ -41,6 +42,8 @@ from safeser.policy.faults import did_you_mean, shown
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Client", "check_address"]
+
+logger = logging.getLogger("safeser.dask")
 
 _SCHEME = "safeser://"
 #: Seconds between two attempts to connect again after the session was ended for a reason.
@@ -193,6 +196,19 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
                 state.cancel(reason="session-ended", msg=f"{self._ended_because}. {_TRY_AGAIN}")
             self.futures.clear()
         await super()._reconnect()
+
+    async def _update_scheduler_info(self, *args: Any, **kwargs: Any) -> None:
+        """Ask the scheduler about itself, as Dask does every few seconds.
+
+        Where it refuses meanwhile, what the client does says why; Dask would print a traceback each
+        time.
+        """
+        try:
+            await super()._update_scheduler_info(*args, **kwargs)
+        except SafeserError as error:
+            if self.status != "running":
+                raise
+            logger.debug("The scheduler tells nothing about itself: %s", error)
 
     def _require_session(self) -> None:
         """Refuse to submit where the session was ended and no other one has begun."""

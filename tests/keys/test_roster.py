@@ -250,7 +250,7 @@ def test_files_that_are_none(tmp_path, monkeypatch):
     refused(tmp_path / "none", "does not exist", "Correct the path, or", "safeser keys init")
     refused(tmp_path, "not a regular file")
     path = tmp_path / "roster"
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(b"\xff\xfe\n")
     path.chmod(0o600)
     refused(path, "UTF-8")
     monkeypatch.setattr("safeser.keys.roster._ROSTER_MAX_BYTES", 10)
@@ -262,3 +262,15 @@ def test_files_that_are_none(tmp_path, monkeypatch):
 
 def test_public_keys_compare_by_their_bytes():
     assert Roster([entry(1, "alice")]).principal_of(PublicKey(key(1).raw)) == "alice"
+
+
+@pytest.mark.parametrize("lost", [1, 5, 40])
+def test_a_roster_that_is_cut_is_refused_wherever_it_is_read(tmp_path, lost):
+    """What is missing could be the day on which a key ends, or that it is retired."""
+    path = tmp_path / "roster"
+    Roster([entry(1, "alice"), entry(2, "bob", "retired")]).save(path)
+    path.write_bytes(path.read_bytes()[:-lost])
+    with pytest.raises(ConfigError) as caught:
+        Roster.load(path)
+    assert caught.value.rule == "roster.unfinished"
+    assert caught.value.where == str(path)
