@@ -404,8 +404,12 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def send_control(
         self, header: bytes, frames: Sequence[bytes], *, then: Callable[[], None]
     ) -> None:
-        """Send one message about the session and call *then* before anything else is sealed."""
+        """Send one message about the session and call *then* before anything else is sealed.
+
+        Return when it left this process: the next step is not read from a peer that takes none.
+        """
         await self._send_sealed(header, frames, then=then)
+        await self._flush()
 
     async def _send(self, frames: Sequence[Any]) -> int:
         return await self._send_sealed(b"", frames)
