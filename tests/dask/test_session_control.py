@@ -440,7 +440,7 @@ def test_strangers_wait_for_changed_files_in_no_greater_number_than_for_a_handsh
     run(main())
 
 
-# --- renewals that a peer begins again and again ---------------------------------------------------
+# --- renewals that a peer begins again and again --------------------------------------------------
 
 
 @contextlib.asynccontextmanager
