@@ -82,6 +82,7 @@ class SessionControl:
         )
         self._initiator = initiator
         self._asked = False  # the peer was told to close this connection once it is idle
+        self._leaves = False  # this side closes this connection once it is idle
         self._due = 0.0  # when the next attempt to renew may begin
         self._peer_due = 0.0  # likewise where the peer begins it
         self._tasks: set[asyncio.Future[None]] = set()
@@ -172,6 +173,7 @@ class SessionControl:
             # A renewal needs both sides to read, and the one that asks reads answers alone.
             if connection.is_idle():
                 connection.abort()
+            self._leaves = True
             return
         now = stream.io_loop.time()
         # A peer that does not read all the time keeps what it is asked for until it does.
@@ -181,6 +183,15 @@ class SessionControl:
             task = asyncio.ensure_future(self._begin())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def answered(self) -> None:
+        """Note that this side has its answer: a connection that it leaves may be idle by then.
+
+        One that is asked through all the time is never idle when the files are looked at.
+        """
+        stream = self._connection.stream
+        if self._leaves and not self._link.lasts and stream is not None:
+            _scheduled(stream.io_loop, WeakMethod(self.renew))
 
     async def _begin(self) -> None:
         try:
@@ -192,7 +203,7 @@ class SessionControl:
 
     async def _take_step(self, name: bytes, data: bytes) -> None:
         if name == b"ask" and self._initiator and not self._link.lasts:
-            self._link.stale = True  # to be closed once it is idle
+            self._link.stale = self._leaves = True
             return
         if name == b"refuse" and self._renewal.under_way is not None:
             logger.warning("%s does not accept a new key yet", self._link.peer)

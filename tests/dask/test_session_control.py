@@ -333,9 +333,7 @@ def test_a_server_with_a_new_key_has_its_peers_come_again(net, run):
             new = renewed_by(net, server, channel_for("client"), name="scheduler")
             await asyncio.sleep(0.05)
             await proxy.nbytes(keys=[])  # hears what it is asked, and its answer
-            assert comm.link.stale
-            channel_for("client").tend()
-            await eventually(comm.closed, "the closing")
+            await eventually(comm.closed, "the closing")  # no look finds it idle if it is busy
             server.tend()
             await proxy.nbytes(keys=[])
             [other] = pool.available[listener.contact_address]
@@ -540,6 +538,24 @@ def test_a_hello_that_comes_too_soon_does_not_undo_a_renewal_that_is_half_over(n
 
     with pytest.raises(CommClosedError, match="begins inside another"):
         run(main())
+
+
+def test_a_step_that_is_interrupted_closes_the_connection(net, run):
+    """Its answer is never sent, and the other side would wait for it as long as it lives."""
+
+    async def main():
+        async with both_ends(net) as (near, far, _):
+            hello = channel_for("client").renewing(near.link, initiator=True).outgoing
+            await near._send_sealed(b"renew", [b"hello", hello])
+            await far._sealing.acquire()
+            reading = asyncio.ensure_future(far.read())
+            await eventually(lambda: far.control._renewal.under_way, "the hello")
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+            assert far.closed()
+
+    run(main())
 
 
 def test_a_step_waits_for_a_peer_that_reads_nothing(net, run):
