@@ -166,15 +166,16 @@ class Channel:
             state = (self._standing, self._today())
             if state == self._reviewed:
                 return
-            standing, day = self._reviewed = state
+            standing, day = state
             before, self._silenced = self._silenced, standing.silenced(day)
+            for tell in self._told if self._silenced - before else ():
+                tell(self._silenced)
             for link in self.live_links():
                 link.limit(standing.policy.limits)
                 ending = self._end_of(link, standing, day)
                 if ending is not None:
                     link.finish(ending)
-            for tell in self._told if self._silenced - before else ():
-                tell(self._silenced)
+            self._reviewed = state  # last: what an error interrupts is done at the next look
 
     def settled_by(self, is_settled: Callable[[], bool]) -> None:
         """Have *is_settled* tell, by any thread, whether no change of files is on its way here."""

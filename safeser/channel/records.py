@@ -187,6 +187,7 @@ class Recording:
         """Take the session of *handshake* in the place of the one before, for what comes in."""
         self.session.receive_as(handshake.session())
         self.own_key, self.told = handshake.local_key, handshake.told
+        self.stale = False
         self.voices.inspect(self)
         self.note_suite()
         self.note_drift()

@@ -172,7 +172,8 @@ class LiveFiles:
 
     def are_settled(self) -> bool:
         """Tell whether no file has changed since it was taken or refused; by any thread."""
-        return all(file.is_settled() for file in self._files.values())
+        # In this order: a change counts as found before it is taken, perhaps by another thread now.
+        return all(file.is_settled() for file in self._files.values()) and not self._lock.locked()
 
     def _take(self, name: str, make: Callable[[], Any]) -> bool:
         """Hand the file called *name* to the channel; return whether that changed anything."""

@@ -44,6 +44,9 @@ class Renewal:
         by its keys.
     """
 
+    #: The steps that begin a renewal.
+    FIRST = frozenset({b"ask", b"hello"})
+
     def __init__(
         self,
         *,
@@ -102,11 +105,23 @@ class Renewal:
         self._awaited = b"accept"
         return Step(b"accept", over=True)
 
+    def decline(self) -> Step:
+        """Return the answer to a ``hello`` that is not taken, and give up what is under way.
+
+        :raises EnvelopeError: if none may come now; the session cannot go on.
+        """
+        self._require_none_over()
+        self._drop()
+        return Step(b"refuse")
+
+    def _require_none_over(self) -> None:
+        if self._initiator or self._awaited == b"accept":
+            raise EnvelopeError("a renewal begins inside another", rule="envelope.renewal")
+
     def _first(self, data: bytes) -> Step | None:
         if self._initiator:
             return self.start()
-        if self._awaited == b"accept":
-            raise EnvelopeError("a renewal begins inside another", rule="envelope.renewal")
+        self._require_none_over()
         try:
             self._handshake = self._begin()
             answer = _fed(self._handshake, data)

@@ -264,8 +264,7 @@ def retire(
             if principal is not None
             else [_listed(before, name) for name in keys or ()]
         )
-        for public in retired:
-            file.retire(public)
+        file.retire(*retired)
         _require_scheduler(before, file.roster, policy)
     for public in retired:
         line(f"{public.fingerprint} is retired")

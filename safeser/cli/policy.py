@@ -283,6 +283,8 @@ def drift(
         ("process", "policy", "revision", "SHA-256", "roster"),
         [
             (each.process, each.policy, str(each.revision), each.sha256[:12], each.roster[:12])
+            if each.sha256
+            else (f"{each.process} says nothing", "", "", "", "")
             for each in found
         ],
         names=("process", "SHA-256", "roster"),

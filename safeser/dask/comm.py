@@ -158,6 +158,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             if isinstance(message, SafeserError):
                 raise message
             if message is not SKIP and not self.conversation.answers_requests:
+                if self.control is not None:
+                    self.control.answered()
                 return self._some_of(message) if self.conversation.reads_stream else message
             # Reading what has already arrived does not pause: a peer who sends one request after
             # the other, refused or not, would keep the event loop for itself.
@@ -384,6 +386,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             await control.take(verified)
         except EnvelopeError as error:
             self._give_up(error)
+        except asyncio.CancelledError:
+            self.abort()  # a step that was taken and not answered is never answered
+            raise
 
     def _give_up(self, error: EnvelopeError) -> NoReturn:
         """End a session of which what follows cannot be trusted to begin where a message begins.
@@ -404,8 +409,12 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     async def send_control(
         self, header: bytes, frames: Sequence[bytes], *, then: Callable[[], None]
     ) -> None:
-        """Send one message about the session and call *then* before anything else is sealed."""
+        """Send one message about the session and call *then* before anything else is sealed.
+
+        Return when it left this process: the next step is not read from a peer that takes none.
+        """
         await self._send_sealed(header, frames, then=then)
+        await self._flush()
 
     async def _send(self, frames: Sequence[Any]) -> int:
         return await self._send_sealed(b"", frames)

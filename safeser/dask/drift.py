@@ -18,11 +18,14 @@ __all__ = ["Statement", "ask", "stated"]
 
 #: The field of the answer.
 _FIELD = "safeser"
+_OWN = ("policy", "revision", "sha256", "roster")
 _CLIENTS = "clients"
 
 
 class Statement(NamedTuple):
-    """What one process says that it decides by; *roster* is empty where it did not say."""
+    """What one process says that it decides by; *roster* is empty where it did not say, and all
+    fields are where it says nothing.
+    """
 
     process: str
     policy: str
@@ -31,9 +34,9 @@ class Statement(NamedTuple):
     roster: str
 
     def agrees(self, other: Statement) -> bool:
-        """Tell whether both decide alike, as far as both say."""
+        """Tell whether both decide alike, as far as both say; who says nothing agrees with none."""
         rosters = {self.roster, other.roster} - {""}
-        return self.sha256 == other.sha256 and len(rosters) < 2
+        return self.sha256 == other.sha256 != "" and len(rosters) < 2
 
 
 def stated(answer: Any, link: Link) -> Any:
@@ -72,14 +75,20 @@ async def ask(scheduler: Any) -> list[Statement]:
 
 
 def _read(process: str, answer: Any) -> Iterator[Statement]:
-    """Yield what *answer* says; a peer's inventions are no statements."""
+    """Yield what *answer* says; a peer's inventions say nothing.
+
+    A process that does not answer may decide by anything: it is not left out.
+    """
     said = answer.get(_FIELD) if isinstance(answer, Mapping) else None
-    if not isinstance(said, Mapping):
-        return
-    match [said.get(name) for name in ("policy", "revision", "sha256", "roster")]:
+    said = said if isinstance(said, Mapping) else {}
+    match [said.get(name) for name in _OWN]:
         case [str() as policy, int() as revision, str() as sha256, str() as roster]:
             yield Statement(process, policy, revision, sha256, roster)
-    for each in said.get(_CLIENTS) or ():
+        case _:
+            yield Statement(process, "", 0, "", "")
+            return
+    clients = said.get(_CLIENTS)
+    for each in clients if isinstance(clients, (list, tuple)) else ():
         match each:
             case [str() as policy, int() as revision, str() as sha256, int() as count]:
                 who = f"{count} client{'s' * (count != 1)}"

@@ -41,6 +41,10 @@ _LAST_WORD = 1.0
 #: Seconds between two attempts to renew a session. Each takes both ends a millisecond.
 _AGAIN = 3.0
 
+#: The part of them within which no second attempt that the peer begins is taken: each also writes
+#: to the log and the audit log. It is not all of them, since one attempt may arrive late.
+_TOO_SOON = 1 / 3
+
 
 class _Connection(Protocol):
     """What the control of a session needs of its connection."""
@@ -55,7 +59,7 @@ class _Connection(Protocol):
     async def send_control(
         self, header: bytes, frames: Sequence[bytes], *, then: Callable[[], None]
     ) -> None:
-        """Send one message and call *then* before anything else is sealed."""
+        """Send one message and call *then* before anything else is sealed; wait until it left."""
 
 
 class SessionControl:
@@ -78,7 +82,9 @@ class SessionControl:
         )
         self._initiator = initiator
         self._asked = False  # the peer was told to close this connection once it is idle
+        self._leaves = False  # this side closes this connection once it is idle
         self._due = 0.0  # when the next attempt to renew may begin
+        self._peer_due = 0.0  # likewise where the peer begins it
         self._tasks: set[asyncio.Future[None]] = set()
         assert connection.stream is not None
         loop = connection.stream.io_loop
@@ -167,15 +173,25 @@ class SessionControl:
             # A renewal needs both sides to read, and the one that asks reads answers alone.
             if connection.is_idle():
                 connection.abort()
+            self._leaves = True
             return
         now = stream.io_loop.time()
-        if now >= self._due and not self._asked:
-            # A peer that does not read all the time keeps what it is asked for until it does.
+        # A peer that does not read all the time keeps what it is asked for until it does.
+        if now >= self._due and (self._link.lasts or not self._asked):
             self._asked = not self._link.lasts
             self._due = now + _AGAIN
             task = asyncio.ensure_future(self._begin())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def answered(self) -> None:
+        """Note that this side has its answer: a connection that it leaves may be idle by then.
+
+        One that is asked through all the time is never idle when the files are looked at.
+        """
+        stream = self._connection.stream
+        if self._leaves and not self._link.lasts and stream is not None:
+            _scheduled(stream.io_loop, WeakMethod(self.renew))
 
     async def _begin(self) -> None:
         try:
@@ -187,17 +203,29 @@ class SessionControl:
 
     async def _take_step(self, name: bytes, data: bytes) -> None:
         if name == b"ask" and self._initiator and not self._link.lasts:
-            self._link.stale = True  # to be closed once it is idle
+            self._link.stale = self._leaves = True
             return
-        if name == b"refuse":
+        if name == b"refuse" and self._renewal.under_way is not None:
             logger.warning("%s does not accept a new key yet", self._link.peer)
+        too_soon = name in Renewal.FIRST and not self._may_begin()
+        if too_soon and name == b"ask":
+            return  # it asks again while it wants it
         try:
-            step = self._renewal.take(name, data)
+            step = self._renewal.decline() if too_soon else self._renewal.take(name, data)
         except AuthenticationError as error:
             logger.warning("The session with %s is not renewed: %s", self._link.peer, error)
             return
         if step is not None:
             await self._send(step)
+
+    def _may_begin(self) -> bool:
+        """Tell whether the peer may begin a renewal now, and count its next one from here."""
+        stream = self._connection.stream
+        now = 0.0 if stream is None else stream.io_loop.time()
+        if now < self._peer_due:
+            return False
+        self._peer_due = now + _AGAIN * _TOO_SOON
+        return True
 
     async def _send(self, step: Step) -> None:
         def sent() -> None:

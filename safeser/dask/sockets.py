@@ -68,13 +68,14 @@ def _way(stream: IOStream) -> dict[str, Any]:
     return {"transport": "safeser", "same_host": is_same_host(stream)}
 
 
-async def _settled(channel: Channel) -> None:
+async def _settled(channel: Channel, stream: IOStream) -> None:
     """Wait until *channel* has taken a change of its files: a new key may be in it.
 
     Dask's processes give up where they are refused, and are started as soon as their key is listed.
+    A *stream* that is closed meanwhile is not waited for: strangers can open as many as they like.
     """
     for _ in range(_LOOKS):
-        if channel.is_settled:
+        if stream.closed() or channel.is_settled:
             return
         await asyncio.sleep(_LOOK_SECONDS)
 
@@ -143,7 +144,7 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
             raise
         expected = self._roles.expected_at(address, given)
         try:
-            await _settled(channel)
+            await _settled(channel, stream)
             way = _way(stream)
             handshake = channel.handshake(initiator=True, expected_peer=expected, **way)
             try:
@@ -332,7 +333,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             oldest.close()
         self._pending[stream] = None
         try:
-            await _settled(self._channel)
+            await _settled(self._channel, stream)
             way = _way(stream)
             handshake = self._channel.handshake(initiator=False, **way)
             await asyncio.wait_for(_hear(stream, handshake), HANDSHAKE_SECONDS)

@@ -362,11 +362,12 @@ class Session(KeepsSecrets):
         if self._process != os.getpid():
             # Both would count on from the same number, under the same keys.
             self.end("it is another process's")
+        keys = direction.keys  # read before the end is asked for: another thread may end it now
         self._check_ended()
         if direction.claimed.locked():
             raise _in_use()
-        assert direction.keys is not None  # a session that has not ended has its keys
-        return direction.keys
+        assert keys is not None  # a session that has not ended has its keys
+        return keys
 
     def _claim(self, direction: _Direction, size: int) -> _MessageKeys:
         """Claim *direction* for a message of *size* bytes.

@@ -12,16 +12,20 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from safeser.errors import ConfigError
-from safeser.keys.files import reason, refused, sync_directory, write_new
+from safeser.keys.files import reason, refused, shown, sync_directory, write_new
 from safeser.keys.identity import PublicKey
 from safeser.keys.roster import KeyState, Roster, RosterEntry, meaningful, today
 
 __all__ = ["RosterFile"]
+
+#: How often, and how many seconds apart, a command asks whether another one is done.
+_TRIES, _PAUSE = 100, 0.1
 
 
 class RosterFile:
@@ -42,6 +46,7 @@ class RosterFile:
 
         :raises ConfigError: if it cannot be read or written, or would not load.
         """
+        Roster.read(path)  # judges the folders and links of its path, which are followed next
         target = path.resolve()  # a link stays a link
         with _locked(target.parent, path):
             file = cls(target)
@@ -81,17 +86,22 @@ class RosterFile:
 
     def end(self, principal: str, *, last_day: datetime.date, keep: PublicKey) -> None:
         """Let the active keys of *principal* but *keep* end with *last_day*."""
+        ended = []
         for entry in self.roster.entries:
             own = entry.principal == principal and entry.state is KeyState.ACTIVE
             earlier = entry.not_after is not None and entry.not_after <= last_day
             if own and entry.public != keep and not earlier:
-                self._replace(replace(entry, not_after=last_day))
+                ended.append(replace(entry, not_after=last_day))
+        self._replace(*ended)
 
-    def retire(self, public: PublicKey) -> None:
-        """Retire the key *public*, for good.
+    def retire(self, *keys: PublicKey) -> None:
+        """Retire *keys*, for good.
 
-        :raises ConfigError: if it is not listed, or retired already.
+        :raises ConfigError: if one is not listed, or retired already.
         """
+        self._replace(*map(self._retired, keys))
+
+    def _retired(self, public: PublicKey) -> RosterEntry:
         entry = self.roster.entry_of(public)
         if entry is None or entry.state is KeyState.RETIRED:
             what = "is not listed here" if entry is None else "is retired already"
@@ -100,12 +110,14 @@ class RosterFile:
                 rule="roster.unknown-key" if entry is None else "roster.retired",
                 fix="'safeser keys list' shows the keys of a roster and their fingerprints.",
             )
-        self._replace(replace(entry, state=KeyState.RETIRED))
+        return replace(entry, state=KeyState.RETIRED)
 
-    def _replace(self, entry: RosterEntry) -> None:
+    def _replace(self, *entries: RosterEntry) -> None:
+        by_key = {entry.public: entry for entry in entries}
         lines = self._text.split("\n")
         for number, line in meaningful(self._text):
-            if RosterEntry.parse(line).public == entry.public:
+            entry = by_key.get(RosterEntry.parse(line).public)
+            if entry is not None:
                 lines[number - 1] = entry.text()
         self._change("\n".join(lines))
 
@@ -139,13 +151,30 @@ class RosterFile:
 
 @contextlib.contextmanager
 def _locked(directory: Path, path: Path) -> Iterator[None]:
-    """Keep other commands from changing files of *directory* meanwhile."""
+    """Keep other commands from changing files of *directory* meanwhile.
+
+    :raises ConfigError: if another process keeps it locked: all who may list it can, and to retire
+        a stolen key must not wait for them without a word.
+    """
     try:
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise refused(path, f"cannot be opened: {reason(error)}", rule="config.roster") from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        _lock(handle, path)
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, path: Path) -> None:
+    for _ in range(_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_PAUSE)
+    raise ConfigError(
+        f"another process keeps the folder of {shown(path)} locked",
+        rule="roster.locked",
+        fix="Wait for the other command, or end that process: 'lslocks' and 'fuser' name it.",
+    )

@@ -227,7 +227,7 @@ class Roster:
 
         :param source: name of the file, for errors.
         """
-        if len(text) > _ROSTER_MAX_BYTES:
+        if len(text.encode("utf-8", "surrogatepass")) > _ROSTER_MAX_BYTES:
             raise refused(source, "is too large for a roster", rule="config.roster")
         lines: dict[PublicKey, int] = {}
         entries: list[RosterEntry] = []

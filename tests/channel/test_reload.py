@@ -344,3 +344,19 @@ def test_a_roster_of_comments_alone_is_empty(place):
     place.look()
     assert place.events == [("roster.empty", False)]
     assert Roster.load(place.folder / "roster").entries == ()
+
+
+def test_a_change_that_is_being_taken_is_on_its_way(place, monkeypatch):
+    """It counts as found before it is in force: who meets a peer meanwhile waits for it."""
+    settled = []
+    adopt = place.channel.adopt
+
+    def adopting(**what):
+        settled.append(place.channel.is_settled)
+        return adopt(**what)
+
+    monkeypatch.setattr(place.channel, "adopt", adopting)
+    place.put(place.policy, place.revision(4))
+    place.look()
+    assert settled == [False]
+    assert place.channel.is_settled

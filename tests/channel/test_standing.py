@@ -198,6 +198,23 @@ def test_the_end_is_recorded_even_where_the_log_is_full(bea, link, caplog):
     assert "disk is full" in caplog.text
 
 
+def test_sessions_that_an_error_keeps_from_ending_end_with_the_next_look(doors, policy, bea):
+    links = [doors.shake(doors.channel("ann", policy), bea)[1] for _ in range(3)]
+    record, failed = bea.audit.record, []
+
+    def once(event):
+        if event["event"] == "end" and not failed:
+            failed.append(event)
+            raise RuntimeError("of a sink")
+        record(event)
+
+    bea.audit.record = once
+    with pytest.raises(RuntimeError, match="of a sink"):
+        bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.RETIRED))
+    bea.review()
+    assert all(link.over for link in links)
+
+
 def test_a_new_key_and_a_new_principals_key_are_let_in(doors, policy, bea):
     second = doors.identity("ann", "second")
     refused = doors.channel("ann", policy)

@@ -37,6 +37,13 @@ def test_another_policy_or_roster_is_code_1(safeser, answers, other):
     assert "worker safeser://127.0.0.1:44444" in ended.out  # whole, to be copied
 
 
+def test_a_process_that_says_nothing_is_a_row_and_code_1(safeser, answers):
+    answers(ONE, Statement("worker safeser://127.0.0.1:44444", "", 0, "", ""))
+    ended = safeser("policy", "drift", ADDRESS)
+    assert ended.code == 1
+    assert "says nothing" in ended.out
+
+
 @pytest.mark.parametrize(
     "address", ["tcp://127.0.0.1:8786", "127.0.0.1:8786", "safeser://x", "nowhere"]
 )

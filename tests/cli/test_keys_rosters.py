@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import threading
@@ -304,6 +305,58 @@ def test_commands_at_the_same_time_lose_nothing(keys):
     for each in threads:
         each.join()
     assert len(listed(keys, "client")) == 21
+
+
+def test_a_folder_that_another_user_keeps_locked_is_one_line(safeser, keys, monkeypatch):
+    """To lock it, one needs no more than to list it."""
+    monkeypatch.setattr("safeser.keys.edit._PAUSE", 0.0)
+    handle = os.open(keys, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    ended = safeser("keys", "retire", keys, str(keys / "client.key"))
+    assert (ended.code, "[roster.locked]" in ended.err) == (2, True)
+    os.close(handle)
+    assert safeser("keys", "retire", keys, str(keys / "client.key")).code == 0
+
+
+def test_the_path_to_the_roster_is_judged_before_it_is_followed(keys, tmp_path):
+    for name, other in (("one", "two"), ("two", "one")):
+        (tmp_path / name).symlink_to(tmp_path / other)
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    (open_to_all / "link").symlink_to(keys / "roster")
+    for path in (tmp_path / "one", open_to_all / "link", tmp_path / "a\0b"):
+        with pytest.raises(ConfigError), RosterFile.edit(path):
+            raise AssertionError("it was followed")
+
+
+def test_many_keys_are_changed_by_reading_each_line_once(keys, monkeypatch):
+    path = keys / "roster"
+    workers = [PublicKey.parse(key()) for _ in range(20)]
+    entries = [RosterEntry(each, "worker", KeyState.ACTIVE, today()) for each in workers]
+    Roster(entries).save(path)
+    read = []
+    parse = RosterEntry.parse
+    monkeypatch.setattr(RosterEntry, "parse", lambda line: read.append(line) or parse(line))
+    with RosterFile.edit(path) as file:
+        read.clear()
+        file.end("worker", last_day=today(), keep=workers[0])
+        file.retire(*workers[1:])
+        assert len(read) == 4 * len(workers)  # each change: to find its lines, and to check it
+    states = [entry.state for entry in Roster.load(path).entries]
+    assert states == [KeyState.ACTIVE, *[KeyState.RETIRED] * 19]
+
+
+def test_a_roster_is_not_written_longer_than_it_can_be_read(keys, monkeypatch):
+    path = keys / "roster"
+    monkeypatch.setattr("safeser.keys.roster._ROSTER_MAX_BYTES", path.stat().st_size + 200)
+    entry = RosterEntry(PublicKey.parse(key()), "client", KeyState.ACTIVE, today(), "\u4e00" * 90)
+    with (
+        pytest.raises(ConfigError, match="too large"),
+        RosterFile.edit(path) as file,
+    ):
+        file.add(entry)
+    Roster.load(path)
 
 
 def test_list_shows_days_and_the_hash(safeser, keys):
