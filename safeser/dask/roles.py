@@ -178,6 +178,11 @@ class Roles:
         if address in self._schedulers:
             self._answered[address] = principal
 
+    @property
+    def was_accepted(self) -> bool:
+        """Whether a peer has accepted this process: its settings are not altogether wrong."""
+        return self._accepted
+
     def answered(self, address: str | None, principal: str) -> bool:
         """Tell whether *principal* answered at *address* as the scheduler of this process."""
         return address is not None and self._answered.get(address) == principal

@@ -55,6 +55,10 @@ PREFIX = "safeser://"
 #: An unauthenticated peer has this long to prove who it is; a handshake takes two round trips.
 HANDSHAKE_SECONDS = 10.0
 
+#: How often, and how many seconds apart, a peer is asked again that refused this process: files
+#: that are replaced together are taken within some two seconds of each other.
+_AGAIN, _AGAIN_SECONDS = 4, 1.0
+
 #: How often, and how many seconds apart, a new connection asks whether changed files were taken.
 _LOOKS, _LOOK_SECONDS = 30, 0.1
 
@@ -126,12 +130,29 @@ class _Connector(BaseTCPConnector):  # type: ignore[misc]
         self._check_encryption(address, connection_args)
         try:
             channel = self._roles.connecting(safeser or {})
-            comm = await self._connect(address, channel, deserialize, safeser or {})
+            comm = await self._patiently(address, channel, deserialize, safeser or {})
         except (AuditError, AuthenticationError, ConfigError) as error:
             self._roles.stop_command_line(error, connecting_to=address)
             raise
         self._roles.note_connected(address, comm.link.peer)
         return comm
+
+    async def _patiently(
+        self, address: str, channel: Channel, deserialize: bool, given: Mapping[str, Any]
+    ) -> SafeserComm:
+        """Connect, and where a peer refuses a process that others accept, try again for a while.
+
+        A policy or roster that is being rolled out reaches one of two workers first. Dask takes a
+        refusal for final: the task that needs the other's data would fail.
+        """
+        for _ in range(_AGAIN if self._roles.was_accepted else 0):
+            try:
+                return await self._connect(address, channel, deserialize, given)
+            except AuthenticationError as error:
+                if error.rule != "authentication":  # this process's own key
+                    raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+        return await self._connect(address, channel, deserialize, given)
 
     async def _connect(
         self, address: str, channel: Channel, deserialize: bool, given: Mapping[str, Any]

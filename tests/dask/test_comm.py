@@ -18,6 +18,7 @@ from distributed.comm.core import CommClosedError, connect
 from distributed.comm.tcp import TCPBackend
 from distributed.protocol import to_serialize
 
+from safeser.audit import AuditLog
 from safeser.dask import connections as counted
 from safeser.dask import sockets as module
 from safeser.dask.connections import connections
@@ -303,6 +304,30 @@ def test_a_principal_that_proposes_too_little_is_refused_and_counted_by_name(net
     said = [(each["sender"], each["rule"], each["permitted"]) for each in counts]
     assert said == [("client", "suite.authenticate", False), ("unknown", "authentication", False)]
     assert net.seen == []
+
+
+def test_who_is_refused_while_a_policy_is_rolled_out_comes_again(net, run, monkeypatch):
+    """The listener requires encryption a moment before the client does."""
+    monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.05)
+    text = in_suite("default", Suite.ENCRYPT).replace("revision: 1\n", "revision: 2\n")
+
+    async def main():
+        async with net.serving() as listener:
+            assert (await net.asks(listener.contact_address))["status"] == "OK"
+            listener._channel.adopt(policy=Policy.parse(text))
+            asking = asyncio.ensure_future(net.asks(listener.contact_address))
+            while "suite.authenticate" not in refused:
+                await asyncio.sleep(0.01)
+            channel_for("client").adopt(policy=Policy.parse(text))
+            assert (await asking)["status"] == "OK"
+
+    refused = []
+
+    def count(self, *, rule, permitted, **_):
+        refused.extend([rule] * (not permitted))
+
+    monkeypatch.setattr(AuditLog, "count", count)
+    run(main())
 
 
 def test_descriptors_without_a_limit(monkeypatch):

@@ -43,6 +43,7 @@ def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
             until(f"the new key of {name}", partial(_more, team, principal, count), 120)
             team.retire(old)
             assert new.public != old.public
+        until("the roster everywhere", lambda: _agree(team, observer), 120)
         process.kill()
         # And as an operator asks.
         command = (str(Path(DASK).with_name("safeser")), "policy", "drift", team.address)

@@ -706,7 +706,12 @@ def test_the_scheduler_is_asked_and_by_it_workers_and_nannies(net, monkeypatch):
 
     monkeypatch.setattr("safeser.dask.drift_question.rpc", Asked)
     rows = [(row.process, row.sha256) for row in question("safeser://127.0.0.1:1")]
-    assert rows == [("scheduler", "a"), ("2 clients", "a"), ("worker safeser://127.0.0.1:2", "b")]
+    assert rows == [
+        ("scheduler", "a"),
+        ("2 clients", "a"),
+        ("worker safeser://127.0.0.1:2", "b"),
+        ("nanny safeser://127.0.0.1:2", ""),
+    ]
 
 
 def test_nothing_answers_is_one_line(monkeypatch, tmp_path):
