@@ -69,8 +69,13 @@ class Team(Cluster):
 
     # --- processes ---------------------------------------------------------------------------
 
-    def add_worker(self, name: str) -> None:
-        """Start a worker and its nanny, each with a new key of its own."""
+    def add_workers(self, *names: str) -> None:
+        """Start workers and their nannies, each with a new key of its own, and wait for them."""
+        for name in names:
+            self._add_worker(name)
+        until("the workers", lambda: all(f"name: {n}\n" in self.log("scheduler") for n in names))
+
+    def _add_worker(self, name: str) -> None:
         for role in ("worker", "nanny"):
             self.add_key(role, self.keys / f"{role}-{name}.key")
         scratch = str(self.path / f"scratch-{name}")

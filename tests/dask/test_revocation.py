@@ -87,8 +87,7 @@ def team(tmp_path_factory):
     made = Team(tmp_path_factory.mktemp("team"))
     try:
         made.begin(workers=0)
-        for name in ("one", "two", "three"):
-            made.add_worker(name)
+        made.add_workers("one", "two", "three")
         yield made
     finally:
         made.stop()

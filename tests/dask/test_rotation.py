@@ -21,8 +21,7 @@ def team(tmp_path_factory):
     made = Team(tmp_path_factory.mktemp("rotated"))
     try:
         made.begin(workers=0)
-        for name in ("one", "two"):
-            made.add_worker(name)
+        made.add_workers("one", "two")
         yield made
     finally:
         made.stop()
