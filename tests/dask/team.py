@@ -20,12 +20,12 @@ __all__ = ["Team", "work"]
 ENGINEERS = ("alice", "carol", "mallory")
 PRINCIPALS = ("scheduler", "worker", "nanny", *ENGINEERS, "bob")
 
-#: What a client of the team does: rounds of a thousand tasks until a file says that it is enough.
+#: What a client of the team does: rounds of so many tasks until a file says that it is enough.
 WORK = """
 import json, os, sys, time
 import safeser
 
-address, stop = sys.argv[1:3]
+address, stop, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 client = safeser.Client(address)
 
 def slow(x, salt):
@@ -34,10 +34,9 @@ def slow(x, salt):
 
 rounds = 0
 while True:
-    futures = client.map(slow, range(1000), salt=rounds)
-    if not rounds:
-        print("working", flush=True)
-    assert sum(client.gather(futures)) == 499500
+    futures = client.map(slow, range(count), salt=rounds)
+    print("working", flush=True)
+    assert sum(client.gather(futures)) == count * (count - 1) // 2
     rounds += 1
     if os.path.exists(stop):
         break
@@ -149,15 +148,21 @@ class Team(Cluster):
 class work:
     """While this block runs, *principal* computes thousands of tasks, which all come out right."""
 
-    def __init__(self, team: Team, principal: str = "alice") -> None:
+    def __init__(self, team: Team, principal: str = "alice", *, count: int = 1000) -> None:
         self.team = team
         self.principal = principal
+        self.count = str(count)
 
     def __enter__(self) -> work:
         self.stop = self.team.path / f"stop-{self.team._rounds}"
-        self.name, self.process = self.team.client(self.principal, WORK, str(self.stop))
+        self.name, self.process = self.team.client(self.principal, WORK, str(self.stop), self.count)
         until("work", lambda: self.failed() or "working" in self.team.log(self.name), 120)
         return self
+
+    def begun(self) -> int:
+        """Return how many rounds have begun."""
+        self.failed()
+        return self.team.log(self.name).count("working")
 
     def failed(self) -> bool:
         assert self.process.poll() in (None, 0), self.team.log(self.name)

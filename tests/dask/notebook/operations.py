@@ -527,7 +527,7 @@ distributed.fire_and_forget(client.submit(double, 12))
 # %% futures: errors, retries and cancellation
 wrong = client.submit(fail, 3)
 raised = [type(wrong.exception()).__name__, str(wrong.exception()), wrong.status]
-late = client.submit(time.sleep, 60)
+late = client.submit(time.sleep, 5)
 late.cancel()
 [raised, client.gather([wrong, client.submit(double, 2)], errors="skip"), late.cancelled()]
 
