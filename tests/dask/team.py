@@ -159,8 +159,12 @@ class work:
         until("work", lambda: self.failed() or "working" in self.team.log(self.name), 120)
         return self
 
-    def begun(self) -> int:
-        """Return how many rounds have begun."""
+    def go_on(self, rounds: int) -> None:
+        """Wait until so many rounds more have begun."""
+        enough = self._begun() + rounds
+        until("more work", lambda: self._begun() >= enough, 120)
+
+    def _begun(self) -> int:
         self.failed()
         return self.team.log(self.name).count("working")
 

@@ -41,7 +41,7 @@ def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
             os.replace(team.keys / f"{name}.new", path)
             until(f"the new key of {name}", partial(_more, team, principal, count), 120)
             # What was asked by the old key has its answer, as docs/keys.md has it.
-            until("two rounds", lambda enough=working.begun() + 2: working.begun() >= enough, 120)
+            working.go_on(2)
             team.retire(old)
             assert new.public != old.public
         until("the roster everywhere", lambda: _agree(team, observer), 120)
