@@ -1,6 +1,7 @@
 """Canonical forms of NumPy's arrays, scalars, types and functions.
 
-The one rule: values decide, in C order. Memory order, strides and padding do not.
+The one rule: values decide, in C order. Memory order, strides, padding and the order of bytes do
+not: pickle protocols up to 4 turn an array's bytes to the machine's own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from safeser.tokens.kinds import register
 from safeser.tokens.reduction import describe_reduced
 from safeser.tokens.references import installed
 
-__all__ = ["values_of"]
+__all__: list[str] = []
 
 #: NumPy's own types have numbers below this one; from it on they belong to other libraries.
 _OWN_TYPES = 24
@@ -45,6 +46,9 @@ def _describe_dtype(dtype: np.dtype[Any]) -> Form:
 
 def _describe_array(array: np.ndarray[Any, Any]) -> Form:
     dtype = array.dtype
+    if not dtype.isnative and _plain(dtype):
+        dtype = dtype.newbyteorder("=")
+        array = array.astype(dtype)
     if _plain(dtype) and not dtype.hasobject:
         return Form(b"ndarray" + pack((dtype.str, array.shape)) + _digest(array))
     return Form(b"ndarray" + pack(array.shape), [dtype, *_parts(array)], steps=("dtype", "items"))
@@ -68,11 +72,6 @@ def _parts(array: np.ndarray[Any, Any]) -> list[Any]:
     if array.dtype.hasobject or array.dtype.num >= _OWN_TYPES:
         return [array.reshape(-1).tolist()]
     return [array.tobytes()]
-
-
-def values_of(array: Any) -> Any:
-    """Return *array* without its subclass."""
-    return np.asarray(array)
 
 
 def _describe_subclass(array: Any) -> Form:

@@ -15,19 +15,19 @@ from safeser.tokens.graph import Form, Undetermined
 from safeser.tokens.kinds import register
 from safeser.tokens.reduction import describe_reduced
 
-__all__ = ["consolidated"]
+__all__: list[str] = []
 
 _types = pa.types
 
 
-def consolidated(array: Any) -> Any:
+def _consolidated(array: Any) -> Any:
     """Return a chunked array as one array."""
     chunks = array.chunks
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else None
 
 
 def _describe_chunked(array: Any) -> Form:
-    return Form(b"ChunkedArray", [array.type, consolidated(array)], steps=("type", "values"))
+    return Form(b"ChunkedArray", [array.type, _consolidated(array)], steps=("type", "values"))
 
 
 def _describe_table(table: Any) -> Form:
@@ -36,7 +36,7 @@ def _describe_table(table: Any) -> Form:
 
 
 def _chunked(column: Any) -> Any:
-    return consolidated(column) if isinstance(column, pa.ChunkedArray) else column
+    return _consolidated(column) if isinstance(column, pa.ChunkedArray) else column
 
 
 def _describe_array(array: Any) -> Form:

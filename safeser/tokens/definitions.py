@@ -29,6 +29,7 @@ from safeser.tokens.references import (
     importable,
     is_held,
     module_reference,
+    plain_name,
     reference_of,
     space_of,
 )
@@ -228,6 +229,8 @@ def describe_class(cls: type) -> Form:
     space = dict(type.__dict__["__dict__"].__get__(cls))
     if issubclass(type(cls), EnumType):
         space = _without_members(cls, space)
+    if "__dataclass_fields__" in space and _is_generated(space.get("__doc__"), cls):
+        del space["__doc__"]
     inherited = _inherited(cls)
     names = sorted(
         name
@@ -238,7 +241,8 @@ def describe_class(cls: type) -> Form:
         and (name not in inherited or inherited[name] is not value)
     )
     bases = space.get("__orig_bases__", type.__dict__["__bases__"].__get__(cls))
-    values: list[Any] = [class_name(cls), type(cls), bases]
+    # cloudpickle keeps the name of a class without the function that it was defined in.
+    values: list[Any] = [(class_name(cls)[0], plain_name(cls)), type(cls), bases]
     values += [_defined(name, space[name]) for name in names]
     steps = ["name", "metaclass", "bases", *(f"attribute {name!r}" for name in names)]
     label = b"class" + pack(tuple(map(text, names)))
@@ -251,6 +255,14 @@ def _inherited(cls: type) -> dict[str, Any]:
     for base in reversed(type.__dict__["__bases__"].__get__(cls)):
         made.update(type.__dict__["__dict__"].__get__(base))
     return made
+
+
+def _is_generated(doc: Any, cls: type) -> bool:
+    """Say whether a dataclass wrote its own description, by ``repr`` of its defaults.
+
+    That of a set is in another order in each process, and that of a function has an address in it.
+    """
+    return type(doc) is str and doc.startswith(f"{cls.__name__}(")
 
 
 def _defined(name: str, value: Any) -> Any:

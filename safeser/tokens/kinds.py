@@ -59,7 +59,13 @@ _FAMILIES: dict[int, Describe] = {}
 _alive: list[type] = []
 
 #: Libraries whose types have kinds of their own, and which module knows them.
-_LIBRARIES = {"numpy": "arrays", "scipy.sparse": "sparse", "pandas": "frames", "pyarrow": "arrow"}
+_LIBRARIES = {
+    "numpy": "arrays",
+    "numpy.ma": "masked",
+    "scipy.sparse": "sparse",
+    "pandas": "frames",
+    "pyarrow": "arrow",
+}
 
 _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__

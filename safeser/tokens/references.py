@@ -16,7 +16,7 @@ from typing import Any
 
 from safeser.tokens.encoding import Encoding, digest, pack, text
 
-__all__ = ["class_name", "held", "importable", "installed", "is_held", "module_reference", "reference", "reference_of", "space_of"]
+__all__ = ["class_name", "held", "importable", "installed", "is_held", "module_reference", "plain_name", "reference", "reference_of", "space_of"]
 
 _REFERENCE = b"\x0a"
 _STATIC = b"\x0c"
@@ -34,6 +34,7 @@ space_of = ModuleType.__dict__["__dict__"].__get__
 
 # What types say of themselves, whatever their metaclass says.
 _module_of = type.__dict__["__module__"].__get__
+plain_name = type.__dict__["__name__"].__get__
 _qualname_of = type.__dict__["__qualname__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
 _flags_of = type.__dict__["__flags__"].__get__

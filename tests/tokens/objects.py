@@ -186,10 +186,6 @@ class Plain:
     def double(self):
         return self.x * 2
 
-    @functools.cached_property
-    def slow(self):
-        return self.x
-
     part = functools.partialmethod(known, "a")
 
 
@@ -198,11 +194,17 @@ class Child(Plain):
         return super().known(name)
 
 
+class Lazy:
+    @functools.cached_property
+    def slow(self):
+        return {"a", "b", "c"}
+
+
 class Slots:
-    __slots__ = ("__secret", "a", "b")
+    __slots__ = ("_secret", "a", "b")
 
     def __init__(self):
-        self.a, self.b, self.__secret = set(WORDS), {"x": {"y", "z"}}, 1
+        self.a, self.b, self._secret = set(WORDS), {"x": {"y", "z"}}, 1
 
 
 class Abstract(abc.ABC):
@@ -231,7 +233,15 @@ class Frozen:
 class Colour(enum.Enum):
     RED = "r"
     GREEN = frozenset({"g", "h", "i"})
-    ALSO_RED = "r"
+
+
+class Aliased(enum.IntEnum):
+    ONE = 1
+    ALSO_ONE = 1
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.ONE
 
 
 class Reduced:
@@ -284,7 +294,10 @@ class Node:
         self.next = self.previous = None
 
 
-for each in (Plain, Child, Slots, Abstract, Data, Frozen, Colour, Reduced, Point, Names, Failure):
+for each in (
+    Plain, Child, Slots, Abstract, Data, Frozen, Colour, Aliased, Reduced, Point, Names, Failure,
+    Lazy,
+):  # fmt: skip
     MAKERS[f"class {each.__name__}"] = lambda each=each: each
 MAKERS |= {
     "instance": lambda: Plain(1),
@@ -420,7 +433,8 @@ MAKERS |= {
     "deque": lambda: collections.deque([1, {"a", "b"}], maxlen=5),
     "weak set": lambda: weakref.WeakSet([Plain, Child, Slots]),
     "plain values": lambda: [None, True, 1, 1 << 80, 1.5, -0.0, 1j, "a", "ü\ud800", b"a", ...],
-    "bytes": lambda: [bytearray(b"a"), memoryview(b"a"), b"a" * 100_000, "a" * 100_000],
+    "bytes": lambda: [bytearray(b"a"), b"a" * 100_000, "a" * 100_000],
+    "memoryview": lambda: memoryview(b"abc"),
     "namespace": lambda: types.SimpleNamespace(a={"x", "y"}),
     "mapping proxy": lambda: types.MappingProxyType({"a": {"x", "y"}}),
     "ranges": lambda: [range(3), slice(1, None, 2), NotImplemented],
@@ -511,8 +525,17 @@ def copies(value):
         except Exception:
             found[name] = None
         else:
-            found[name] = token(made)
+            # cloudpickle makes bytes of a memoryview.
+            found[name] = token(made) if type(made) is type(value) else None
     return found
+
+
+def pickled(value):
+    """Return a pickle for another process to read, with all definitions of this one."""
+    try:
+        return cloudpickle.dumps(value).hex()
+    except Exception:
+        return None
 
 
 def main():
@@ -525,8 +548,8 @@ def main():
             "remade": token(MAKERS[name]()),
             **copies(value),
         }
-        if sys.argv[1:2] == ["write"]:  # for another process to read, classes and all
-            found[name]["pickle of it"] = cloudpickle.dumps(value).hex()
+        if sys.argv[1:2] == ["write"]:
+            found[name]["pickle of it"] = pickled(value)
     print(json.dumps(found))
 
 
