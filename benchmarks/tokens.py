@@ -21,11 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import dask
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import typer
+from dask.base import tokenize as dask_tokenize
 from rich.console import Console
 
 import safeser
@@ -110,7 +110,7 @@ LARGE: dict[str, Any] = {
     "frame, 16 MB": pd.DataFrame(np.arange(2_000_000.0).reshape(-1, 10)),
     "bytes, 16 MB": b"x" * 16_000_000,
 }
-CONTENDERS: dict[str, Callable[[Any], str]] = {"safeser": safeser.tokenize, "dask": dask.tokenize}
+CONTENDERS: dict[str, Callable[[Any], str]] = {"safeser": safeser.tokenize, "dask": dask_tokenize}
 
 
 class Run:

@@ -6,7 +6,6 @@ not: pickle protocols up to 4 turn an array's bytes to the machine's own.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from safeser.tokens.encoding import digest_buffer, pack
 from safeser.tokens.graph import Form, Undetermined
 from safeser.tokens.kinds import register
 from safeser.tokens.reduction import describe_reduced
-from safeser.tokens.references import installed
+from safeser.tokens.references import reference
 
 __all__: list[str] = []
 
@@ -25,8 +24,9 @@ _OWN_TYPES = 24
 _EXTENDED = 10 if np.finfo(np.longdouble).nmant == 63 else 0
 _LONG_DOUBLES = (np.dtype(np.longdouble).num, np.dtype(np.clongdouble).num)
 
-_reduce = np.ndarray.__reduce__
-_reduce_ex = np.ndarray.__reduce_ex__
+_array_reduce: Any = np.ndarray.__reduce__
+_array_reduce_ex: Any = np.ndarray.__reduce_ex__
+_scalar_reduce: Any = np.generic.__reduce__
 
 
 def _plain(dtype: np.dtype[Any]) -> bool:
@@ -69,20 +69,18 @@ def _parts(array: np.ndarray[Any, Any]) -> list[Any]:
     array = array.view(np.ndarray)
     if array.dtype.names is not None:
         return [array[name] for name in array.dtype.names]  # padding lies between fields
-    if array.dtype.hasobject or array.dtype.num >= _OWN_TYPES:
-        return [array.reshape(-1).tolist()]
-    return [array.tobytes()]
+    return [array.reshape(-1).tolist()]
 
 
 def _describe_subclass(array: Any) -> Form:
     cls = type(array)
-    if cls.__reduce__ is not _reduce or cls.__reduce_ex__ is not _reduce_ex:
+    if cls.__reduce__ is not _array_reduce or cls.__reduce_ex__ is not _array_reduce_ex:
         return describe_reduced(array)
     return Form(b"array", [cls, array.view(np.ndarray)], steps=("class", "values"))
 
 
 def _describe_scalar(scalar: Any) -> Form:
-    if type(scalar).__reduce__ is not np.generic.__reduce__:
+    if type(scalar).__reduce__ is not _scalar_reduce:
         return describe_reduced(scalar)
     if scalar.dtype.type is not type(scalar):
         return Form(b"scalar", [type(scalar), np.asarray(scalar)])
@@ -92,9 +90,9 @@ def _describe_scalar(scalar: Any) -> Form:
 def _describe_function(function: Any) -> Form:
     """A universal function, known by its name in the library that holds it."""
     for module in ("numpy", "scipy.special"):
-        version = installed(module)
-        if version is not None and vars(sys.modules[module]).get(function.__name__) is function:
-            return Form(b"ufunc" + pack((version, module, function.__name__)))
+        encoding = reference(function, module, function.__name__)
+        if encoding is not None:
+            return Form(b"ufunc" + encoding)
     raise Undetermined("is a function that neither NumPy nor SciPy holds under its name")
 
 

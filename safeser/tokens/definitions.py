@@ -147,13 +147,24 @@ def describe_code(code: CodeType) -> Form:
 
 
 class ModuleUse:
-    """A module of one's own, and those of its names that some code uses."""
+    """A module of one's own, and those of its names that some code uses.
 
-    __slots__ = ("module", "names")
+    :param uses: the other modules that the same code uses, by identity; modules import each other.
+    """
 
-    def __init__(self, module: ModuleType, names: frozenset[str]) -> None:
+    __slots__ = ("module", "names", "uses")
+
+    def __init__(
+        self, module: ModuleType, names: frozenset[str], uses: dict[int, ModuleUse]
+    ) -> None:
         self.module = module
         self.names = names
+        self.uses = uses
+        uses[id(module)] = self
+
+    def part(self, value: Any) -> Any:
+        """Return *value*, or what the same code uses of it if it is a module of one's own."""
+        return _used(value, self.names, self.uses)
 
 
 def describe_function(function: FunctionType) -> Form:
@@ -167,13 +178,14 @@ def describe_function(function: FunctionType) -> Form:
         vars(function),
     ]
     steps = ["name", "defaults", "keyword defaults", "annotations", "attributes"]
+    uses: dict[int, ModuleUse] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        values.append(_content(cell, code))
+        values.append(_content(cell, code.attributes, uses))
         steps.append(f"closure variable {name!r}")
     own = len(values)
     space = function.__globals__
     used = sorted(name for name in code.names if name in space)
-    values += [_used(space[name], code) for name in used]
+    values += [_used(space[name], code.attributes, uses) for name in used]
     steps += [f"global {name!r}" for name in used]
     label = b"function" + pack((code.encoding, own, tuple(used)))
     if is_held(function, function.__module__, function.__qualname__):
@@ -181,29 +193,25 @@ def describe_function(function: FunctionType) -> Form:
     return Form(label, values, steps=steps, own=own if importable(space) else None)
 
 
-def _content(cell: CellType, code: _Code) -> Any:
+def _content(cell: CellType, names: frozenset[str], uses: dict[int, ModuleUse]) -> Any:
     try:
-        return _used(cell.cell_contents, code)
+        content = cell.cell_contents
     except ValueError:
         return Encoded(_EMPTY_CELL)
+    return _used(content, names, uses)
 
 
-def _used(value: Any, code: _Code) -> Any:
-    """Return *value*, or of a module of one's own what *code* can name of it."""
+def _used(value: Any, names: frozenset[str], uses: dict[int, ModuleUse]) -> Any:
+    """Return *value*, or of a module of one's own what some code can name of it."""
     if type(value) is ModuleType and module_reference(value) is None:
-        return ModuleUse(value, code.attributes)
+        return uses.get(id(value)) or ModuleUse(value, names, uses)
     return value
 
 
 def describe_module_use(use: ModuleUse) -> Form:
     space = space_of(use.module)
     names = sorted(name for name in use.names if name in space and name[:2] != "__")
-    values = [
-        ModuleUse(each, use.names)
-        if type(each) is ModuleType and each is not use.module and module_reference(each) is None
-        else each
-        for each in map(space.__getitem__, names)
-    ]
+    values = [use.part(space[name]) for name in names]
     name = space.get("__name__")
     label = b"module" + pack((name if type(name) is str else None, tuple(names)))
     return Form(label, values, steps=[f"name {each!r}" for each in names], own=_own(space))
@@ -218,7 +226,7 @@ def describe_module(module: ModuleType) -> Form:
     encoding = module_reference(module)
     if encoding is not None:
         return Form(b"module" + encoding)
-    return describe_module_use(ModuleUse(module, frozenset(map(text, space_of(module)))))
+    return describe_module_use(ModuleUse(module, frozenset(map(text, space_of(module))), {}))
 
 
 def describe_class(cls: type) -> Form:
@@ -236,6 +244,7 @@ def describe_class(cls: type) -> Form:
         name
         for name, value in space.items()
         if name not in _NOT_DEFINED
+        and (name != "__annotations__" or value)  # asking for them makes an empty dictionary
         and not (type(value) is MemberDescriptorType and value.__objclass__ is cls)
         and not (type(value) is GetSetDescriptorType and value.__objclass__ is cls)
         and (name not in inherited or inherited[name] is not value)
@@ -285,13 +294,12 @@ def _without_members(cls: Any, space: dict[str, Any]) -> dict[str, Any]:
         if type(value) is cls:
             if value._name_ != name:
                 aliases[name] = value._name_
-        elif name not in mapping and not _is_machinery(name):
-            if name != "__new_member__" or type(value) is FunctionType:
-                rest[name] = value
+        elif name not in mapping and not _is_machinery(name, value):
+            rest[name] = value
     return {**rest, "_members_": members, "_aliases_": aliases}
 
 
-def _is_machinery(name: str) -> bool:
-    single = name[:1] == "_" and name[-1:] == "_" and name[:2] != "__"
-    return name == "__new__" or (single and name != "_missing_")
-
+def _is_machinery(name: str, value: Any) -> bool:
+    if name in ("__new__", "__new_member__"):  # the second is the class's own __new__, if any
+        return name == "__new__" or type(value) is not FunctionType
+    return name[:1] == "_" and name[-1:] == "_" and name[:2] != "__" and name != "_missing_"

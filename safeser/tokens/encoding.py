@@ -12,7 +12,7 @@ pass its classes off as ``int``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from marshal import dumps as _marshal
 from typing import Any
@@ -40,6 +40,7 @@ _LARGE_BYTES = b"\x06"
 #: Types whose values marshal writes exactly, whatever their size.
 ATOMS = frozenset(map(id, (type(None), bool, int, float, complex, str, type(...))))
 _TEXT = frozenset((id(str),))
+_PLAIN = ATOMS | {id(bytes)}
 
 
 def pack(value: Any) -> bytes:
@@ -80,9 +81,16 @@ def _bytes(value: bytes) -> Encoding:
 
 def _sequence(value: list[Any] | tuple[Any, ...]) -> Encoding | None:
     items = value[:]  # another thread may be changing the list
-    if ATOMS.issuperset(map(id, map(type, items))):
+    if ATOMS.issuperset(map(id, map(type, items))) or _has_short_bytes(items):
         return _short(_marshal(items, _VERSION))
     return None
+
+
+def _has_short_bytes(items: Sequence[Any]) -> bool:
+    """Say whether *items* are plain values and bytes that are few enough to be copied."""
+    if not _PLAIN.issuperset(map(id, map(type, items))):
+        return False
+    return all(type(each) is not bytes or len(each) < _LARGE for each in items)
 
 
 def _dict(value: dict[Any, Any]) -> Encoding | None:

@@ -21,6 +21,9 @@ from safeser.tokens.encoding import LEAVES, Encoding, digest, pack
 
 __all__ = ["Form", "Group", "Node", "Undetermined", "Walk"]
 
+#: How deep objects may be nested: a ``__reduce__`` that makes another object each time would never
+#: end. pickle ends some hundreds of levels down.
+_DEPTH = 20_000
 #: Steps that the refinement of one cycle may take. Each round is linear and a few suffice wherever
 #: the parts differ; a ring of alike parts takes as many rounds as it has parts, and cannot be
 #: pickled either from some hundreds on.
@@ -112,6 +115,8 @@ class Walk:
             below = self._next(node)
             if below is not None:
                 path.append(below)
+                if len(path) > _DEPTH:
+                    return self._too_deep(path)
                 continue
             path.pop()
             if node.low == node.index:
@@ -120,12 +125,22 @@ class Walk:
                 path[-1].low = min(path[-1].low, node.low)
         return cast(Encoding, root.encoding)
 
+    def _too_deep(self, path: list[Node]) -> Encoding:
+        path[0].reason = f"is nested more than {_DEPTH:,} levels deep"
+        self.undetermined = True
+        return b""
+
     def _node(self, value: Any) -> Node:
         reason = ""
         try:
             form = self._describe(value)
         except Undetermined as error:
             reason = str(error)
+        except MemoryError:
+            raise
+        except Exception as error:  # an object's own code, or one that is not what its type says
+            reason = f"cannot be read ({type(error).__name__})"
+        if reason:
             form = Form(b"undetermined", (type(value),))
             self.undetermined = True
         node = Node(value, form, len(self._nodes), reason)
@@ -168,9 +183,7 @@ class Walk:
 
     def _refine(self, cycle: list[Node]) -> None:
         edges = sum(len(each.kids) for each in cycle)
-        colours = {
-            id(each): _COLOUR + each.combine(_fill(each, lambda _: _INSIDE)) for each in cycle
-        }
+        colours = _colour(cycle, dict.fromkeys(map(id, cycle), _INSIDE))
         count, steps = 0, 0
         finer = colours
         while True:
@@ -183,10 +196,7 @@ class Walk:
                 cycle[0].reason = "is part of a cycle of too many parts that are alike"
                 self.undetermined = True
                 break
-            finer = {
-                id(each): _COLOUR + each.combine(_fill(each, lambda kid: colours[id(kid)]))
-                for each in cycle
-            }
+            finer = _colour(cycle, colours)
         # Two cycles with the same pairs are alike from any two nodes of one colour on: colours
         # name nodes, and each finer colour is a digest of what the node points to.
         whole = sha256(pack(sorted({(colours[key], finer[key]) for key in colours}))).digest()
@@ -216,8 +226,13 @@ class Walk:
         return None
 
 
-def _fill(node: Node, colour: Callable[[Node], Encoding]) -> list[Encoding]:
-    return [colour(kid) if isinstance(kid, Node) else kid for kid in node.kids]
+def _colour(cycle: list[Node], colours: dict[int, Encoding]) -> dict[int, Encoding]:
+    """Return a colour for each node, from those that its children have."""
+    return {
+        id(node): _COLOUR
+        + node.combine([colours[id(kid)] if isinstance(kid, Node) else kid for kid in node.kids])
+        for node in cycle
+    }
 
 
 def _way(node: Node, came: dict[int, tuple[Node, int] | None]) -> list[tuple[Node, int]]:

@@ -1,6 +1,6 @@
 """Say what an object is made of: one function for each kind, and pickle's protocol for the rest.
 
-The one rule: nothing of an object runs that pickling it would not run, except ``__dask_tokenize__``,
+The one rule: nothing of an object runs that pickling it would not run, but ``__dask_tokenize__``,
 which a class defines for this purpose. Kinds go by the exact type; what a class says of itself by
 ``__class__``, ``__eq__`` or ``__hash__`` is not asked.
 """
@@ -121,12 +121,7 @@ def describe_as(label: bytes, *names: str) -> Describe:
 
 def _describe_own(value: Any) -> Form:
     """Use the class's own ``__dask_tokenize__``, as Dask does."""
-    try:
-        own = type(value).__dask_tokenize__(value)
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise Undetermined(f"has a __dask_tokenize__ that raises {type(error).__name__}") from error
+    own = type(value).__dask_tokenize__(value)
     if _names_address(own, value):
         raise Undetermined("has a __dask_tokenize__ that contains its address in memory")
     return Form(b"dask", [type(value), own], steps=("class", "__dask_tokenize__()"))
@@ -180,10 +175,10 @@ def _describe_bytearray(value: bytearray) -> Form:
 
 def _describe_memoryview(value: memoryview) -> Form:
     try:
-        data = value if value.c_contiguous else value.tobytes()
-        return Form(b"memoryview" + digest_buffer(data) + pack((value.format, value.shape)))
+        data = value if value.c_contiguous and value.ndim == 1 else value.tobytes()
     except ValueError as error:
         raise Undetermined("is released") from error
+    return Form(b"memoryview" + digest_buffer(data) + pack((value.format, value.shape)))
 
 
 def _describe_buffer(value: PickleBuffer) -> Form:
@@ -208,9 +203,10 @@ def _describe_builtin(value: Any) -> Form:
     if owner is None or type(owner) is ModuleType:
         module = value.__module__ or getattr(owner, "__name__", None)
         encoding = reference(value, module, value.__qualname__)
-        if encoding is None:  # of a module that no library holds under this name, or hidden in one
-            return Form(b"builtin" + pack((installed(module), str(module), value.__qualname__)))
-        return Form(b"builtin" + encoding)
+        if encoding is not None:
+            return Form(b"builtin" + encoding)
+        # C code that is hidden in its module, or under the name of another: all there is is a name.
+        return Form(b"builtin", [installed(module), module, value.__qualname__])
     return Form(b"builtin method" + pack(value.__name__), [owner], steps=("__self__",))
 
 
@@ -226,11 +222,11 @@ def _describe_partial(value: functools.partial[Any]) -> Form:
 
 def _describe_lru_cache(value: Any) -> Form:
     """A cached function: what is cached does not count, and workers never receive it."""
-    encoding = reference(value, value.__module__, value.__qualname__)
+    names = [vars(value).get(name) for name in ("__module__", "__qualname__")]
+    encoding = reference(value, *names)
     if encoding is not None:
         return Form(b"lru_cache" + encoding)
-    names = (value.__module__, value.__qualname__)
-    return Form(b"lru_cache", [names, vars(value)], steps=("name", "attributes"))
+    return Form(b"lru_cache", [vars(value)], steps=("attributes",))
 
 
 def _describe_cell(value: CellType) -> Form:

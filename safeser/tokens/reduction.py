@@ -57,6 +57,8 @@ def describe_reduced(value: Any) -> Form:
     new = function is _new_object and arguments[:1] == (cls,)
     if new and items is None and entries is None and setter is None:
         return Form(b"new", (cls, arguments[1:], state), steps=_NEW_STEPS)
+    if function is cls and state is None and items is None and entries is None:
+        return Form(b"called", (cls, arguments), steps=_NEW_STEPS)
     items = None if items is None else list(items)
     values = (function, arguments, state, items, _entries(cls, entries), setter, cls)
     return Form(b"reduced", values, steps=_STEPS)

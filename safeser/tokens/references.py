@@ -12,11 +12,22 @@ import os
 import sys
 import sysconfig
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from safeser.tokens.encoding import Encoding, digest, pack, text
 
-__all__ = ["class_name", "held", "importable", "installed", "is_held", "module_reference", "plain_name", "reference", "reference_of", "space_of"]
+__all__ = [
+    "class_name",
+    "held",
+    "importable",
+    "installed",
+    "is_held",
+    "module_reference",
+    "plain_name",
+    "reference",
+    "reference_of",
+    "space_of",
+]
 
 _REFERENCE = b"\x0a"
 _STATIC = b"\x0c"
@@ -30,7 +41,7 @@ _RUN = frozenset({"__main__", "__mp_main__"})
 _installed: dict[str, tuple[ModuleType, str]] = {}
 
 #: The dictionary of a module; one that is loaded when it is used would load for ``vars``.
-space_of = ModuleType.__dict__["__dict__"].__get__
+space_of = cast(Any, ModuleType).__dict__["__dict__"].__get__
 
 # What types say of themselves, whatever their metaclass says.
 _module_of = type.__dict__["__module__"].__get__
@@ -45,7 +56,7 @@ def installed(name: Any) -> str | None:
     """Return the version of the installed library that the module *name* is of, or None."""
     if type(name) is not str or name in _RUN:
         return None
-    module = sys.modules.get(name)
+    module: Any = sys.modules.get(name)
     known = _installed.get(name)
     if known is not None and known[0] is module:
         return known[1]
@@ -103,7 +114,7 @@ def reference_of(value: Any) -> Encoding | None:
 
 def _function(value: FunctionType) -> Encoding | None:
     # A user's function under a library's name is the user's: look where its globals are.
-    home = value.__globals__.get("__name__")
+    home: Any = value.__globals__.get("__name__")
     if installed(home) is None or space_of(sys.modules[home]) is not value.__globals__:
         return None
     return reference(value, value.__module__, value.__qualname__)

@@ -31,4 +31,6 @@ def _found_out(name: str) -> bool:
 
 _sparse = vars(sys.modules["scipy.sparse"])
 _FORMATS = ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
-register(_describe, *(_sparse[f"{each}_{kind}"] for each in _FORMATS for kind in ("array", "matrix")))
+register(
+    _describe, *(_sparse[f"{each}_{kind}"] for each in _FORMATS for kind in ("array", "matrix"))
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 from safeser.errors import TokenizationError
@@ -52,8 +53,6 @@ def tokenize(obj: Any, *, ensure_deterministic: bool = False) -> str:
 
 
 def _hexadecimal(encoding: bytes) -> str:
-    from hashlib import sha256
-
     return sha256(pack((_DOMAIN, encoding))).hexdigest()
 
 

@@ -146,7 +146,7 @@ def nested_functions():
 
 @make
 def defaults():
-    def function(x, y=frozenset(WORDS), *, z=("a", {"b", "c"})):  # noqa: B006
+    def function(x, y=frozenset(WORDS), *, z=("a", {"b", "c"})):
         return x, y, z
 
     return function
@@ -383,7 +383,7 @@ def class_with_metaclass():
             return super().__call__(*args)
 
     class Made(metaclass=Meta):
-        words = {"a", "b", "c"}
+        words = {"a", "b", "c"}  # noqa: RUF012
 
     return Made
 
@@ -483,10 +483,12 @@ MAKERS |= {
     "pandas dtypes": lambda: [pd.CategoricalDtype(["a"]), pd.Int64Dtype(), pd.StringDtype()],
     "arrow": lambda: [
         pa.array([1, None, 3]), pa.array(["a", None]), pa.array([[1], None, [2, 3]]),
-        pa.array([{"a": 1}, None]), pa.array([True, None]), pa.array(["x", "y"]).dictionary_encode(),
+        pa.array([{"a": 1}, None]), pa.array([True, None]),
+        pa.array(["x", "y"]).dictionary_encode(),
         pa.array([decimal.Decimal("1.5")]), pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int8())),
         pa.table({"a": [1, 2], "b": ["x", None]}), pa.chunked_array([[1], [2, 3]]), pa.nulls(3),
-        pa.int32(), pa.schema([("a", pa.int8())]), pa.scalar(3), pa.array([[1, 2]], pa.list_(pa.int8(), 2)),
+        pa.int32(), pa.schema([("a", pa.int8())]), pa.scalar(3),
+        pa.array([[1, 2]], pa.list_(pa.int8(), 2)),
     ],
     "sparse": lambda: [scipy.sparse.eye_array(3, format=each) for each in
                        ("csr", "csc", "coo", "dia", "lil", "dok", "bsr")],
