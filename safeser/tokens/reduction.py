@@ -50,7 +50,7 @@ def describe_reduced(value: Any) -> Form:
     if type(arguments) is not tuple:
         raise Undetermined("has a __reduce__ whose arguments are no tuple")
     cls = type(value)
-    if type(state) is tuple:
+    if type(state) is tuple or (type(state) is dict and not state):
         state = _merged(cls, state)
     if set in _mro_of(cls) or frozenset in _mro_of(cls):
         arguments = _without_order(cls, arguments)
@@ -65,8 +65,11 @@ def describe_reduced(value: Any) -> Form:
 
 
 def _reduce(value: Any) -> Any:
+    cls = type(value)
+    # tblib's reducers of exceptions add their tracebacks, once something has imported it.
+    table = {} if BaseException in _mro_of(cls) else copyreg.dispatch_table
     try:
-        reducer = copyreg.dispatch_table.get(type(value))
+        reducer = table.get(cls)
         return value.__reduce_ex__(_PROTOCOL) if reducer is None else reducer(value)
     except MemoryError:
         raise
@@ -78,16 +81,17 @@ def _definer(cls: type, name: str) -> type | None:
     return next((base for base in _mro_of(cls) if name in _dict_of(base)), None)
 
 
-def _merged(cls: type, state: tuple[Any, ...]) -> Any:
+def _merged(cls: type, state: Any) -> Any:
     """Return attributes and slots as one dictionary, unless the class has a state of its own.
 
-    cloudpickle rebuilds a class with slots as one whose instances have both.
+    cloudpickle rebuilds a class with slots as one whose instances have both. An exception without
+    attributes gets an empty dictionary of them when it is asked for one.
     """
-    names = ("__reduce_ex__", "__reduce__", "__getstate__")
-    if any(_definer(cls, name) is not object for name in names) or _definer(cls, "__setstate__"):
+    names = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
+    if any(_definer(cls, name) not in (object, BaseException, None) for name in names):
         return state
-    attributes, slots = state
-    return {**(attributes or {}), **slots}
+    attributes, slots = state if type(state) is tuple else (state, {})
+    return {**(attributes or {}), **slots} or None
 
 
 def _without_order(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
