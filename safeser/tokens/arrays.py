@@ -96,8 +96,8 @@ def _describe_function(function: Any) -> Form:
     raise Undetermined("is a function that neither NumPy nor SciPy holds under its name")
 
 
+register(_describe_subclass, np.ndarray, subclasses=True)
 register(_describe_array, np.ndarray)
-register(_describe_subclass, np.memmap, np.recarray, np.matrix)
 register(_describe_scalar, np.generic, subclasses=True)
 register(_describe_function, np.ufunc)
 register(_describe_dtype, np.dtype, subclasses=True)

@@ -17,7 +17,7 @@ from hashlib import sha256
 from marshal import dumps as _marshal
 from typing import Any
 
-__all__ = ["ATOMS", "LEAVES", "Encoding", "digest", "digest_buffer", "leaf", "pack", "text"]
+__all__ = ["ATOMS", "LEAVES", "Encoding", "digest", "digest_buffer", "pack", "text"]
 
 #: Bytes that stand for one value.
 Encoding = bytes
@@ -136,9 +136,3 @@ LEAVES: dict[int, Callable[[Any], Encoding | None]] = {
     id(set): _set,
     id(frozenset): _frozenset,
 }
-
-
-def leaf(value: Any) -> Encoding | None:
-    """Return the encoding of a plain *value*, or None where it takes a node of the graph."""
-    write = LEAVES.get(id(type(value)))
-    return None if write is None else write(value)

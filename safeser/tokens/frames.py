@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pandas.core.arrays.masked import BaseMaskedArray
 
-from safeser.tokens.graph import Form, Undetermined
+from safeser.tokens.graph import Form
 from safeser.tokens.kinds import describe_as, register
 from safeser.tokens.reduction import describe_reduced
 
@@ -62,10 +62,8 @@ def _describe_text_dtype(dtype: Any) -> Form:
 
 
 def _describe_dtype(dtype: Any) -> Form:
-    names = dtype._metadata
-    if type(names) is not tuple:
-        raise Undetermined("has _metadata that is no tuple")
-    return Form(b"pandas dtype", [type(dtype), *(getattr(dtype, name) for name in names)])
+    # Its attributes hold caches as well.
+    return Form(b"pandas dtype", [type(dtype), *(getattr(dtype, each) for each in dtype._metadata)])
 
 
 register(_describe_frame, pd.DataFrame)

@@ -209,9 +209,7 @@ class Walk:
 
         Returns None if nothing of the kind is sent with *value*.
         """
-        root = self._nodes.get(id(value))
-        if root is None:
-            return None
+        root = self._nodes[id(value)]
         came: dict[int, tuple[Node, int] | None] = {id(root): None}
         queue = [root]
         for node in queue:

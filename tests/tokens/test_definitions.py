@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import os
 import sys
 import types
 
@@ -24,6 +25,7 @@ def token(source, **more):
     return tokenize(defined(source, **more), ensure_deterministic=True)
 
 
+BASE_CODE = (lambda: None).__code__
 BASE = """
 def f(x, y=1, *, z=2):
     'text'
@@ -248,6 +250,35 @@ def test_a_cache_does_not_count_and_the_function_does():
     assert tokenize(f) == before
     assert tokenize(functools.lru_cache(maxsize=3)(f.__wrapped__)) != before
     assert tokenize(functools.lru_cache(functools.partial(f, 1)), ensure_deterministic=True)
+
+
+def test_parts_of_definitions_count():
+    def code(*constants):
+        return BASE_CODE.replace(co_consts=constants)
+
+    def cell(value):
+        return (lambda: value).__closure__[0]
+
+    empty = types.CellType()
+    found = [
+        code(1), code(1.0), code((1,)), code(frozenset({1})), code(b"1"),
+        code(slice(1)), code(slice(2)),
+        code((1, (2,))), code(((1,), 2)), cell(1), cell(2), empty,
+        property(len), property(None, len),
+        staticmethod(len), classmethod(len), functools.cached_property(len), str.upper, str.lower,
+        int.__add__,
+        float.__add__, dict.fromkeys, dict.__dict__["fromkeys"], type.__dict__["__dict__"],
+        types.FunctionType.__closure__, os.environ, type(os.environ), sys.getsizeof, os.getcwd,
+    ]  # fmt: skip
+    assert len({tokenize(each, ensure_deterministic=True) for each in found}) == len(found)
+
+
+def test_a_function_of_c_that_its_module_hides_counts_by_its_name(monkeypatch):
+    hidden, other = os.getcwd, os.getpid
+    monkeypatch.delattr("posix.getcwd")
+    monkeypatch.delattr("posix.getpid")
+    assert tokenize(hidden, ensure_deterministic=True) != tokenize(other, ensure_deterministic=True)
+    assert tokenize(hidden) == tokenize(hidden)
 
 
 def test_partials_and_methods_count_by_all_their_parts():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
-from safeser import tokenize
+from safeser import TokenizationError, tokenize
 
 
 def distinct(*values):
@@ -110,8 +111,6 @@ def test_arrow_counts_by_types_names_and_metadata():
 
 
 def test_an_unknown_layout_of_arrow_is_no_deterministic_token():
-    from safeser import TokenizationError
-
     union = pa.UnionArray.from_sparse(
         pa.array([0, 1], "int8"), [pa.array([1, 2]), pa.array(["a", "b"])]
     )
@@ -159,6 +158,64 @@ def test_subclasses_of_arrays_count_by_their_class():
     assert same(masked, np.ma.masked_array([1, 2], [0, 1], fill_value=999999))
 
 
+class OwnArray(np.ndarray):
+    def __reduce__(self):
+        return OwnArray, (self.shape,), {"x": 1}
+
+
+class OwnNumber(np.float64):
+    pass
+
+
+class OwnReduced(np.float64):
+    def __reduce__(self):
+        return OwnReduced, (5,)
+
+
+def test_subclasses_with_a_pickle_of_their_own_count_by_it():
+    array = np.zeros(2).view(OwnArray)
+    assert same(array, np.ones(2).view(OwnArray))
+    assert distinct(array, np.zeros(2), OwnNumber(1), OwnNumber(2), np.float64(1), OwnReduced(1))
+    assert same(OwnReduced(1), OwnReduced(2))
+
+
+def test_buffers_count_by_their_bytes():
+    array = np.arange(10, dtype="u1")
+    buffers = [pickle.PickleBuffer(each) for each in (array, array[::2], array[1:])]
+    assert distinct(*buffers)
+    assert same(buffers[1], pickle.PickleBuffer(array[::2].copy()))
+    assert distinct(memoryview(array), memoryview(array[::2]), memoryview(array.reshape(2, 5)))
+
+
+class OwnText(pa.ExtensionType):
+    def __init__(self):
+        super().__init__(pa.string(), "own text")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls()
+
+
+def test_extension_types_of_arrow_count_by_what_they_store():
+    made = [pa.ExtensionArray.from_storage(OwnText(), pa.array(each)) for each in (["a"], ["b"])]
+    assert distinct(*made, pa.array(["a"]))
+
+
+def test_a_map_that_hides_entries_under_a_null_is_refused():
+    entries = pa.MapArray.from_arrays(
+        pa.array([0, 1, 2], "int32"), pa.array(["a", "b"]), pa.array([1, 2])
+    )
+    buffers = [pa.py_buffer(b"\x01"), entries.buffers()[1]]
+    fields = [entries.type.key_field, entries.type.item_field]
+    struct = pa.StructArray.from_arrays([entries.keys, entries.items], fields=fields)
+    hidden = pa.Array.from_buffers(entries.type, 2, buffers, children=[struct])
+    with pytest.raises(TokenizationError, match="hides entries"):
+        tokenize(hidden, ensure_deterministic=True)
+
+
 def test_ufuncs_count_by_name():
     import scipy.special
 
@@ -168,7 +225,7 @@ def test_ufuncs_count_by_name():
 def test_a_library_that_is_imported_later_does_not_change_tokens():
     """Exceptions: tblib registers reducers of its own for them, and distributed imports it."""
     code = """if True:
-        from safeser import tokenize
+        from safeser import TokenizationError, tokenize
         values = [ValueError("a", 1), KeyError("x"), {"a": [1, len]}]
         before = list(map(tokenize, values))
         import distributed, tblib.pickling_support
