@@ -28,6 +28,7 @@ from safeser.tokens.references import (
     class_name,
     importable,
     is_held,
+    library_of,
     module_reference,
     plain_name,
     reference_of,
@@ -184,10 +185,16 @@ def describe_function(function: FunctionType) -> Form:
         steps.append(f"closure variable {name!r}")
     own = len(values)
     space = function.__globals__
-    used = sorted(name for name in code.names if name in space)
+    names = used = sorted(name for name in code.names if name in space)
+    library = library_of(space)
+    if library is not None:
+        # What a library holds follows from its version, but for its caches. A function that
+        # cloudpickle rebuilt has a namespace of its own, with some of the same objects.
+        used = [name for name in names if not library.holds(name, space[name])]
+    version = library and (library.version, library.name)
     values += [_used(space[name], code.attributes, uses) for name in used]
     steps += [f"global {name!r}" for name in used]
-    label = b"function" + pack((code.encoding, own, tuple(used)))
+    label = b"function" + pack((code.encoding, own, version, tuple(names), tuple(used)))
     if is_held(function, function.__module__, function.__qualname__):
         own = 0
     return Form(label, values, steps=steps, own=own if importable(space) else None)

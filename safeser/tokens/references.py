@@ -11,17 +11,20 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
-from safeser.tokens.encoding import Encoding, digest, pack, text
+from safeser.tokens.encoding import ATOMS, Encoding, digest, pack, text
 
 __all__ = [
+    "Library",
     "class_name",
     "held",
     "importable",
     "installed",
     "is_held",
+    "library_of",
     "module_reference",
     "plain_name",
     "reference",
@@ -114,8 +117,8 @@ def reference_of(value: Any) -> Encoding | None:
 
 def _function(value: FunctionType) -> Encoding | None:
     # A user's function under a library's name is the user's: look where its globals are.
-    home: Any = value.__globals__.get("__name__")
-    if installed(home) is None or space_of(sys.modules[home]) is not value.__globals__:
+    library = library_of(value.__globals__)
+    if library is None or library.space is not value.__globals__:
         return None
     return reference(value, value.__module__, value.__qualname__)
 
@@ -125,6 +128,30 @@ def is_held(value: Any, module: Any, qualname: Any) -> bool:
     if type(module) is not str or type(qualname) is not str or module in _RUN:
         return False
     return held(module, qualname) is value
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A module of an installed library, with its version."""
+
+    version: str
+    name: str
+    space: dict[str, Any]
+
+    def holds(self, name: str, value: Any) -> bool:
+        """Say whether *value* is what the library itself has under *name*."""
+        own = self.space.get(name)
+        if own is value:
+            return value is not None or name in self.space
+        plain = type(own) is type(value) and id(type(value)) in ATOMS
+        return plain and pack(own) == pack(value)
+
+
+def library_of(namespace: dict[str, Any]) -> Library | None:
+    """Return the installed library that *namespace* names as its own, or None."""
+    name: Any = namespace.get("__name__")
+    version = installed(name)
+    return None if version is None else Library(version, name, space_of(sys.modules[name]))
 
 
 def importable(namespace: dict[str, Any]) -> bool:

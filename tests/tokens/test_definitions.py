@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 import functools
 import os
+import reprlib
 import sys
 import types
 
+import cloudpickle
 import pytest
 
 from safeser import tokenize
@@ -230,14 +232,30 @@ def test_a_module_of_ones_own_counts_by_what_it_holds(module):
 
 
 def test_a_library_counts_by_name_and_version(monkeypatch):
-    import cloudpickle
-
     monkeypatch.setattr(references, "_installed", {})
     one = tokenize(cloudpickle.dumps, ensure_deterministic=True)
     monkeypatch.setattr(cloudpickle, "__version__", "0.0.1")
     assert one == tokenize(cloudpickle.dumps), "the version of a loaded library does not change"
     monkeypatch.setattr(references, "_installed", {})
     assert one != tokenize(cloudpickle.dumps)
+
+
+def test_what_a_library_holds_does_not_count_for_its_closures(monkeypatch):
+    made, other = (reprlib.recursive_repr()(each) for each in (str, repr))
+    assert "get_ident" in made.__code__.co_names
+    before = tokenize(made, ensure_deterministic=True)
+    assert before != tokenize(other)
+    assert tokenize(cloudpickle.loads(cloudpickle.dumps(made))) == before
+    monkeypatch.setattr(reprlib, "get_ident", object())
+    assert tokenize(made, ensure_deterministic=True) == before
+
+
+def test_a_namespace_that_names_itself_a_library_hides_nothing():
+    source = "def f(): return K + get_ident + fillvalue"
+    spaces = [{"K": 1}, {"K": 2}, {"get_ident": 1}, {"get_ident": None}, {}, {"fillvalue": None}]
+    spaces.append({"get_ident": reprlib.get_ident})
+    found = [token(source, module="reprlib", **each) for each in spaces]
+    assert len(set(found)) == len(found)
 
 
 def test_a_cache_does_not_count_and_the_function_does():
