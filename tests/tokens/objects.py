@@ -337,14 +337,8 @@ def local_class():
     return Local
 
 
-@make
-def local_instance():
-    return local_class()(3)
-
-
-@make
-def local_method():
-    return local_class()(3).of_closure
+MAKERS["local_instance"] = lambda: local_class()(3)
+MAKERS["local_method"] = lambda: local_class()(3).of_closure
 
 
 @make
