@@ -48,9 +48,6 @@ def make(function):
     return function
 
 
-# --- functions -----------------------------------------------------------------------------------
-
-
 def with_set_constant(x):
     return x in {"alpha", "beta", "gamma", "delta", "epsilon"}
 
@@ -158,9 +155,6 @@ MAKERS["operator.itemgetter"] = lambda: operator.itemgetter("a", "b")
 MAKERS["builtins"] = lambda: [len, print, sorted, np.sum, np.add, str.upper, dict.fromkeys]
 MAKERS["bound builtins"] = lambda: [[1, 2].append, "a".upper, {"k": 1}.get, (1).__add__]
 MAKERS["functions of libraries"] = lambda: [json.dumps, pd.concat, np.linalg.norm, re.compile]
-
-
-# --- classes -------------------------------------------------------------------------------------
 
 
 class Plain:
@@ -379,9 +373,6 @@ def class_with_metaclass():
         words = {"a", "b", "c"}  # noqa: RUF012
 
     return Made
-
-
-# --- values --------------------------------------------------------------------------------------
 
 
 @make
