@@ -9,6 +9,7 @@ Public names, by what they are for:
 - pickles under restriction: :mod:`safeser.pickles`
 - objects to headers and frames, and back: :func:`serialize`, :func:`deserialize`, and the
   ``register_`` functions for one's own types and families
+- tokens of values and definitions that agree between processes: :func:`tokenize`
 - Dask (needs the ``[dask]`` extra): :class:`Client`, :class:`Security`
 """
 
@@ -27,6 +28,7 @@ from safeser.errors import (
     PolicyDenied,
     SafeserError,
     SerializationError,
+    TokenizationError,
 )
 from safeser.values import Context, Decision, Grant, Kind, Limits, Payload
 
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
         serialize,
         serialize_bytes,
     )
+    from safeser.tokens import tokenize
 
 __version__ = "0.1.0"
 
@@ -80,6 +83,7 @@ __all__ = [
     "SerializationError",
     "Serialize",
     "Serialized",
+    "TokenizationError",
     "audit",
     "dask_deserialize",
     "dask_serialize",
@@ -93,6 +97,7 @@ __all__ = [
     "serialize",
     "serialize_bytes",
     "to_serialize",
+    "tokenize",
 ]
 
 
@@ -128,6 +133,7 @@ _LAZY = {
     "serialize": "safeser.serialization",
     "serialize_bytes": "safeser.serialization",
     "to_serialize": "safeser.families.marked",
+    "tokenize": "safeser.tokens",
 }
 _NEED_DASK = ("Client", "Security")
 _MODULES = ("audit", "pickles")

@@ -18,6 +18,7 @@ __all__ = [
     "PolicyDenied",
     "SafeserError",
     "SerializationError",
+    "TokenizationError",
 ]
 
 
@@ -118,6 +119,12 @@ class SerializationError(PayloadError, TypeError):
 
     A TypeError too, which is what Dask's own ``serialize`` raises.
     """
+
+
+class TokenizationError(SafeserError):
+    """An object has no token that another process would give it, too."""
+
+    default_rule = "token.nondeterministic"
 
 
 class AuditError(SafeserError):

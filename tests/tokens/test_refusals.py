@@ -1,0 +1,181 @@
+"""Where no token can be kept: an error that names the place, or a random token."""
+
+from __future__ import annotations
+
+import functools
+import io
+import threading
+import types
+import weakref
+
+import numpy as np
+import pytest
+
+from safeser import SafeserError, TokenizationError, tokenize
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+
+class Broken:
+    def __reduce__(self):
+        raise KeyError("secret-3141")
+
+
+class Wrong:
+    def __reduce__(self):
+        return 5
+
+
+class WrongArguments:
+    def __reduce__(self):
+        return int, [1]
+
+
+class WrongName:
+    def __reduce__(self):
+        return "len"
+
+
+class Address:
+    def __dask_tokenize__(self):
+        return repr(self)
+
+
+class AddressInside:
+    def __dask_tokenize__(self):
+        return "address", id(self)
+
+
+class BrokenToken:
+    def __dask_tokenize__(self):
+        raise ValueError("no")
+
+
+LOCK = threading.Lock()
+
+
+def uses_lock():
+    return LOCK
+
+
+def generator():
+    yield 1
+
+
+REFUSED = {
+    "object": object,
+    "lock": threading.Lock,
+    "generator": generator,
+    "file": lambda: open(__file__),  # noqa: SIM115
+    "buffered": lambda: io.BufferedReader(io.FileIO(__file__)),
+    "thread": threading.Thread,
+    "weak reference": lambda: weakref.ref(Holder),
+    "frame": lambda: __import__("sys")._getframe(),
+    "local": threading.local,
+    "iterator of a set": lambda: iter({1, 2}),
+    "broken": Broken,
+    "wrong": Wrong,
+    "wrong arguments": WrongArguments,
+    "wrong name": WrongName,
+    "address": Address,
+    "address inside": AddressInside,
+    "broken token": BrokenToken,
+    "own ufunc": lambda: np.frompyfunc(len, 1, 1),
+    "released": lambda: released(),
+    "code": lambda: uses_lock.__code__.replace(co_consts=(bytearray(b"x"),)),
+    "function of code": lambda: types.FunctionType(uses_lock.__code__.replace(co_consts=([],)), {}),
+}
+
+
+def released():
+    view = memoryview(b"a")
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("around", [lambda x: x, lambda x: {"a": [1, (x,)]}, Holder])
+def test_what_has_no_canonical_form(name, around):
+    refused = REFUSED[name]()
+    value = around(refused)
+    with pytest.raises(TokenizationError) as caught:
+        tokenize(value, ensure_deterministic=True)
+    assert caught.value.rule == "token.nondeterministic"
+    assert isinstance(caught.value, SafeserError)
+    assert caught.value.where.startswith("the object")
+    assert caught.value.fix
+    assert "secret-3141" not in str(caught.value)
+    first, second = tokenize(value), tokenize(value)
+    assert len(first) == len(second) == 64
+    assert first != second
+    if isinstance(refused, io.IOBase):
+        refused.close()
+
+
+def test_the_error_names_the_way_to_what_is_in_the_way():
+    value = {"a": [1, Holder({"key": (threading.Lock(), 2)})]}
+    with pytest.raises(TokenizationError) as caught:
+        tokenize(value, ensure_deterministic=True)
+    here = f"{__name__}.Holder"
+    assert caught.value.where == (
+        f"the object → key 'a' → item 1 → state of {here} → key 'value' → key 'key' → item 0"
+    )
+    assert "_thread.lock" in caught.value.message
+    assert "__dask_tokenize__" in caught.value.fix
+
+
+def test_it_names_closures_globals_keys_and_members():
+    lock = object()
+    local = {"__name__": "__main__", "lock": lock}
+    exec("def f(): return lock", local)
+
+    def inside():
+        return lock
+
+    found = []
+    for value in (local["f"], inside, functools.partial(len, lock), {lock}, {lock: 1}, {(lock,)}):
+        with pytest.raises(TokenizationError) as caught:
+            tokenize(value, ensure_deterministic=True)
+        found.append(caught.value.where.partition(" → ")[2])
+    assert found == [
+        "global 'lock' of builtins.function",
+        "closure variable 'lock' of builtins.function",
+        "args of functools.partial → item 0",
+        "a member",
+        "the key of entry 0",
+        "a member → item 0",
+    ]
+
+
+def test_a_long_way_is_shortened():
+    value = threading.Lock()
+    for _ in range(100):
+        value = [value]
+    with pytest.raises(TokenizationError) as caught:
+        tokenize(value, ensure_deterministic=True)
+    assert caught.value.where.count("item 0") == 8
+
+
+def test_what_an_importable_module_holds_is_not_sent_and_counts_by_its_type():
+    assert tokenize(uses_lock, ensure_deterministic=True) == tokenize(uses_lock)
+    assert tokenize(Shared, ensure_deterministic=True) == tokenize(Shared)
+    assert tokenize(Shared(), ensure_deterministic=True)
+
+
+class Shared:
+    lock = threading.Lock()
+
+    def use(self):
+        return LOCK, self.lock
+
+
+def test_memory_errors_pass():
+    class Large:
+        def __reduce__(self):
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        tokenize(Large())
