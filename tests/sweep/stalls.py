@@ -29,7 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from safeser.operations import OPERATIONS, Channel, Operation, Server
-from safeser.operations.arguments import SPELT
+from safeser.operations.arguments import spelt
+from safeser.operations.releases import installed
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Context
@@ -103,8 +104,8 @@ def _fillings(elements: int, size: int) -> dict[str, Callable[[], bytes]]:
     }
 
 
-def _has_many(spelt: str) -> bool:
-    return "*" in spelt or "->" in spelt or "any" in spelt or "table" in spelt
+def _has_many(field: str) -> bool:
+    return "*" in field or "->" in field or "any" in field or "table" in field
 
 
 def _granted(policy: Policy, sender: str, row: Operation) -> bool:
@@ -121,7 +122,7 @@ def of_operations(policy: Policy) -> Iterator[Attack]:
         if row.server is not Server.SCHEDULER:
             continue
         stream = row.channel is Channel.STREAM
-        spelt = SPELT[row.server, row.channel, row.name]
+        fields = spelt((row.server, row.channel, row.name), installed())
         opened = _opened(row) if stream else ""
         for sender in ("dashboard", "worker"):
             if not _granted(policy, sender, row) or (
@@ -129,7 +130,7 @@ def of_operations(policy: Policy) -> Iterator[Attack]:
             ):
                 continue
             most = row.ceiling(submits=False)
-            for field in filter(_has_many, spelt):
+            for field in filter(_has_many, fields):
                 name = field.partition(":")[0]
                 room = min(most.structure, 1 << 23) - (1 << 13)
                 elements = min(most.elements, 900_000) - 64
