@@ -1,0 +1,1 @@
+"""Sealed calls: graphs that their author signs, no scheduler opens, and workers verify and run."""

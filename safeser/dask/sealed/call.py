@@ -1,0 +1,207 @@
+"""One sealed task on its way from the scheduler to a worker, and what both ends keep of a session.
+
+The statement and the definitions are sent once for each connection and named by number afterwards,
+as HPACK does with header fields (RFC 7541): the scheduler numbers what it sends, says when both
+ends forget all of it, and the worker keeps no more than :data:`MOST_KEPT` bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from safeser.dask.reader import Reader
+from safeser.dask.sealed.definitions import digest
+from safeser.dask.sealed.graph import Head, read_head
+from safeser.dask.sealed.merkle import leaf_hash, longest_path, root_from_path
+from safeser.dask.sealed.statement import SignedStatement
+from safeser.dask.sealed.writing import Leaf, leaf_data
+from safeser.errors import PayloadError, PolicyDenied
+from safeser.values import Limits
+
+__all__ = ["HEADER", "Call", "Kept", "Sent"]
+
+#: The header of the payload that a sealed task is.
+HEADER: dict[str, Any] = {"serializer": "sealed"}
+
+#: Bytes of definitions that a worker keeps for one connection.
+MOST_KEPT = 64 << 20
+
+#: A longer definition travels with each task that needs it, and is not kept.
+_LONGEST_KEPT = 1 << 20
+
+
+#: A statement or definition, and its digest.
+_Part = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One task of a sealed graph, with all that it takes to verify and run it.
+
+    :param index: of its leaf.
+    :param path: its inclusion path.
+    :param definitions: in the order of the head's digests, which they match.
+    """
+
+    signed: SignedStatement
+    index: int
+    path: bytes
+    leaf: Leaf
+    head: Head
+    definitions: tuple[bytes, ...]
+
+    def is_included(self) -> bool:
+        """Tell whether the statement covers exactly this task."""
+        statement = self.signed.statement
+        leaf = leaf_hash(leaf_data(statement.graph, self.leaf))
+        root = root_from_path(leaf, self.index, statement.size, self.path)
+        return root == statement.root
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.path) + sum(map(len, self.leaf)) + sum(map(len, self.definitions))
+
+
+class Sent:
+    """What a scheduler has sent over one connection; numbers count from 0 after each clearing.
+
+    Messages are encoded before it is known that they leave: what :meth:`frames` adds holds once
+    :meth:`commit` was called, and is gone after :meth:`rollback`.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._size = 0
+        # What takes back each step since the last commit: an added part, or all that was cleared.
+        self._undo: list[tuple[bytes, int] | tuple[dict[bytes, int], int]] = []
+
+    def frames(self, call: Call) -> list[bytes]:
+        """Return the frames that tell the worker of *call*."""
+        parts = {digest(call.signed.packed): call.signed.packed}
+        parts.update(zip(call.head.digests, call.definitions, strict=True))
+        kept = {key: part for key, part in parts.items() if len(part) <= _LONGEST_KEPT}
+        if sum(map(len, kept.values())) > MOST_KEPT:
+            kept = {}
+        new = sum(len(part) for key, part in kept.items() if key not in self._numbers)
+        cleared = self._size + new > MOST_KEPT
+        if cleared:
+            self._undo.append((self._numbers, self._size))
+            self._numbers, self._size = {}, 0
+        added: list[bytes] = []
+        loose: list[bytes] = []
+        places = []
+        for key, part in parts.items():
+            if key in kept and key not in self._numbers:
+                self._add(key, len(part))
+                added.append(part)
+            elif key not in self._numbers:
+                loose.append(part)
+            places.append(self._numbers.get(key, -len(loose)))
+        said = [call.index, call.path, *call.leaf, places, len(added), cleared]
+        return [msgpack.packb(said, use_bin_type=True), *added, *loose]
+
+    def _add(self, key: bytes, size: int) -> None:
+        self._undo.append((key, size))
+        self._numbers[key] = len(self._numbers)
+        self._size += size
+
+    @property
+    def mark(self) -> int:
+        """Where :meth:`rollback` returns to."""
+        return len(self._undo)
+
+    def commit(self) -> None:
+        self._undo.clear()
+
+    def rollback(self, mark: int = 0) -> None:
+        """Take back what was added since *mark*, which was this session's at that time."""
+        while len(self._undo) > mark:
+            what, size = self._undo.pop()
+            if isinstance(what, dict):
+                self._numbers, self._size = what, size
+            else:
+                del self._numbers[what]
+                self._size -= size
+
+
+class Kept:
+    """What a worker keeps of what came over one connection from its scheduler."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+        self._size = 0
+
+    def call(self, frames: Sequence[Any], limits: Limits) -> Call:
+        """Return the task that *frames* spell, with all that they name by number.
+
+        To be called once for each task, in the order in which they came. Who signed it is not
+        verified yet; that it is what was signed is.
+
+        :raises PayloadError: if they are malformed, name what is not kept, or would be too much.
+        :raises PolicyDenied: if its definitions or its place in the graph are not what was signed.
+        """
+        read = Reader(limits)
+        match read.read(frames[0]) if frames else None:
+            case (
+                int() as index,
+                bytes() as path,
+                bytes() as head,
+                bytes() as tree,
+                tuple() as places,
+                int() as count,
+                bool() as cleared,
+            ) if 0 <= count < len(frames) and places:
+                added, loose = (list(map(_part, part)) for part in _cut(frames, count))
+            case _:
+                raise _malformed("its frames")
+        self._keep(added, cleared=cleared)
+        statement, *definitions = (self._found(place, loose) for place in places)
+        signed = SignedStatement.parse(statement[1])
+        if len(path) > longest_path(signed.statement.size):
+            raise _malformed("its path")
+        given = tuple(part for _, part in definitions)
+        call = Call(signed, index, path, Leaf(head, tree), read_head(head, read), given)
+        if tuple(found for found, _ in definitions) != call.head.digests or not call.is_included():
+            raise PolicyDenied(
+                "the task is not the one that its author signed",
+                rule="sealed.inclusion",
+                fix="If it happens again, ask the operator who holds the scheduler's key.",
+            )
+        return call
+
+    def _keep(self, added: Sequence[_Part], *, cleared: bool) -> None:
+        if cleared:
+            self._parts, self._size = [], 0
+        self._size += sum(len(part) for _, part in added)
+        if self._size > MOST_KEPT:
+            self._parts, self._size = [], 0
+            raise PayloadError(
+                f"a scheduler has its worker keep more than {MOST_KEPT} bytes of definitions",
+                rule="sealed.kept",
+            )
+        self._parts += added
+
+    def _found(self, place: Any, loose: Sequence[_Part]) -> _Part:
+        if type(place) is int and 0 <= place < len(self._parts):
+            return self._parts[place]
+        if type(place) is int and -len(loose) <= place < 0:
+            return loose[-place - 1]
+        raise _malformed("a definition is missing")
+
+
+def _part(frame: Any) -> _Part:
+    data = bytes(frame)
+    return digest(data), data
+
+
+def _cut(frames: Sequence[Any], count: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the frames that are to be kept, and those that are for this task alone."""
+    return frames[1 : 1 + count], frames[1 + count :]
+
+
+def _malformed(what: str) -> PayloadError:
+    return PayloadError(f"a sealed task is malformed: {what}", rule="sealed.task")

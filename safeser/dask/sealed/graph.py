@@ -1,0 +1,284 @@
+"""A sealed graph on its way from its author to the scheduler.
+
+Five frames: the signed statement, the heads of all leaves, their trees, the definitions, and the
+annotations. All but the first are lists in msgpack, compressed where that pays. The scheduler reads
+heads and annotations, and of all others only that they are what was signed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+from dask._task_spec import Alias, GraphNode, convert_legacy_graph
+
+from safeser.dask.annotations import check_annotation
+from safeser.dask.reader import Reader, check_hashes
+from safeser.dask.sealed.definitions import DIGEST_SIZE, Definitions, digest
+from safeser.dask.sealed.form import is_key
+from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
+from safeser.dask.sealed.statement import GRAPH_ID_SIZE, LIFETIME, SignedStatement, Statement
+from safeser.dask.sealed.writing import (
+    COROUTINE,
+    PRODUCER,
+    Leaf,
+    leaf_data,
+    unwritable,
+    write_task,
+)
+from safeser.errors import ConfigError, PayloadError
+from safeser.families import compression
+from safeser.keys import Identity, PublicKey
+from safeser.values import Limits
+
+__all__ = ["Head", "SealedGraph", "is_graph_header", "parse", "read_head", "write_out"]
+
+_COMPRESSION = "zlib"
+
+#: Frames after the statement: heads, trees, definitions, annotations.
+_LISTS = 4
+
+Sent = tuple[dict[str, Any], list[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the scheduler reads of one task."""
+
+    key: Any
+    dependencies: tuple[Any, ...]
+    flags: int
+    digests: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SealedGraph:
+    """A graph whose statement covers all of its tasks; that it is signed is verified elsewhere.
+
+    :param heads: of the tasks, in the order of the leaves.
+    :param definitions: each under its digest.
+    :param annotations: Dask's, by name and key; plain values. Nothing vouches for them.
+    """
+
+    signed: SignedStatement
+    heads: tuple[Head, ...]
+    leaves: tuple[Leaf, ...]
+    definitions: Mapping[bytes, bytes]
+    annotations: dict[str, dict[Any, Any]]
+    tree: MerkleTree
+
+
+# -- where it is written --------------------------------------------------------------------------
+
+
+def write_out(expr: Any, identity: Identity, audience: PublicKey) -> Sent:
+    """Return *expr* written out into tasks and signed, as a header and frames.
+
+    :param audience: key of the scheduler that it is submitted to.
+    :raises PayloadError: that names the first task which cannot be written.
+    :raises ConfigError: if *identity* has no signing key.
+    """
+    signer = identity.verifying
+    if signer is None:
+        raise ConfigError(
+            f"the identity of {identity.principal!r} has no signing key, which sealed submissions"
+            " need",
+            rule="config.signing",
+            fix="Make a new key with 'safeser keys rotate', and have the operator add it.",
+        )
+    definitions, graph = Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
+    leaves = _leaves(expr, definitions)
+    tree = MerkleTree(leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values())
+    now = int(time.time())
+    statement = Statement(
+        identity.principal, signer, audience, graph, tree.size, tree.root, now, now + LIFETIME
+    )
+    lists = [
+        [leaf.head for leaf in leaves.values()],
+        [leaf.tree for leaf in leaves.values()],
+        list(definitions.by_digest.values()),
+        _grouped(expr.__dask_annotations__(), leaves),
+    ]
+    sizes, frames = [], [statement.signed_by(identity).packed]
+    for each in lists:
+        packed: bytes = msgpack.packb(each, use_bin_type=True)
+        smaller = compression.compressed(packed, _COMPRESSION)
+        sizes.append(0 if smaller is None else len(packed))
+        frames.append(packed if smaller is None else smaller)
+    return {"serializer": "sealed", "sizes": sizes}, frames
+
+
+def _leaves(expr: Any, definitions: Definitions) -> dict[Any, Leaf]:
+    leaves: dict[Any, Leaf] = {}
+    for key, node in convert_legacy_graph(dict(expr.__dask_graph__())).items():
+        try:
+            leaves[key] = write_task(key, _under(key, node), definitions)
+        except PayloadError as error:
+            raise unwritable(key, error) from error.__cause__
+    if not leaves:
+        raise PayloadError("the graph has no tasks", rule="sealed.empty")
+    return leaves
+
+
+def _under(key: Any, node: GraphNode) -> GraphNode:
+    """Return *node* by the name that its graph has for it; aliases may have another of their own."""
+    if node.key == key:
+        return node
+    return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
+
+
+def _grouped(annotations: Mapping[str, Mapping[Any, Any]], leaves: Mapping[Any, Leaf]) -> list[Any]:
+    """Return annotations as ``[name, value, [index of leaf, ...]]``: most tasks share theirs.
+
+    :raises PolicyDenied: for a value that the scheduler would refuse.
+    """
+    places = {key: place for place, key in enumerate(leaves)}
+    groups: dict[tuple[str, int], tuple[Any, list[int]]] = {}
+    for name, of in annotations.items():
+        for key, value in of.items():
+            if key in places:
+                if (name, id(value)) not in groups:
+                    check_annotation(name, value)
+                    groups[name, id(value)] = as_sent(value), []
+                groups[name, id(value)][1].append(places[key])
+    return [[name, value, indexes] for (name, _), (value, indexes) in groups.items()]
+
+
+def as_sent(value: Any) -> Any:
+    """Return a plain annotation as msgpack can say it: sets as lists."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return [as_sent(each) for each in value]
+    if isinstance(value, dict):
+        return {key: as_sent(each) for key, each in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# -- where it arrives -----------------------------------------------------------------------------
+
+
+def is_graph_header(header: Mapping[str, Any]) -> bool:
+    """Tell whether a payload of family ``sealed`` says of itself that it is a graph."""
+    return "sizes" in header
+
+
+def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> SealedGraph:
+    """Return the graph that *frames* spell, if its statement is about exactly these tasks.
+
+    :raises PayloadError: for anything else.
+    """
+    sizes = header.get("sizes")
+    if type(sizes) is not tuple or len(sizes) != _LISTS or len(frames) != 1 + _LISTS:
+        raise _malformed("its frames")
+    signed = SignedStatement.parse(bytes(frames[0]))
+    read = Reader(limits)
+    heads, trees, definitions, annotations = (
+        _as_list(read.read(each)) for each in _decompressed(sizes, frames[1:], limits)
+    )
+    return _checked(
+        signed,
+        tuple(map(Leaf, _all_bytes(heads), _all_bytes(trees), strict=True))
+        if len(heads) == len(trees)
+        else (),
+        {digest(each): each for each in _all_bytes(definitions)},
+        annotations,
+        read,
+    )
+
+
+def _decompressed(sizes: Sequence[Any], frames: Sequence[Any], limits: Limits) -> list[Any]:
+    """Return *frames* as they were before compression; all together are one message at most."""
+    if not all(type(size) is int and size >= 0 for size in sizes):
+        raise _malformed("the sizes of its frames")
+    views = [memoryview(frame).cast("B") for frame in frames]
+    total = sum(size or view.nbytes for size, view in zip(sizes, views, strict=True))
+    if total > limits.max_bytes:
+        raise PayloadError(
+            f"the sealed graph takes {total} bytes, and messages here at most {limits.max_bytes}",
+            rule="limit.max_bytes",
+            fix="Raise limits.max_bytes in the policy, or scatter large values first.",
+        )
+    return [
+        compression.decompressed(view, _COMPRESSION, size, where="expr_ser") if size else view
+        for size, view in zip(sizes, views, strict=True)
+    ]
+
+
+def _as_list(value: Any) -> tuple[Any, ...]:
+    if type(value) is not tuple:
+        raise _malformed("its lists")
+    return value
+
+
+def _all_bytes(values: Sequence[Any]) -> Sequence[bytes]:
+    if any(type(each) is not bytes for each in values):
+        raise _malformed("its lists")
+    return values
+
+
+def _checked(
+    signed: SignedStatement,
+    leaves: tuple[Leaf, ...],
+    definitions: Mapping[bytes, bytes],
+    annotations: Sequence[Any],
+    read: Reader,
+) -> SealedGraph:
+    statement = signed.statement
+    if len(leaves) != statement.size:
+        raise _malformed("its number of tasks")
+    tree = MerkleTree(leaf_hash(leaf_data(statement.graph, leaf)) for leaf in leaves)
+    if tree.root != statement.root:
+        raise PayloadError(
+            "the tasks of the sealed graph are not those that its author signed",
+            rule="sealed.inclusion",
+        )
+    heads = tuple(read_head(leaf.head, read) for leaf in leaves)
+    check_hashes("a task's key", [head.key for head in heads])
+    if len({head.key for head in heads}) != len(heads):
+        raise _malformed("two tasks have one key")
+    if any(each not in definitions for head in heads for each in head.digests):
+        raise _malformed("a definition is missing")
+    named = _annotations(annotations, heads)
+    return SealedGraph(signed, heads, leaves, definitions, named, tree)
+
+
+def read_head(data: bytes, read: Reader) -> Head:
+    """Return what *data*, the head of a leaf, says.
+
+    :raises PayloadError: if it is none.
+    """
+    match read.read(data):
+        case (key, tuple() as dependencies, int() as flags, bytes() as digests) if (
+            is_key(key)
+            and all(map(is_key, dependencies))
+            and 0 <= flags <= COROUTINE | PRODUCER
+            and type(flags) is int
+            and not len(digests) % DIGEST_SIZE
+        ):
+            starts = range(0, len(digests), DIGEST_SIZE)
+            parts = tuple(digests[at : at + DIGEST_SIZE] for at in starts)
+            return Head(key, dependencies, flags, parts)
+    raise _malformed("the head of a task")
+
+
+def _annotations(groups: Sequence[Any], heads: Sequence[Head]) -> dict[str, dict[Any, Any]]:
+    found: dict[str, dict[Any, Any]] = {}
+    for group in groups:
+        match group:
+            case (str() as name, value, tuple() as places):
+                pass
+            case _:
+                raise _malformed("its annotations")
+        for place in places:
+            if type(place) is not int or not 0 <= place < len(heads):
+                raise _malformed("its annotations")
+            found.setdefault(name, {})[heads[place].key] = value
+    return found
+
+
+def _malformed(what: str) -> PayloadError:
+    return PayloadError(f"a sealed graph is malformed: {what}", rule="sealed.graph")

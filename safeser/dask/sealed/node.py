@@ -1,0 +1,171 @@
+"""Sealed tasks as Dask's schedulers and workers know them: nodes of a graph.
+
+On a scheduler, :class:`SealedTask` has a key, dependencies and flags, and nothing to run. On a
+worker, :class:`VerifiedTask` unpickles its definitions in the thread that runs it, once it has asked
+again whether its author may still have it run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from dask._task_spec import GraphNode
+
+from safeser.dask.reader import Reader
+from safeser.dask.sealed.call import Call
+from safeser.dask.sealed.graph import Head, SealedGraph
+from safeser.dask.sealed.opening import open_task
+from safeser.dask.sealed.writing import COROUTINE, PRODUCER
+from safeser.errors import PayloadError
+from safeser.pickles.stock import load_code
+from safeser.values import Limits
+
+__all__ = ["SealedTask", "VerifiedTask", "nodes"]
+
+
+class SealedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
+    """One task of a sealed graph on a scheduler, which can pass it on and nothing else."""
+
+    __slots__ = ("graph", "index")
+
+    def __init__(self, graph: SealedGraph, index: int) -> None:
+        self.graph = graph
+        self.index = index
+        self.key = self._head.key
+        self._dependencies = frozenset(self._head.dependencies)
+
+    @property
+    def _head(self) -> Head:
+        return self.graph.heads[self.index]
+
+    @property
+    def data_producer(self) -> bool:
+        return bool(self._head.flags & PRODUCER)
+
+    @property
+    def call(self) -> Call:
+        """All that a worker needs to verify and run it."""
+        graph, index = self.graph, self.index
+        return Call(
+            graph.signed,
+            index,
+            graph.tree.path(index),
+            graph.leaves[index],
+            self._head,
+            tuple(graph.definitions[each] for each in self._head.digests),
+        )
+
+    def says_same(self, other: SealedTask) -> bool:
+        """Tell whether both spell the same call in the same bytes."""
+        return self.graph.leaves[self.index] == other.graph.leaves[other.index]
+
+    @property
+    def author(self) -> str:
+        return self.graph.signed.statement.author
+
+    def __call__(self, values: Any = ()) -> NoReturn:
+        raise TypeError("a sealed task runs on workers alone")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a sealed task leaves its scheduler for workers alone")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is SealedTask and self.key == other.key and self.says_same(other)
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.graph.leaves[self.index]))
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        return ("safeser-sealed", *self.graph.leaves[self.index])
+
+    def __sizeof__(self) -> int:
+        return sum(map(len, self.graph.leaves[self.index]))
+
+    def __repr__(self) -> str:
+        return f"<SealedTask {self.key!r} of {self.author}>"
+
+
+def nodes(graph: SealedGraph) -> dict[Any, SealedTask]:
+    """Return the tasks of *graph* under their keys."""
+    return {head.key: SealedTask(graph, index) for index, head in enumerate(graph.heads)}
+
+
+class VerifiedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
+    """One task of a sealed graph on a worker, verified, decided and recorded.
+
+    :param still_valid: raises if its author may not have it run any more.
+    """
+
+    __slots__ = ("_call", "_limits", "_opened", "_still_valid")
+
+    def __init__(self, call: Call, limits: Limits, still_valid: Callable[[], object]) -> None:
+        self._call = call
+        self._limits = limits
+        self._still_valid = still_valid
+        self._opened: GraphNode | None = None
+        self.key = call.head.key
+        self._dependencies = frozenset(call.head.dependencies)
+
+    @property
+    def is_coro(self) -> bool:
+        return bool(self._call.head.flags & COROUTINE)
+
+    @property
+    def data_producer(self) -> bool:
+        return bool(self._call.head.flags & PRODUCER)
+
+    def open(self) -> GraphNode:
+        """Return Dask's own node, unpickled anew.
+
+        :raises PolicyDenied: if it may not run any more.
+        :raises PayloadError: if what its author wrote cannot be loaded here.
+        """
+        self._still_valid()
+        head = self._call.head
+        tree = Reader(self._limits).read(self._call.leaf.tree)
+        return open_task(head.key, head.dependencies, tree, self._call.definitions, _load)
+
+    def __call__(self, values: Any = ()) -> Any:
+        return self.open()(values)
+
+    def _looked_at(self) -> Any:
+        """Return the opened node that plugins look at; what runs is opened anew."""
+        if self._opened is None:
+            self._opened = self.open()
+        return self._opened
+
+    @property
+    def func(self) -> Any:
+        return self._looked_at().func
+
+    @property
+    def args(self) -> Any:
+        return self._looked_at().args
+
+    @property
+    def kwargs(self) -> Any:
+        return self._looked_at().kwargs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To a process of this worker's own executor: what runs there was verified here.
+        return self.open().__reduce_ex__(5)  # type: ignore[no-any-return]
+
+    def __sizeof__(self) -> int:
+        return self._call.nbytes
+
+    def __repr__(self) -> str:
+        author = self._call.signed.statement.author
+        return f"<SealedTask {self.key!r} of {author}>"
+
+
+def _load(definition: bytes) -> Any:
+    try:
+        return load_code(definition)
+    # Granted code may raise anything; often a module is not installed here.
+    except Exception as error:
+        raise PayloadError(
+            f"what the task is made of cannot be loaded here: {type(error).__name__}",
+            rule="families.build",
+            fix="The cause is chained to this error; often a module is not installed on workers.",
+        ) from error

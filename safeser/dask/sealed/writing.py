@@ -1,0 +1,156 @@
+"""Writing a graph out: each task as a leaf that its author signs.
+
+A leaf is two pieces of msgpack: the *head* (key, dependencies, flags, digests of definitions),
+which the scheduler reads, and the *tree* of the call, which workers alone read; see form.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgpack
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+
+from safeser.dask.sealed import form
+from safeser.dask.sealed.definitions import Definitions
+from safeser.errors import PayloadError
+
+__all__ = ["COROUTINE", "PRODUCER", "Leaf", "leaf_data", "unwritable", "write_task"]
+
+#: Flags of a head: the function is a coroutine function; the task produces data from nothing.
+COROUTINE, PRODUCER = 1, 2
+
+#: Levels of a tree; what is nested deeper, or in longer containers, is pickled as one definition.
+_DEEPEST = 24
+_LONGEST = 64
+
+_GATHERED = {cls: number for number, cls in enumerate(form.GATHERERS)}
+_PLAIN = {cls: number for number, cls in enumerate(form.CONTAINERS)}
+_INT64 = range(-(1 << 63), 1 << 64)
+
+
+class Leaf(NamedTuple):
+    """One task in the bytes that are signed."""
+
+    head: bytes
+    tree: bytes
+
+
+def leaf_data(graph: bytes, leaf: Leaf) -> bytes:
+    """Return what is hashed into the tree: no two graphs or leaves give the same bytes."""
+    return b"".join((graph, len(leaf.head).to_bytes(4, "big"), *leaf))
+
+
+def write_task(key: Any, node: GraphNode, definitions: Definitions) -> Leaf:
+    """Return the leaf of *node*, which the graph has under *key*.
+
+    :raises PayloadError: if something in it cannot be pickled.
+    """
+    written = _Task(node.dependencies, definitions)
+    try:
+        tree = msgpack.packb(written.value(node, 0), use_bin_type=True)
+    except (_TooDeepError, RecursionError, ValueError, OverflowError):
+        written = _Task(node.dependencies, definitions)
+        tree = msgpack.packb(written.definition(node), use_bin_type=True)
+    flags = COROUTINE * bool(node.is_coro) | PRODUCER * bool(node.data_producer)
+    digests = b"".join(written.digests)
+    head = [form.key_form(key), list(written.dependencies), flags, digests]
+    return Leaf(msgpack.packb(head, use_bin_type=True), tree)
+
+
+class _TooDeepError(Exception):
+    """A tree has more levels than a reader takes."""
+
+
+class _Task:
+    """One task while it is written: its dependencies and definitions, in the order of their use."""
+
+    def __init__(self, dependencies: Iterable[Any], definitions: Definitions) -> None:
+        self._places = {key: place for place, key in enumerate(dependencies)}
+        self.dependencies = [form.key_form(key) for key in self._places]
+        self._definitions = definitions
+        self.digests: dict[bytes, int] = {}
+
+    def definition(self, obj: Any) -> list[Any]:
+        found = self._definitions.add(obj)
+        return [form.DEFINITION, self.digests.setdefault(found, len(self.digests))]
+
+    def value(self, obj: Any, depth: int, *, literal: bool = False) -> Any:
+        """Return the tree of *obj*; what has no spelling of its own is pickled.
+
+        :param literal: it is part of a plain container, in which Dask puts no result in the place
+            of a future.
+        """
+        kind = type(obj)
+        if kind in form.SCALARS:
+            return obj if _fits(obj, kind) else self.definition(obj)
+        if depth >= _DEEPEST:
+            raise _TooDeepError
+        if kind is TaskRef or (isinstance(obj, TaskRef) and not literal):  # or a future of Dask's
+            place = self._places.get(obj.key)
+            if place is None:
+                return [form.REFERENCE, form.key_form(obj.key)]
+            return [form.DEPENDENCY, place]
+        if kind is Task:
+            return self._call(obj, depth + 1)
+        if kind in _GATHERED:
+            items = [self.value(item, depth + 1) for item in obj.args]
+            return [form.GATHERED, _GATHERED[kind], *items]
+        if kind in _PLAIN and _is_spelled(obj, kind):
+            return self._container(obj, kind, depth + 1)
+        if kind is Alias:
+            return [form.ALIAS, form.key_form(obj.key), form.key_form(obj.target)]
+        if kind is DataNode:
+            return [form.DATA, form.key_form(obj.key), self.value(obj.value, depth + 1)]
+        if kind is slice:
+            parts = (obj.start, obj.stop, obj.step)
+            return [form.SLICE, *(self.value(part, depth + 1) for part in parts)]
+        return self.definition(obj)
+
+    def _call(self, task: Task, depth: int) -> list[Any]:
+        named: list[Any] = []
+        for name, argument in task.kwargs.items():
+            named += (name, self.value(argument, depth))
+        return [
+            form.TASK,
+            None if task.key is None else form.key_form(task.key),
+            bool(task.data_producer),
+            self.value(task.func, depth),
+            [self.value(argument, depth) for argument in task.args],
+            named,
+        ]
+
+    def _container(self, obj: Any, kind: type, depth: int) -> list[Any]:
+        items = [item for pair in obj.items() for item in pair] if kind is dict else obj
+        return [form.PLAIN, _PLAIN[kind], *(self.value(item, depth, literal=True) for item in items)]
+
+
+def _fits(obj: Any, kind: type) -> bool:
+    """Tell whether msgpack can say a scalar; others are pickled."""
+    if kind is int:
+        return obj in _INT64
+    if kind is str and not obj.isascii():
+        try:
+            obj.encode()
+        except UnicodeEncodeError:  # half of a pair that stands for a character
+            return False
+    return True
+
+
+def _is_spelled(obj: Any, kind: type) -> bool:
+    """Tell whether the items of a container are written one by one: few of them, or tasks."""
+    if len(obj) <= _LONGEST:
+        return True
+    members = obj.values() if kind is dict else obj
+    return any(isinstance(each, GraphNode | TaskRef) for each in members)
+
+
+def unwritable(key: Any, error: PayloadError) -> PayloadError:
+    """Return *error*, which names the task that it is about."""
+    return PayloadError(
+        f"task {str(key)[:80]!r} cannot be sealed: {error.message}",
+        rule=error.rule,
+        where=error.where,
+        fix=error.fix,
+    )
