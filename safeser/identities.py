@@ -6,7 +6,6 @@ nothing of what was begun.
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from safeser.audit import AuditKey
 from safeser.errors import ConfigError, SafeserError
-from safeser.keys import Identity, KeyState, Roster, RosterEntry
+from safeser.keys import Identity, Roster, RosterEntry, today
 
 __all__ = ["AUDIT_KEY", "ROSTER", "key_path", "make_identities"]
 
@@ -36,13 +35,13 @@ def make_identities(directory: Path, principals: Iterable[str]) -> Roster:
     """
     names = list(principals)
     _claim(directory)
-    today = datetime.datetime.now(datetime.UTC).date()
+    day = today()
     roster = Roster()
     try:
         for name in names:
             identity = Identity.generate(name)
             identity.save(key_path(directory, name))
-            roster = roster.with_entry(RosterEntry(identity.public, name, KeyState.ACTIVE, today))
+            roster = roster.with_entry(RosterEntry.of(identity, created=day))
         roster.save(directory / ROSTER)
         AuditKey.new().save(directory / AUDIT_KEY)
     except SafeserError:

@@ -18,7 +18,7 @@ from safeser.audit import AuditLog
 from safeser.channel.admitted import Admitted
 from safeser.channel.link import Link
 from safeser.channel.records import PATIENCE, AuditSink, Recording, event
-from safeser.channel.standing import Ending, Standing
+from safeser.channel.standing import Ending, Standing, require_own_signing_key
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.families.registered.own import own_families
@@ -453,7 +453,7 @@ def _require_listed(standing: Standing, *, on: datetime.date) -> None:
             f"the key of {identity.principal!r} is not listed for that principal",
             rule="config.identity",
             fix=f"Add the line that 'safeser keys fingerprint' prints for it, "
-            f"{identity.public.text}, to the roster, or use the identity that is listed.",
+            f"{identity.public_text}, to the roster, or use the identity that is listed.",
         )
     if entry.state is not KeyState.ACTIVE:
         # To list it anew could be to let a thief in again.
@@ -472,6 +472,7 @@ def _require_listed(standing: Standing, *, on: datetime.date) -> None:
             rule="config.identity",
             fix="Use a key whose dates in the roster include today, or correct the clock.",
         )
+    require_own_signing_key(identity, standing.roster)
     if identity.principal not in policy.principals:
         raise ConfigError(
             f"policy {policy.name!r} lists no principal {identity.principal!r}",

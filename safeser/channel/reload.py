@@ -105,7 +105,7 @@ def _identity(path: Path) -> _Found:
 
 
 def _named(identity: Identity) -> str:
-    return f"{identity.principal} {identity.public.text}"
+    return f"{identity.principal} {identity.public_text}"
 
 
 def _roster(path: Path) -> _Found:

@@ -12,23 +12,28 @@ from typing import Any, NamedTuple, Protocol
 
 from safeser.envelope import Handshake
 from safeser.errors import ConfigError
-from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry
+from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry, VerifyingKey
 from safeser.policy import Policy
 from safeser.values import check_principal
 
-__all__ = ["SENTENCES", "Ending", "Standing", "Voices"]
+__all__ = ["SENTENCES", "Ending", "Standing", "Voices", "require_own_signing_key"]
 
 #: Why a session ends, by the rule that ends it, with what happened to whose key.
 SENTENCES = {
     "key.retired": "the key of {whose} is retired in the roster",
     "key.pending": "the key of {whose} is pending in the roster",
+    "key.verify-only": "the key of {whose} is verify-only in the roster and opens no sessions",
     "key.expired": "the last day of the key of {whose} (not_after) is over",
     "key.unlisted": "the roster lists the key of {whose} no more",
     "policy.no-context": "the policy has no context with {whose} any more",
     "policy.suite": "the policy requires a stricter suite of sessions with {whose}",
 }
 
-_STATES = {KeyState.RETIRED: "key.retired", KeyState.PENDING: "key.pending"}
+_STATES = {
+    KeyState.RETIRED: "key.retired",
+    KeyState.PENDING: "key.pending",
+    KeyState.VERIFY_ONLY: "key.verify-only",
+}
 
 
 class Ending(NamedTuple):
@@ -75,7 +80,8 @@ class Standing:
     :param roster: the keys of the policy and of the roster file together.
     :param listed: the roster file alone.
     :param known: principals that a roster of this process has listed at any time.
-    :param retired: keys that were retired at any time, which no later file brings back.
+    :param retired: keys that were retired at any time, which no later file brings back, neither in
+        a line of their own nor as one of two.
     :raises ConfigError: if policy and roster contradict each other, or list a retired key again.
     """
 
@@ -83,16 +89,18 @@ class Standing:
     policy: Policy
     listed: Roster
     known: frozenset[str] = frozenset()
-    retired: frozenset[PublicKey] = frozenset()
+    retired: frozenset[PublicKey | VerifyingKey] = frozenset()
     roster: Roster = field(init=False)
 
     def __post_init__(self) -> None:
         roster = self.policy.roster.merged(self.listed)
         for entry in roster.entries:
-            if entry.public in self.retired and entry.state is not KeyState.RETIRED:
-                raise _brought_back(entry)
+            back = [key for key in entry.keys if key in self.retired]
+            if back and entry.state is not KeyState.RETIRED:
+                raise _brought_back(entry, back[0])
         names = {entry.principal for entry in roster.entries}
-        gone = {entry.public for entry in roster.entries if entry.state is KeyState.RETIRED}
+        lines = (entry for entry in roster.entries if entry.state is KeyState.RETIRED)
+        gone = {key for entry in lines for key in entry.keys}
         object.__setattr__(self, "roster", roster)
         object.__setattr__(self, "known", self.known | names)
         object.__setattr__(self, "retired", self.retired | gone)
@@ -101,7 +109,8 @@ class Standing:
         """Return the principals that had keys and have none any more that may speak for them.
 
         What they wrote and another process relays is refused. A principal that no roster of this
-        process has ever listed is not among them: rosters need not list authors.
+        process has ever listed is not among them: rosters need not list authors. One whose keys are
+        verify-only is not either: its queued work goes on until they are retired or over.
         """
         heard = {
             entry.principal
@@ -189,7 +198,8 @@ class Standing:
         :raises ConfigError: if it is another principal's, or the roster does not let it speak.
         """
         own = self.identity.principal
-        if identity.public == self.identity.public and identity.principal == own:
+        keys = (identity.public, identity.verifying)
+        if keys == (self.identity.public, self.identity.verifying) and identity.principal == own:
             return self
         if identity.principal != own:
             raise ConfigError(
@@ -205,12 +215,32 @@ class Standing:
                 rule="identity.unlisted",
                 fix="List the new key in every roster first, then replace the key file.",
             )
+        require_own_signing_key(identity, self.roster)
         return replace(self, identity=identity)
 
 
-def _brought_back(entry: RosterEntry) -> ConfigError:
+def require_own_signing_key(identity: Identity, roster: Roster) -> None:
+    """Raise :class:`ConfigError` if *roster* lists another's signing key behind *identity*'s key.
+
+    Its owner could sign as this principal: public text that was changed on its way to the operator.
+    A line without a signing key is valid; signatures by *identity* do not verify then.
+    """
+    entry = roster.entry_of(identity.public)
+    listed = None if entry is None else entry.verifying
+    if listed is not None and listed != identity.verifying:
+        raise ConfigError(
+            f"the roster lists the signing key {listed.fingerprint} for the key of"
+            f" {identity.principal!r}, whose identity file holds"
+            f" {identity.verifying.fingerprint if identity.verifying else 'none'}",
+            rule="identity.signing",
+            fix="If the roster is wrong, somebody else may sign as this principal: retire that line"
+            " and list a new key, whose fingerprints 'safeser keys fingerprint' prints.",
+        )
+
+
+def _brought_back(entry: RosterEntry, key: PublicKey | VerifyingKey) -> ConfigError:
     return ConfigError(
-        f"the key {entry.public.fingerprint}, which was retired here, is listed as"
+        f"the key {key.fingerprint}, which was retired here, is listed as"
         f" {entry.state.value} for {entry.principal!r}",
         rule="roster.retired-again",
         fix="A retired key stays so: list a new one, or deploy the newer roster. Only a process"

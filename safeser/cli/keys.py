@@ -16,7 +16,16 @@ import typer
 from safeser.audit import AuditKey
 from safeser.cli.screen import line, say, table
 from safeser.errors import ConfigError
-from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry, RosterFile, today
+from safeser.keys import (
+    Identity,
+    KeyState,
+    PublicKey,
+    Roster,
+    RosterEntry,
+    RosterFile,
+    VerifyingKey,
+    today,
+)
 from safeser.keys.roster import parse_date
 from safeser.policy.faults import did_you_mean, shown
 from safeser.values import check_principal
@@ -29,6 +38,7 @@ app = typer.Typer(
 
 #: The processes of a Dask cluster; each is a principal of its own.
 _PROCESSES = ("scheduler", "worker", "nanny")
+_X25519 = "x25519:"  # so begins the public text of an identity, and no usual name of a file
 _ROSTER = "roster"
 _AUDIT_KEY = "audit.key"
 
@@ -104,14 +114,15 @@ def _fitting_policy(users: list[str]) -> str | None:
     return min(fitting, key=lambda name: len(listed[name]), default=None)
 
 
-@app.command(short_help="Make one private key, and its line for a roster.")
+@app.command(short_help="Make one key file, and its line for a roster.")
 def new(
     file: Annotated[Path, typer.Argument(help="Where the private key goes; must not exist.")],
     principal: Annotated[str, typer.Option(metavar="NAME", help="Whose key it is.")],
 ) -> None:
-    """Make one private key and show the line that lists it in a roster.
+    """Make a key file and show the public keys that the operator lists in the roster.
 
-    A folder without a log key gets one as well: a process finds it beside its own key.
+    It holds a key for sessions and one for signatures. A folder without a log key gets one as well:
+    a process finds it beside its own key.
     """
     identity = Identity.generate(principal)
     identity.save(file)
@@ -126,14 +137,24 @@ def new(
 def list_(
     roster: Annotated[Path, typer.Argument(help="A roster, or a folder that holds one.")],
 ) -> None:
-    """Show the public keys that a roster lists."""
+    """Show the public keys that a roster lists.
+
+    Each has a signing key beside it unless its state says 'no signing key'.
+    """
     listed = Roster.load(_roster_in(roster))
     table(
         ("principal", "fingerprint", "state", "since", "comment"),
         [
-            (e.principal, e.public.fingerprint, _state(e), e.created.isoformat(), e.comment)
+            (
+                e.principal,
+                e.public.fingerprint,
+                _state(e),
+                e.created.isoformat(),
+                e.comment,
+            )
             for e in listed.entries
         ],
+        names={"fingerprint", "state", "since"},  # what is folded cannot be copied
     )
     line(f"SHA-256 {listed.sha256}")
 
@@ -143,10 +164,11 @@ def _roster_in(path: Path) -> Path:
 
 
 def _state(entry: RosterEntry) -> str:
-    """Return the state of a key, and on which days it has sessions where its line says so."""
+    """Return the state of a key and, on lines below it, its days and whether it cannot sign."""
     first, last = entry.not_before, entry.not_after
     words = [entry.state.value, f"from {first}" if first else "", f"until {last}" if last else ""]
-    return " ".join(filter(None, words))
+    words.append("" if entry.verifying else "no signing key")
+    return "\n".join(filter(None, words))
 
 
 # --- changing a roster ---------------------------------------------------------------------------
@@ -155,9 +177,13 @@ RosterPath = Annotated[
     Path, typer.Argument(metavar="ROSTER", help="A roster, or a folder that holds one.")
 ]
 Whose = Annotated[str, typer.Option("--principal", metavar="NAME", help="Whose key it is.")]
-KeyText = Annotated[
-    str,
-    typer.Argument(metavar="KEY", help="A public key (x25519:...), or your private key file."),
+KeyTexts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="KEY",
+        help="Public keys (x25519:... ed25519:...) as 'keys new' prints them, quoted or as two"
+        " words; or your key file.",
+    ),
 ]
 PolicyText = Annotated[
     str | None,
@@ -169,7 +195,7 @@ Day = Annotated[str | None, typer.Option(metavar="DATE", help="Like 2026-01-31, 
 @app.command(short_help="List a key in a roster.")
 def add(
     roster: RosterPath,
-    key: KeyText,
+    key: KeyTexts,
     principal: Whose,
     *,
     policy: PolicyText = None,
@@ -180,34 +206,55 @@ def add(
     not_after: Day = None,
     comment: Annotated[str, typer.Option(help="Who keeps it, say.")] = "",
 ) -> None:
-    """List a key in a roster, or let in one that is listed as pending."""
+    """List a key in a roster, or let in one that is listed as pending.
+
+    Nothing proves that the public text came unchanged: before you list it, compare both
+    fingerprints with those that its owner reads out from 'safeser keys fingerprint'. Whose signing
+    key is listed may sign as that principal.
+    """
     state = KeyState.PENDING if pending else KeyState.ACTIVE
     with RosterFile.edit(_roster_in(roster)) as file:
         _require_principal(file.roster, principal, policy)
         first, last = _day(not_before), _day(not_after)
-        public = _public(key, principal)
-        file.add(RosterEntry(public, principal, state, today(), comment, first, last))
-    line(f"{principal} {public.fingerprint} is listed as {state.value}")
+        public, verifying = _public(key, principal)
+        file.add(RosterEntry(public, principal, state, today(), comment, first, last, verifying))
+        entry = file.roster.entry_of(public)
+    _show_listed(entry)
+
+
+def _show_listed(entry: RosterEntry | None) -> None:
+    if entry is not None:
+        line(f"{entry.principal} {entry.public.fingerprint} is listed as {entry.state.value}")
+        line(f"signing key  {entry.verifying.fingerprint if entry.verifying else 'none'}")
 
 
 @app.command(short_help="List a new key beside a principal's old one.")
 def rotate(
     roster: RosterPath,
     key: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="KEY", help="A file for the new private key, or a public key (x25519:...)."
+            metavar="KEY",
+            help="A file for the new keys, or public keys (x25519:... ed25519:...), quoted or as"
+            " two words.",
         ),
     ],
     principal: Whose,
     *,
     until: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="The last day of the keys that it has so far."),
+        typer.Option(
+            metavar="DATE",
+            help="The last day of the keys that it has so far, for sessions and signatures.",
+        ),
     ] = None,
     comment: Annotated[str, typer.Option(help="Who keeps it, say.")] = "",
 ) -> None:
-    """Make a new key for a principal, or take one, and list it beside those that it has."""
+    """Make a new key for a principal, or take one, and list it beside those that it has.
+
+    The old keys stay active until the new one is in use; then 'safeser keys retire' ends them. With
+    its --verify-only they open no sessions any more, while queued work that they signed goes on.
+    """
     last_day = _day(until)
     with RosterFile.edit(_roster_in(roster)) as file:
         before = file.roster.keys_of(principal)
@@ -224,22 +271,28 @@ def rotate(
                 fix="Name today or later; 'safeser keys retire' ends a stolen key at once.",
             )
         made = _made(key, principal)
-        public = made.public if made is not None else _public(key, principal)
-        file.add(RosterEntry(public, principal, KeyState.ACTIVE, today(), comment))
+        public, verifying = (
+            (made.public, made.verifying) if made is not None else _public(key, principal)
+        )
+        file.add(
+            RosterEntry(public, principal, KeyState.ACTIVE, today(), comment, verifying=verifying)
+        )
+        entry = file.roster.entry_of(public)
         if last_day is not None:
             file.end(principal, last_day=last_day, keep=public)
         if made is not None:
-            made.save(key)  # last but one: what fails before leaves no key, and it no line
-    line(f"{principal} {public.fingerprint} is listed as active")
+            made.save(key[0])  # last but one: what fails before leaves no key, and it no line
+    _show_listed(entry)
     say(
         f"Next: bring this roster to every process, put the new key in the place of"
         f" {principal}'s old key file, and then retire"
-        f" {', '.join(each.fingerprint for each in before)}.",
+        f" {', '.join(each.fingerprint for each in before)}; with --verify-only if work that it"
+        " signed is to go on.",
         hang=0,
     )
 
 
-@app.command(short_help="Retire keys, for good.")
+@app.command(short_help="Retire keys, for good; or let them only verify signatures.")
 def retire(
     roster: RosterPath,
     keys: Annotated[
@@ -250,35 +303,52 @@ def retire(
     principal: Annotated[
         str | None, typer.Option(metavar="NAME", help="Retire all keys of this principal.")
     ] = None,
+    verify_only: Annotated[
+        bool,
+        typer.Option(
+            "--verify-only",
+            help="End the sessions of active keys, and let what they signed go on. Not for a stolen"
+            " key: a thief can still sign by it.",
+        ),
+    ] = False,
     policy: PolicyText = None,
 ) -> None:
-    """Retire keys: their sessions end in every process that gets this roster."""
+    """Retire keys: their sessions end in every process that gets this roster.
+
+    What they signed is refused from then on, queued work included. With --verify-only it goes on
+    until the key is retired or its last day (not_after) is over.
+    """
     if (principal is None) == (not keys):
         raise ConfigError(
             "name the keys to retire, or a principal with --principal", rule="roster.unknown-key"
         )
     with RosterFile.edit(_roster_in(roster)) as file:
         before = file.roster
-        retired = (
-            _those_of(before, principal)
+        chosen = (
+            _those_of(before, principal, verify_only=verify_only)
             if principal is not None
-            else [_listed(before, name) for name in keys or ()]
+            else list(dict.fromkeys(_listed(before, name) for name in keys or ()))
         )
-        file.retire(*retired)
+        if verify_only:
+            file.verify_only(*chosen)
+        else:
+            file.retire(*chosen)
         _require_scheduler(before, file.roster, policy)
-    for public in retired:
-        line(f"{public.fingerprint} is retired")
+    for public in chosen:
+        line(f"{public.fingerprint} is {'verify-only' if verify_only else 'retired'}")
 
 
-def _those_of(roster: Roster, principal: str) -> list[PublicKey]:
+def _those_of(roster: Roster, principal: str, *, verify_only: bool) -> list[PublicKey]:
     found = [
         e.public
         for e in roster.entries
-        if e.principal == principal and e.state is not KeyState.RETIRED
+        if e.principal == principal
+        and (e.state is KeyState.ACTIVE if verify_only else e.state is not KeyState.RETIRED)
     ]
     if not found:
+        what = "active" if verify_only else "not retired"
         raise ConfigError(
-            f"the roster lists no key of {shown(principal)} that is not retired",
+            f"the roster lists no key of {shown(principal)} that is {what}",
             rule="roster.unknown-principal",
             fix=did_you_mean(principal, {e.principal for e in roster.entries}),
         )
@@ -286,12 +356,12 @@ def _those_of(roster: Roster, principal: str) -> list[PublicKey]:
 
 
 def _listed(roster: Roster, name: str) -> PublicKey:
-    """Return the key that *name* means: its text, its fingerprint, or the file of its owner."""
+    """Return the key whose line *name* means: a text or fingerprint in it, or its owner's file."""
     for entry in roster.entries:
-        if name in (entry.public.text, entry.public.fingerprint):
+        if any(name in (key.text, key.fingerprint) for key in entry.keys):
             return entry.public
-    if name.startswith("x25519:"):
-        return PublicKey.parse(name)
+    if name.startswith(_X25519):
+        return _parsed(name.split())[0]
     if Path(name).exists():
         return Identity.load(name).public
     raise ConfigError(
@@ -301,22 +371,40 @@ def _listed(roster: Roster, name: str) -> PublicKey:
     )
 
 
-def _public(key: str, principal: str) -> PublicKey:
-    if key.startswith("x25519:"):
-        return PublicKey.parse(key)
-    identity = Identity.load(key)
+def _public(key: list[str], principal: str) -> tuple[PublicKey, VerifyingKey | None]:
+    words = " ".join(key).split() if key[0].startswith(_X25519) else []
+    if words:
+        return _parsed(words)
+    if len(key) > 1:
+        raise ConfigError(
+            "a key is named by one file, or by its public text: x25519:..., then ed25519:...",
+            rule="config.key",
+            fix="Copy the line 'public keys' that 'safeser keys fingerprint' prints.",
+        )
+    identity = Identity.load(key[0])
     if identity.principal != principal:
         raise ConfigError(
-            f"{shown(key)} is a key of {identity.principal!r}, not of {principal!r}",
+            f"{shown(key[0])} is a key of {identity.principal!r}, not of {principal!r}",
             rule="roster.principal",
             fix="Name the principal that the file was made for.",
         )
-    return identity.public
+    return identity.public, identity.verifying
 
 
-def _made(key: str, principal: str) -> Identity | None:
+def _parsed(words: list[str]) -> tuple[PublicKey, VerifyingKey | None]:
+    """Return the public keys of one identity that *words* spell."""
+    if len(words) > 2:
+        raise ConfigError(
+            "the public text of an identity is x25519:..., then ed25519:..., and no more",
+            rule="config.key",
+        )
+    verifying = VerifyingKey.parse(words[1]) if len(words) == 2 else None
+    return PublicKey.parse(words[0]), verifying
+
+
+def _made(key: list[str], principal: str) -> Identity | None:
     """Return a new identity if *key* names a file that is not there."""
-    if key.startswith("x25519:") or Path(key).exists():
+    if len(key) > 1 or key[0].startswith(_X25519) or Path(key[0]).exists():
         return None
     return Identity.generate(principal)
 
@@ -373,7 +461,7 @@ def _schedulers(policy: str | None) -> set[str]:
 def fingerprint(
     file: Annotated[Path, typer.Argument(help="A private key file of yours.")],
 ) -> None:
-    """Show the public half of a private key."""
+    """Show the public halves of a key file and their fingerprints."""
     try:
         identity = Identity.load(file)
     except ConfigError:
@@ -398,5 +486,7 @@ def _refuse_roster(file: Path) -> None:
 def _show(identity: Identity) -> None:
     line(f"principal    {identity.principal}")
     line(f"fingerprint  {identity.public.fingerprint}")
-    entry = RosterEntry(identity.public, identity.principal, KeyState.ACTIVE, today())
-    line(f"roster line  {entry.text()}")
+    verifying = identity.verifying
+    line(f"signing key  {verifying.fingerprint if verifying else 'none'}")
+    line(f"public keys  {identity.public_text}")
+    line(f"roster line  {RosterEntry.of(identity, created=today()).text()}")

@@ -60,7 +60,8 @@ class RosterFile:
     def add(self, entry: RosterEntry) -> None:
         """List *entry*; a key that is listed as pending takes its place.
 
-        :raises ConfigError: if the key is listed otherwise, or its last day is over.
+        :raises ConfigError: if the key is listed otherwise, or with another signing key, or its
+            last day is over.
         """
         if entry.ended(today()):
             raise ConfigError(
@@ -73,22 +74,32 @@ class RosterFile:
             line_break = "" if self._text.endswith("\n") or not self._text else "\n"
             self._change(f"{self._text}{line_break}{entry.text()}\n")
         elif known.principal == entry.principal and known.state is KeyState.PENDING:
-            self._replace(replace(entry, created=known.created))
+            # What was checked when the key was listed as pending stays with it.
+            if entry.verifying not in (None, known.verifying):
+                raise ConfigError(
+                    f"key {entry.public.fingerprint} is pending for {known.principal!r} with"
+                    f" {'another' if known.verifying else 'no'} signing key",
+                    rule="roster.signing",
+                    fix="Ask its owner for the fingerprints of both keys, which 'safeser keys"
+                    " fingerprint' prints. Retire the line if they are others.",
+                )
+            self._replace(replace(entry, created=known.created, verifying=known.verifying))
         else:
             raise ConfigError(
                 f"key {entry.public.fingerprint} is listed already, as {known.state.value} for"
                 f" {known.principal!r}",
                 rule="roster.duplicate",
-                fix="A retired key stays so: make another with 'safeser keys new'."
-                if known.state is KeyState.RETIRED
+                fix="Such a key opens no sessions again: make another with 'safeser keys new'."
+                if known.state in (KeyState.RETIRED, KeyState.VERIFY_ONLY)
                 else "Nothing needs to be added; each principal has keys of its own.",
             )
 
     def end(self, principal: str, *, last_day: datetime.date, keep: PublicKey) -> None:
-        """Let the active keys of *principal* but *keep* end with *last_day*."""
+        """Let the active and verify-only keys of *principal* but *keep* end with *last_day*."""
         ended = []
         for entry in self.roster.entries:
-            own = entry.principal == principal and entry.state is KeyState.ACTIVE
+            in_use = entry.state in (KeyState.ACTIVE, KeyState.VERIFY_ONLY)
+            own = entry.principal == principal and in_use
             earlier = entry.not_after is not None and entry.not_after <= last_day
             if own and entry.public != keep and not earlier:
                 ended.append(replace(entry, not_after=last_day))
@@ -101,16 +112,40 @@ class RosterFile:
         """
         self._replace(*map(self._retired, keys))
 
+    def verify_only(self, *keys: PublicKey) -> None:
+        """Give *keys* the state verify-only: no sessions, while their signatures still verify.
+
+        :raises ConfigError: if one is not listed, not active, or has no signing key.
+        """
+        self._replace(*map(self._verify_only, keys))
+
     def _retired(self, public: PublicKey) -> RosterEntry:
-        entry = self.roster.entry_of(public)
-        if entry is None or entry.state is KeyState.RETIRED:
-            what = "is not listed here" if entry is None else "is retired already"
-            raise ConfigError(
-                f"key {public.fingerprint} {what}",
-                rule="roster.unknown-key" if entry is None else "roster.retired",
-                fix="'safeser keys list' shows the keys of a roster and their fingerprints.",
-            )
+        entry = self._listed(public)
+        if entry.state is KeyState.RETIRED:
+            raise _unfit(public, "is retired already", "roster.retired")
         return replace(entry, state=KeyState.RETIRED)
+
+    def _verify_only(self, public: PublicKey) -> RosterEntry:
+        entry = self._listed(public)
+        if entry.state is not KeyState.ACTIVE:
+            # From any other state it would bring signatures back.
+            raise _unfit(
+                public, f"is {entry.state.value}; an active key becomes verify-only", "roster.state"
+            )
+        if entry.verifying is None:
+            raise _unfit(
+                public,
+                "has no signing key, and no signature could verify",
+                "roster.signing",
+                fix="Retire it without --verify-only.",
+            )
+        return replace(entry, state=KeyState.VERIFY_ONLY)
+
+    def _listed(self, public: PublicKey) -> RosterEntry:
+        entry = self.roster.entry_of(public)
+        if entry is None:
+            raise _unfit(public, "is not listed here", "roster.unknown-key")
+        return entry
 
     def _replace(self, *entries: RosterEntry) -> None:
         by_key = {entry.public: entry for entry in entries}
@@ -147,6 +182,16 @@ class RosterFile:
             raise refused(
                 self.path, f"cannot be written: {reason(error)}", rule="config.roster"
             ) from None
+
+
+def _unfit(
+    public: PublicKey,
+    what: str,
+    rule: str,
+    *,
+    fix: str = "'safeser keys list' shows the keys of a roster, their states and fingerprints.",
+) -> ConfigError:
+    return ConfigError(f"key {public.fingerprint} {what}", rule=rule, fix=fix)
 
 
 @contextlib.contextmanager

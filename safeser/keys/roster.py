@@ -1,7 +1,8 @@
 """The roster: which public key speaks for whom, in which state and between which dates.
 
-The one rule: a key speaks for one principal, only while it is active and only on the days that its
-line names.
+The one rule: a key belongs to one line, thus to one principal. It opens sessions only while it is
+active, its signing key's signatures verify only while it is active or verify-only, and both only on
+the days that its line names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pathlib import Path
 
 from safeser.errors import ConfigError
 from safeser.keys.files import read_file, reason, refused, shown, sync_directory, write_new
-from safeser.keys.identity import PublicKey
+from safeser.keys.identity import Identity, PublicKey, public_text
+from safeser.keys.signing import VerifyingKey
 from safeser.values import check_principal
 
 __all__ = ["KeyState", "Roster", "RosterEntry", "meaningful", "parse_date", "today"]
@@ -32,15 +34,24 @@ _OTHER_FORMAT = "safeser-roster"
 
 
 class KeyState(enum.Enum):
-    """Where a key is in its life. Only ``active`` keys speak for their principal."""
+    """Where a key is in its life: which of sessions and signatures it stands for.
+
+    ``active`` keys open sessions, and signatures by them verify. ``verify-only`` keys open none,
+    while signatures by them still verify. ``pending`` and ``retired`` keys stand for neither.
+    """
 
     PENDING = "pending"
     ACTIVE = "active"
+    VERIFY_ONLY = "verify-only"
     RETIRED = "retired"
 
 
-# When two rosters disagree about a key, the more careful state wins.
-_CAREFUL = {KeyState.ACTIVE: 0, KeyState.PENDING: 1, KeyState.RETIRED: 2}
+# When two rosters disagree about a key, the more careful state wins: the key may do what both
+# rosters allow. Verify-only and pending have nothing in common, so pending is the more careful one,
+# and a signature verifies only where no roster says that the key is not in use yet. Retired is for
+# good.
+_CAREFUL = (KeyState.ACTIVE, KeyState.VERIFY_ONLY, KeyState.PENDING, KeyState.RETIRED)
+_VERIFIES = frozenset({KeyState.ACTIVE, KeyState.VERIFY_ONLY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class RosterEntry:
 
     :param not_before: the first day on which it opens sessions; None for any.
     :param not_after: the last day on which it has sessions; None for no end. Days are UTC.
+    :param verifying: the Ed25519 key of the same identity, for which state and days count as well.
     """
 
     public: PublicKey
@@ -58,6 +70,7 @@ class RosterEntry:
     comment: str = ""
     not_before: datetime.date | None = None
     not_after: datetime.date | None = None
+    verifying: VerifyingKey | None = None
 
     def __post_init__(self) -> None:
         check_principal(self.principal)
@@ -82,56 +95,93 @@ class RosterEntry:
 
     def speaks(self, on: datetime.date) -> bool:
         """Tell whether the key opens sessions for its principal on the day *on*."""
+        return self.state is KeyState.ACTIVE and self._includes(on)
+
+    def verifies(self, on: datetime.date) -> bool:
+        """Tell whether signatures by its signing key count on the day *on*."""
+        return self.verifying is not None and self.state in _VERIFIES and self._includes(on)
+
+    def _includes(self, on: datetime.date) -> bool:
         begun = self.not_before is None or self.not_before <= on
-        return self.state is KeyState.ACTIVE and begun and not self.ended(on)
+        return begun and not self.ended(on)
 
     def ended(self, on: datetime.date) -> bool:
         """Tell whether the last day of the key is before *on*."""
         return self.not_after is not None and self.not_after < on
 
+    @property
+    def keys(self) -> tuple[PublicKey | VerifyingKey, ...]:
+        """The public keys of the line, one or two."""
+        return (self.public,) if self.verifying is None else (self.public, self.verifying)
+
+    @classmethod
+    def of(cls, identity: Identity, *, created: datetime.date) -> RosterEntry:
+        """Return the line that lists the public keys of *identity* as active."""
+        return cls(
+            identity.public,
+            identity.principal,
+            KeyState.ACTIVE,
+            created,
+            verifying=identity.verifying,
+        )
+
     @classmethod
     def parse(cls, line: str) -> RosterEntry:
-        """Return the entry of one line: key, principal, state, date, maybe dates, a comment."""
-        fields = line.strip().split(None, 4)
-        if fields and fields[0] == _OTHER_FORMAT:
+        """Return the entry of one line: keys, principal, state, date, maybe dates, a comment."""
+        key, rest = _word(line.strip())
+        if key == _OTHER_FORMAT:
             raise ConfigError(
                 "this is a roster of another format than this version of safeser reads",
                 rule="config.roster-version",
                 fix="Install the version of safeser that wrote it, or list one key a line.",
             )
-        if len(fields) < 4:
+        signing, behind = _word(rest)
+        has_signing = ":" in signing  # no principal has one in its name
+        fields = (behind if has_signing else rest).split(None, 3)
+        if len(fields) < 3:
             raise ConfigError(
-                "a roster line is: key, principal, state, date and, if you like, not_before=DATE,"
-                " not_after=DATE and a comment",
+                "a roster line is: key, signing key if there is one, principal, state, date and, if"
+                " you like, not_before=DATE, not_after=DATE and a comment",
                 rule="config.roster",
             )
-        try:
-            state = KeyState(fields[2])
-        except ValueError:
-            raise ConfigError(
-                "the state of a key is pending, active or retired", rule="config.roster"
-            ) from None
-        rest = fields[4] if len(fields) == 5 else ""
+        rest = fields[3] if len(fields) == 4 else ""
         not_before, rest = _dated(rest, "not_before=")
         not_after, rest = _dated(rest, "not_after=")
         return cls(
-            PublicKey.parse(fields[0]),
-            fields[1],
-            state,
-            parse_date(fields[3]),
+            PublicKey.parse(key),
+            fields[0],
+            _state(fields[1]),
+            parse_date(fields[2]),
             rest,
             not_before,
             not_after,
+            VerifyingKey.parse(signing) if has_signing else None,
         )
 
     def text(self) -> str:
-        fields = [self.public.text, self.principal, self.state.value, self.created.isoformat()]
+        fields = [public_text(self.public, self.verifying), self.principal, self.state.value]
+        fields.append(self.created.isoformat())
         for word, date in zip(_DATED, (self.not_before, self.not_after), strict=True):
             fields += [f"{word}{date.isoformat()}"] if date is not None else []
         return " ".join([*fields, self.comment] if self.comment else fields)
 
 
 _DATED = ("not_before=", "not_after=")
+
+
+def _word(text: str) -> tuple[str, str]:
+    """Return the first word of *text* and what follows it."""
+    first, *rest = text.split(None, 1) or [""]
+    return first, "".join(rest)
+
+
+def _state(text: str) -> KeyState:
+    try:
+        return KeyState(text)
+    except ValueError:
+        raise ConfigError(
+            "the state of a key is pending, active, verify-only or retired", rule="config.roster"
+        ) from None
 
 
 def _dated(rest: str, word: str) -> tuple[datetime.date | None, str]:
@@ -161,63 +211,76 @@ def today() -> datetime.date:
 class Roster:
     """The public keys of all principals. Immutable; a changed roster is a new value."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_lines")
 
     def __init__(self, entries: Iterable[RosterEntry] = ()) -> None:
-        listed: dict[PublicKey, RosterEntry] = {}
-        for entry in entries:
-            if entry.public in listed:
-                raise _listed_twice(listed[entry.public], entry)
-            listed[entry.public] = entry
-        if len(listed) > _ROSTER_MAX_ENTRIES:
+        self._entries = tuple(entries)
+        self._lines: _Lines = {}
+        for entry in self._entries:
+            _claim(self._lines, entry)
+        if len(self._entries) > _ROSTER_MAX_ENTRIES:
             raise ConfigError(
                 f"a roster lists at most {_ROSTER_MAX_ENTRIES} keys", rule="config.roster"
             )
-        self._entries = listed
 
     @property
     def entries(self) -> tuple[RosterEntry, ...]:
-        return tuple(self._entries.values())
+        return self._entries
 
-    def entry_of(self, public: PublicKey) -> RosterEntry | None:
-        """Return the line of *public*, whatever its state; None if it is not listed."""
-        return self._entries.get(public)
+    def entry_of(self, key: PublicKey | VerifyingKey) -> RosterEntry | None:
+        """Return the line of *key*, whatever its state; None if it is not listed."""
+        return self._lines.get(key)
 
     def principal_of(self, public: PublicKey, *, on: datetime.date | None = None) -> str | None:
         """Return whose key *public* is; None unless it is listed, active and within its dates.
 
         :param on: the day that the dates are compared with; None for today.
         """
-        entry = self._entries.get(public)
+        entry = self._lines.get(public)
         return entry.principal if entry is not None and entry.speaks(on or today()) else None
+
+    def author_of(self, verifying: VerifyingKey, *, on: datetime.date | None = None) -> str | None:
+        """Return whose signatures *verifying* verifies.
+
+        None unless it is listed, active or verify-only, and within its dates. A signature counts
+        for this principal only; the caller compares it with the author that the statement names.
+
+        :param on: the day that the dates are compared with; None for today.
+        """
+        entry = self._lines.get(verifying)
+        return entry.principal if entry is not None and entry.verifies(on or today()) else None
 
     def keys_of(self, principal: str) -> tuple[PublicKey, ...]:
         """Return the active keys of *principal* whose dates include today, in this order."""
         day = today()
-        entries = self._entries.values()
+        entries = self._entries
         return tuple(e.public for e in entries if e.principal == principal and e.speaks(day))
 
     def with_entry(self, entry: RosterEntry) -> Roster:
         """Return this roster with *entry* added, or in the place of the same key's entry."""
-        known = self._entries.get(entry.public)
+        listed = {each.public: each for each in self._entries}
+        known = listed.get(entry.public)
         if known is not None and known.principal != entry.principal:
-            raise _two_principals(known, entry)
-        return Roster({**self._entries, entry.public: entry}.values())
+            raise _listed_twice(known, entry, entry.public)
+        return Roster({**listed, entry.public: entry}.values())
 
     def merged(self, other: Roster) -> Roster:
-        """Return the keys of both. Where they differ, retired wins, then pending, and the dates
-        that allow less.
+        """Return the keys of both. Where they differ, retired wins, then pending, then verify-only,
+        and the dates that allow less. A signing key that one of the two lists counts.
         """
-        merged = dict(self._entries)
+        merged = {each.public: each for each in self._entries}
         for entry in other.entries:
             known = merged.setdefault(entry.public, entry)
             if known.principal != entry.principal:
-                raise _two_principals(known, entry)
-            careful = max(known, entry, key=lambda each: _CAREFUL[each.state])
+                raise _listed_twice(known, entry, entry.public)
+            if known.verifying and entry.verifying and known.verifying != entry.verifying:
+                raise _two_signing_keys(entry)
+            careful = max(known, entry, key=lambda each: _CAREFUL.index(each.state))
             merged[entry.public] = replace(
                 careful,
                 not_before=max(filter(None, (known.not_before, entry.not_before)), default=None),
                 not_after=min(filter(None, (known.not_after, entry.not_after)), default=None),
+                verifying=known.verifying or entry.verifying,
             )
         return Roster(merged.values())
 
@@ -229,18 +292,16 @@ class Roster:
         """
         if len(text.encode("utf-8", "surrogatepass")) > _ROSTER_MAX_BYTES:
             raise refused(source, "is too large for a roster", rule="config.roster")
-        lines: dict[PublicKey, int] = {}
+        lines: _Lines = {}
         entries: list[RosterEntry] = []
         for number, line in meaningful(text):
             try:
                 entry = RosterEntry.parse(line)
-                if entry.public in lines:
-                    raise _listed_twice(entries[lines[entry.public]], entry)
+                _claim(lines, entry)
             except ConfigError as error:
                 where = f"{shown(source)} line {number}"
                 rule = error.rule if error.rule == "config.roster-version" else "config.roster"
                 raise ConfigError(error.message, rule=rule, where=where, fix=error.fix) from None
-            lines[entry.public] = len(entries)
             entries.append(entry)
         return cls(entries)
 
@@ -282,7 +343,7 @@ class Roster:
 
     def text(self) -> str:
         """Return the roster as :meth:`parse` reads it, one key a line."""
-        return "".join(entry.text() + "\n" for entry in self._entries.values())
+        return "".join(entry.text() + "\n" for entry in self._entries)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Replace the roster at *path* whole, or leave it as it was."""
@@ -316,7 +377,7 @@ class Roster:
         return len(self._entries)
 
     def __repr__(self) -> str:
-        active = sum(entry.state is KeyState.ACTIVE for entry in self._entries.values())
+        active = sum(entry.state is KeyState.ACTIVE for entry in self._entries)
         return f"Roster({len(self._entries)} keys, {active} active)"
 
 
@@ -328,19 +389,38 @@ def meaningful(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _listed_twice(first: RosterEntry, second: RosterEntry) -> ConfigError:
+#: Which line of a roster lists a key.
+_Lines = dict[PublicKey | VerifyingKey, RosterEntry]
+
+
+def _claim(lines: _Lines, entry: RosterEntry) -> None:
+    """Put the keys of *entry* into *lines*; a key belongs to one line."""
+    for key in entry.keys:
+        if key in lines:
+            raise _listed_twice(lines[key], entry, key)
+        lines[key] = entry
+
+
+def _listed_twice(
+    first: RosterEntry, second: RosterEntry, key: PublicKey | VerifyingKey
+) -> ConfigError:
+    named = f"{'signing ' if isinstance(key, VerifyingKey) else ''}key {key.fingerprint}"
     if first.principal != second.principal:
-        return _two_principals(first, second)
+        return ConfigError(
+            f"{named} is listed for {first.principal} and {second.principal}",
+            rule="config.roster",
+            fix="Give each principal a key of its own.",
+        )
     return ConfigError(
-        f"key {first.public.fingerprint} of {first.principal} is listed twice",
+        f"{named} of {first.principal} is listed twice",
         rule="config.roster",
         fix="Keep one line for each key.",
     )
 
 
-def _two_principals(first: RosterEntry, second: RosterEntry) -> ConfigError:
+def _two_signing_keys(entry: RosterEntry) -> ConfigError:
     return ConfigError(
-        f"key {first.public.fingerprint} is listed for {first.principal} and {second.principal}",
+        f"key {entry.public.fingerprint} of {entry.principal} is listed with two signing keys",
         rule="config.roster",
-        fix="Give each principal a key of its own.",
+        fix="List the signing key that its owner shows; 'safeser keys fingerprint' prints it.",
     )
