@@ -86,7 +86,7 @@ def test_being_woken_looks_at_once(made, monkeypatch):
 
 
 PROGRAM = """
-import os, signal, sys, time
+import os, select, signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores for all that it starts
 {before}
 from safeser.channel import watcher
@@ -101,7 +101,9 @@ watcher.INTERVAL = 60.0
 watcher.watch(Files())
 {after}
 print("ready", flush=True)
-sys.stdin.read()
+# A signal that comes just before a read begins would wait for the end of it.
+while not select.select([sys.stdin], [], [], 0.05)[0]:
+    pass
 """
 
 

@@ -11,6 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import tracemalloc
 import zoneinfo
 from types import SimpleNamespace
@@ -472,13 +473,19 @@ HOSTILE = {
 
 @pytest.fixture
 def opened(monkeypatch):
-    """Return the files that are opened meanwhile."""
-    files = []
+    """Return the files that this thread opens meanwhile; others may watch files of their own."""
+    files, here = [], threading.get_ident()
+
+    def noting(found):
+        def noted(path, *args, **options):
+            if threading.get_ident() == here:
+                files.append(path)
+            return found(path, *args, **options)
+
+        return noted
+
     for module, name in ((builtins, "open"), (io, "open"), (io, "open_code"), (os, "open")):
-        found = getattr(module, name)
-        monkeypatch.setattr(
-            module, name, lambda path, *a, _f=found, **k: (files.append(path), _f(path, *a, **k))[1]
-        )
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
     return files
 
 

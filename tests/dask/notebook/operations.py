@@ -469,7 +469,7 @@ out
 # %% joblib: an error of a call arrives
 try:
     with joblib.parallel_config(backend="dask"):
-        joblib.Parallel()(joblib.delayed(fail)(n) for n in range(3))
+        joblib.Parallel()(joblib.delayed(fail if n == 2 else abs)(n) for n in range(3))
 except ValueError as error:
     said = str(error)
 said
