@@ -20,6 +20,7 @@ __all__ = [
     "FAMILIES",
     "FAMILY",
     "HARMLESS",
+    "SEALED",
     "SUBMISSIONS",
     "TRANSPORTS",
     "UNKNOWN",
@@ -49,8 +50,13 @@ FAMILIES = ("msgpack", "error", "dask", "pickle", "cloudpickle")
 #: Families that pass whoever wrote a payload: they cannot reach code.
 HARMLESS = frozenset({"msgpack", "error", "dask"})
 
-#: What of submitted work a context lets through: nothing, listed functions, any code.
-SUBMISSIONS = ("none", "approved", "code")
+#: The family of graphs that their author signed, and of tasks of them. No list of families names it:
+#: it passes where a context says ``submission: sealed``.
+SEALED = "sealed"
+
+#: What of submitted work a context lets through: nothing, listed functions, any code that workers
+#: alone open, any code.
+SUBMISSIONS = ("none", "approved", "sealed", "code")
 
 #: What may become of a submission whose keys are taken.
 CONFLICT_WORDS = ("refuse", "warn")
@@ -247,7 +253,7 @@ class Grant:
     :param families: families that may pass, in the policy's order of preference.
     :param profiles: names of the pickle profiles that bound family ``pickle``.
     :param allow: further globals for family ``pickle``, each with its role.
-    :param submission: ``"none"``, ``"approved"`` or ``"code"``.
+    :param submission: ``"none"``, ``"approved"``, ``"sealed"`` or ``"code"``.
     :param operations: exact names of operations that are granted.
     :param types: exact ``module:qualname`` of types that may be read by what was registered for
         them with distributed's own decorators, which nobody here has reviewed.
@@ -269,7 +275,8 @@ class Grant:
         for name in self.types:
             check_global(name, rule="config.types")
         if self.submission not in SUBMISSIONS:
-            raise ConfigError("submission must be none, approved or code", rule="config.submission")
+            words = f"{', '.join(SUBMISSIONS[:-1])} or {SUBMISSIONS[-1]}"
+            raise ConfigError(f"submission must be {words}", rule="config.submission")
 
     def narrowed(self, families: Sequence[str]) -> Grant:
         """Return this grant cut to *families*: callers can take away, never add."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from safeser import families as serialization
 from safeser.envelope import Verified
@@ -56,6 +57,7 @@ class Received(Payload):
     :param relayed: this process passes it on and never opens it.
     :param denial: which names of a pickle make it code, where that was read.
     :param nodes: what its header describes, where that is one value alone.
+    :param sealed: the graph or task that it is, whose author's signature was verified.
     """
 
     verified: Arrived = field(repr=False, compare=False)
@@ -64,6 +66,7 @@ class Received(Payload):
     relayed: bool = False
     denial: PolicyDenied | None = field(default=None, repr=False, compare=False)
     nodes: tuple[serialization.Node] | None = field(default=None, repr=False, compare=False)
+    sealed: Any = field(default=None, repr=False, compare=False)
     _proof: object = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from safeser.channel.standing import Ending, Standing, require_own_signing_key
 from safeser.envelope import Handshake, HandshakeRefused, SuiteRefused
 from safeser.errors import AuditError, AuthenticationError, ConfigError, PolicyDenied, SafeserError
 from safeser.families.registered.own import own_families
-from safeser.keys import Identity, KeyState, PublicKey, Roster, today
+from safeser.keys import Identity, KeyState, PublicKey, Roster, VerifyingKey, today
 from safeser.policy import Policy
 from safeser.values import Context, Kind
 
@@ -91,6 +91,15 @@ class Channel:
     def is_silenced(self, principal: str) -> bool:
         """Tell whether *principal* had keys and has none any more that may speak for it."""
         return principal in self._silenced
+
+    def author_of(self, key: VerifyingKey) -> str | None:
+        """Return whose signatures *key* verifies now, or None."""
+        return self.roster.author_of(key, on=self._today())
+
+    def owner_of(self, key: PublicKey) -> str | None:
+        """Return for whom the roster lists *key*, in whatever state, or None."""
+        entry = self.roster.entry_of(key)
+        return None if entry is None else entry.principal
 
     # --- changes ---------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from safeser.envelope import (
 from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
 from safeser.policy import Policy
 from safeser.policy.rules import CALLING
-from safeser.values import Context, Decision, Grant, Kind, Payload
+from safeser.values import SEALED, Context, Decision, Grant, Kind, Payload
 
 __all__ = ["Link"]
 
@@ -109,6 +109,32 @@ class Link(Recording):
             relayed=relayed,
             denial=denials[0] if denials else None,
             nodes=nodes,
+            _proof=MADE_BY_PAYLOAD,
+        )
+
+    def signed(
+        self,
+        verified: Arrived,
+        where: str,
+        header: Mapping[str, Any],
+        frames: Sequence[Any],
+        *,
+        author: str,
+        sealed: Any,
+    ) -> Received:
+        """Return a payload of *verified* that its author signed, whoever handed it over.
+
+        :param author: whose signature was verified.
+        :param sealed: what it was parsed to.
+        """
+        return Received(
+            where,
+            SEALED,
+            dict(header),
+            tuple(frames),
+            author,
+            verified=verified,
+            sealed=sealed,
             _proof=MADE_BY_PAYLOAD,
         )
 
@@ -211,7 +237,8 @@ class Link(Recording):
     def _decide(
         self, policy: Policy, context: Context, payload: Received, willing: Sequence[str] | None
     ) -> None:
-        if not payload.bare:
+        # A caller's list is about values; a task runs, and is no value that arrives.
+        if not payload.bare and payload.family != SEALED:
             self.narrow(context, payload, willing)
         author = None if payload.author == self.peer else payload.author
         if author is not None and self.voices.is_silenced(author):
@@ -263,6 +290,8 @@ class Link(Recording):
         self, policy: Policy, context: Context, payload: Received, budget: serialization.Budget
     ) -> None:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
+        if payload.family == SEALED:  # verified and parsed by whoever made it
+            return
         limits = policy.limits
         header, frames = payload.header, payload.frames
         try:
@@ -361,6 +390,12 @@ class Link(Recording):
         except SafeserError as error:
             self._note_failure("load", admitted.context, payload, error)
             raise
+
+    def sealed_in(self, admitted: Admitted, payload: Received) -> Any:
+        """Return the graph or task that an admitted payload of family ``sealed`` is."""
+        if not admitted.has(payload) or payload.sealed is None or self._unwritten is not None:
+            raise TypeError("that payload was not admitted, or is not sealed")
+        return payload.sealed
 
     def _grant_of(self, grant: Grant, payload: Received) -> Grant:
         """Return what *grant* lets *payload* be read by: less of what its sender only relays."""

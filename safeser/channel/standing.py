@@ -63,6 +63,12 @@ class Voices(Protocol):
     def is_silenced(self, principal: str) -> bool:
         """Tell whether *principal* had keys and has none any more that may speak for it."""
 
+    def author_of(self, key: VerifyingKey) -> str | None:
+        """Return whose signatures *key* verifies now, or None."""
+
+    def owner_of(self, key: PublicKey) -> str | None:
+        """Return for whom the roster lists *key*, in whatever state, or None."""
+
     def statement(self) -> dict[str, str | int]:
         """Return which policy and roster decide here, for operators who roll them out."""
 

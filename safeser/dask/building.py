@@ -18,10 +18,12 @@ from safeser.dask.codec import PayloadRow, substitute
 from safeser.dask.failures import Relayed
 from safeser.dask.fields import select
 from safeser.dask.incoming import Judged, Part, is_graph
+from safeser.dask.sealed.arrival import runnable
+from safeser.dask.sealed.node import nodes
 from safeser.dask.shaped import check_built
 from safeser.dask.shards import check_shards
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
-from safeser.values import ANY_AUTHOR
+from safeser.values import ANY_AUTHOR, SEALED
 
 __all__ = ["build", "load_part", "with_objects"]
 
@@ -98,6 +100,8 @@ def load_part(judged: Judged, part: Part, *, opens: bool) -> Any:
 
 def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
     admitted = judged.admitted
+    if payload.family == SEALED:
+        return runnable(judged.link, judged.context, judged.link.sealed_in(admitted, payload))
     # Shards of a shuffle are opened here, in place of a handler that would unpickle them.
     value = judged.link.load_one(admitted, admitted.inside(payload) or payload)
     if row.failed:
@@ -126,6 +130,9 @@ def _said(value: Any) -> str:
 
 def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
     if is_graph(judged.context, payload.where):
+        if payload.family == SEALED:
+            graph = judged.link.sealed_in(judged.admitted, payload)
+            return approved.opened({"tasks": nodes(graph), "annotations": graph.annotations})
         if row.failed and payload.family == "error":
             raise _unsent(payload, judged.link.load_one(judged.admitted, payload))
         if judged.admitted.grant.submission == "approved":

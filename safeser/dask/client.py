@@ -20,6 +20,7 @@ import dask
 from dask._expr import LLGExpr
 from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
+from distributed.protocol.serialize import Serialized
 from distributed.security import Security as DaskSecurity
 
 from safeser import operations
@@ -35,11 +36,12 @@ from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.handed import Handed
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
+from safeser.dask.sealed.graph import write_out
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
 from safeser.policy.faults import did_you_mean, shown
-from safeser.values import UNKNOWN, Context, Kind
+from safeser.values import SEALED, UNKNOWN, Context, Kind
 
 __all__ = ["Client", "check_address"]
 
@@ -156,8 +158,18 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
             expr = LLGExpr(expr)
         link = self._link()
         if link is not None:
-            expr = approved.as_granted(expr, link, actors=kwargs.get("actors"))
+            expr = self._as_granted(expr, link, actors=kwargs.get("actors"))
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
+
+    def _as_granted(self, expr: Any, link: Link, *, actors: Any) -> Any:
+        """Return *expr* as it may leave on *link*: as it is, or written out where that is granted."""
+        if approved.grant_of(link).submission != SEALED:
+            return approved.as_granted(expr, link, actors=actors)
+        channel = self.safeser
+        assert isinstance(channel, Channel)
+        return Serialized(
+            *write_out(expr, channel.identity, link.session.peer_key, link.policy.limits)
+        )
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
         try:

@@ -66,12 +66,14 @@ class PayloadRow:
 
     :param author: principal that a relay names; None where the sender itself wrote it.
     :param failed: the sender could not or may not send the value; the payload says why.
+    :param call: the sealed task that it is, or why it is none, once that was read.
     """
 
     header: Mapping[str, Any] = field(repr=False)
     frames: tuple[Any, ...] = field(repr=False)
     author: str | None = None
     failed: bool = False
+    call: Any = field(default=None, repr=False)
 
 
 class Parsed(NamedTuple):

@@ -357,9 +357,11 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if not frames:  # the conversation has said it already
             return 0
         if self.conversation.is_overfull(msg, frames):
+            self.conversation.sent.rollback()
             middle = len(msg) // 2
             sent = await self.write(msg[:middle], serializers)
             return sent + await self.write(msg[middle:], serializers)
+        self.conversation.sent.commit()
         sent = await self._send(frames)
         if self.conversation.answers_requests:
             await self._flush()

@@ -40,6 +40,7 @@ from safeser.dask.incoming import (
 )
 from safeser.dask.refused import GraphFailures, element_instead
 from safeser.dask.registrations import ClientIds
+from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
@@ -122,6 +123,8 @@ class Conversation:
         self._latest: SafeserError | None = None  # of these
         self._strange = 0  # elements of it that no row of the table describes
         self._graph_failures = GraphFailures()  # likewise
+        self.sent = Sent()  # definitions of sealed tasks that the peer keeps
+        self._kept = Kept()  # those that this side keeps
         self._ready: Any = None  # what is read in place of a reply, where nothing was asked
         self._said = False  # the last word of the exchange need not be said any more
 
@@ -433,6 +436,7 @@ class Conversation:
 
     def _elements(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """A batch of stream elements: each is decided by itself, all before any is built."""
+        parsed = parsed.with_calls(self._kept, self.link.policy.limits)
         body = parsed.body
         elements = body if isinstance(body, tuple) else (body,)
         kept: list[Any] = []
@@ -566,7 +570,9 @@ class Conversation:
         listed = isinstance(message, list | tuple)
         if self._writes is not None and (listed or names_operation(message)):
             elements = message if listed else [message]
-            return outgoing.encode_elements(self.link, self._writes, elements, listed=listed)
+            return outgoing.encode_elements(
+                self.link, self._writes, elements, self.sent, listed=listed
+            )
         if self.server is None:
             return self._send_request(message, serializers)
         if self._current is not None and self._current.name == "identity":

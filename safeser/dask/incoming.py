@@ -17,6 +17,8 @@ from safeser.dask import translate
 from safeser.dask.ceilings import CeilingOf
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths
 from safeser.dask.fields import pickled, references, select, transform
+from safeser.dask.sealed.arrival import is_sealed, received
+from safeser.dask.sealed.call import Kept
 from safeser.dask.shaped import Later, check_fields, check_inner
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -58,6 +60,23 @@ class Message(NamedTuple):
     verified: Arrived
     body: Any
     rows: tuple[PayloadRow, ...]
+
+    def with_calls(self, kept: Kept, limits: Limits) -> Message:
+        """Return this message of a stream with its sealed tasks read, or why each cannot be.
+
+        To be called once for each message, in the order in which they came.
+        """
+        if not any(map(is_sealed, self.rows)):
+            return self
+        rows = []
+        for row in self.rows:
+            if is_sealed(row) and not row.failed:
+                try:
+                    row = replace(row, call=kept.call(row.frames, limits))
+                except SafeserError as error:
+                    row = replace(row, call=error.without_frames())
+            rows.append(row)
+        return self._replace(rows=tuple(rows))
 
 
 def read(verified: Verified, limits: Limits, ceiling_of: CeilingOf | None = None) -> Message:
@@ -262,16 +281,19 @@ def _judge(
             # one worker's metrics, say, that nobody can open, with each answer about the cluster.
             reference = replace(found, eager=True)
         try:
-            payload = link.payload(
-                verified,
-                context,
-                where,
-                row.header,
-                row.frames,
-                author=row.author,
-                wraps=reference.index in wrapping and not row.failed,
-                relayed=not (opens or reference.eager or is_graph(context, where)),
-            )
+            if is_sealed(row):
+                payload = received(link, verified, context, where, row)
+            else:
+                payload = link.payload(
+                    verified,
+                    context,
+                    where,
+                    row.header,
+                    row.frames,
+                    author=row.author,
+                    wraps=reference.index in wrapping and not row.failed,
+                    relayed=not (opens or reference.eager or is_graph(context, where)),
+                )
         except SafeserError as error:
             if failed is None:
                 raise

@@ -22,12 +22,14 @@ from safeser.dask.ceilings import CeilingOf, ceilings_of
 from safeser.dask.codec import Encoder, PayloadRow
 from safeser.dask.failures import Failure, Relayed
 from safeser.dask.reader import check_header, check_readable
+from safeser.dask.sealed.call import HEADER, Call, Sent
+from safeser.dask.sealed.node import Sealed
 from safeser.envelope import check_payload, too_large
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy.rules import SUBMIT
-from safeser.values import Grant, Kind, Limits, Payload
+from safeser.values import SEALED, Grant, Kind, Limits, Payload
 
 __all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull", "may_be_large"]
 
@@ -83,16 +85,18 @@ def encode_message(
 
 
 def encode_elements(
-    link: Link, server: Server, elements: Sequence[Any], *, listed: bool
+    link: Link, server: Server, elements: Sequence[Any], sent: Sent, *, listed: bool
 ) -> list[Any]:
     """Return the frames of stream elements for *server*'s table; unknown ones are left out.
+
+    :param sent: what the peer keeps of sealed tasks that it was sent on this connection.
 
     Several elements may be more than one message can hold, see :func:`is_overfull`; one is not.
     """
     limits = link.policy.limits
     encoder = Encoder(limits)
     ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
-    sent = 0
+    added = 0
     for element in elements:
         name = element.get("op") if isinstance(element, dict) else None
         row = lookup(server, Channel.STREAM, name, element) if isinstance(name, str) else None
@@ -101,20 +105,27 @@ def encode_elements(
             continue
         # An element that cannot be sent is left out, or its error would end the stream that
         # carries everybody's.
+        mark = sent.mark
         try:
-            values = _Values(link, row, None, fails=True)
+            values = _Values(link, row, None, fails=True, sent=sent)
             of_tasks = server is Server.SCHEDULER or _submits_code(link)
             told = translate.outgoing(element, takes_code=values.take_code, of_tasks=of_tasks)
-            sent += _add(encoder, told, row.splits, values, ceiling_of)
+            added += _add(encoder, told, row.splits, values, ceiling_of)
         except SafeserError as error:
+            sent.rollback(mark)
             logger.error("Not sent: %r: %s", name, error)  # noqa: TRY400 - one line
-    if sent > 1:
+    if added > 1:
         return encoder.frames(listed=True)
-    if not sent:
+    if not added:
         return Encoder().frames(listed=True)
+    rows = list(encoder.rows)
     try:
-        return _checked(_shed(encoder, link, listed=listed), limits)
+        frames = _checked(_shed(encoder, link, listed=listed), limits)
+        if encoder.rows != rows:
+            sent.rollback()
+        return frames
     except SafeserError as error:
+        sent.rollback()
         logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
         return Encoder().frames(listed=True)
 
@@ -249,8 +260,10 @@ class _Values:
         serializers: Sequence[str] | None,
         *,
         fails: bool,
+        sent: Sent | None = None,
     ) -> None:
         self._link = link
+        self._sent = sent
         kind = Kind.DATA if row is None or row.kind is Kind.ADMIN else row.kind
         self._context = link.outbound(kind, None if row is None else row.name)
         self._serializers = serializers
@@ -279,6 +292,10 @@ class _Values:
 
     def _row(self, leaf: Any) -> PayloadRow:
         author, failed = None, False
+        if isinstance(leaf, ToPickle) and isinstance(leaf.data, Sealed):
+            return self._sealed_task(leaf.data.call)
+        if isinstance(leaf, Serialized) and leaf.header.get("serializer") == SEALED:
+            return self._sealed(leaf.header, leaf.frames, self._link.local)
         if isinstance(leaf, Serialize | ToPickle):
             header, frames = self._serialize(leaf.data, self._grant)
         elif isinstance(leaf, Relayed):
@@ -300,6 +317,18 @@ class _Values:
         check_payload(payload.frames, limits)
         check_header(header, limits)
         return PayloadRow(header, payload.frames, author, failed)
+
+    def _sealed_task(self, call: Call) -> PayloadRow:
+        if self._sent is None:
+            raise PayloadError("a sealed task leaves on a worker's stream", rule="sealed.place")
+        author = call.signed.statement.author
+        return self._sealed(HEADER, self._sent.frames(call), author)
+
+    def _sealed(self, header: dict[str, Any], frames: Sequence[Any], author: str) -> PayloadRow:
+        payload = Payload("", SEALED, dict(header), tuple(frames), author)
+        self._link.permit_sending(self._context, payload)
+        check_payload(payload.frames, self._link.policy.limits)
+        return PayloadRow(payload.header, payload.frames)
 
     def _family(self, header: dict[str, Any]) -> str:
         family = header["serializer"]

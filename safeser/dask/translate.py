@@ -33,6 +33,7 @@ from safeser.dask.failures import (
     relayed_answer,
 )
 from safeser.dask.fields import transform
+from safeser.dask.shuffles import make_plugins, name_plugins
 from safeser.errors import PayloadError, SafeserError
 from safeser.families.errors.failures import shown
 from safeser.families.errors.wire import from_data
@@ -86,6 +87,8 @@ def outgoing(
     if message.get("exception") is not None:
         of_user = of_tasks or is_of_user(message, answers)
         changed = described(message, of_user=of_user, takes_code=takes_code)
+    if answers is not None and answers.name == "register-worker":
+        changed["worker-plugins"] = name_plugins(message.get("worker-plugins"))
     if message.get("op") == "task-finished":
         # The name travels beside the pickle anyway.
         changed["type"] = message.get("typename")
@@ -215,6 +218,8 @@ def incoming_reply(
         status = reply.get("status")
         if type(status) is str and status == "uncaught-error" and reply.get("exception") is None:
             reply["exception"] = _unsaid(note)
+        if "worker-plugins" in fields:
+            reply["worker-plugins"] = make_plugins(reply.get("worker-plugins"))
     for path, encoding in fields.items():
         if encoding is Encoding.ERROR:
             safe = _SAFE[path.rpartition(".")[2]]

@@ -19,11 +19,14 @@ from safeser.policy.rules import (
     Query,
     Rule,
 )
-from safeser.values import FAMILIES, UNKNOWN
+from safeser.values import FAMILIES, SEALED, UNKNOWN
 
 __all__ = ["Edit", "edits", "fix"]
 
 _NAMES_SHOWN = 4
+
+#: What a submission must be for a graph of a family.
+_SUBMITTED_AS = {"cloudpickle": "code", SEALED: SEALED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,8 @@ def _granting(query: Query, operation: str, rule: Rule) -> tuple[Edit, ...]:
 
 def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
     """The least that lets work through: listed functions, unless code is what was asked about."""
-    if query.family == "cloudpickle":
-        return (Edit(rule.name, "submission", "code"),)
+    if query.family in _SUBMITTED_AS:
+        return (Edit(rule.name, "submission", _SUBMITTED_AS[query.family]),)
     lacking = [
         side
         for side, families in (
@@ -91,6 +94,8 @@ def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
 
 
 def _listing(query: Query, rule: Rule) -> tuple[Edit, ...]:
+    if query.family == SEALED:
+        return (Edit(rule.name, "submission", SEALED),)
     side = "serializers" if query.sealing else "deserializers"
     changes = [Edit(rule.name, side, query.family)]
     if query.family == "cloudpickle":

@@ -35,7 +35,17 @@ from safeser.policy.rules import (
     Query,
     Rule,
 )
-from safeser.values import FAMILIES, UNKNOWN, Context, Decision, Grant, KeyConflicts, Kind, Suite
+from safeser.values import (
+    FAMILIES,
+    SEALED,
+    UNKNOWN,
+    Context,
+    Decision,
+    Grant,
+    KeyConflicts,
+    Kind,
+    Suite,
+)
 
 __all__ = ["Table"]
 
@@ -48,7 +58,7 @@ _ASKED_MAX = 1 << 12
 #: Pairs of classes of principals that loading compares at most: a fifth of a second.
 _MOST_PAIRS = 1_000_000
 
-_FAMILIES = frozenset(FAMILIES)
+_FAMILIES = frozenset({*FAMILIES, SEALED})
 
 
 class Table:
@@ -348,6 +358,10 @@ def _judge_floors(query: Query, rule: Rule) -> Decision | None:
 
 
 def _judge_family(query: Query, rule: Rule) -> Decision | None:
+    if query.family == SEALED:
+        if rule.submission == SEALED:
+            return None
+        return _deny(query, rule, "context.family", "sealed calls are not granted")
     # Failures as data hold nothing that msgpack does not.
     wanted = "msgpack" if query.family == "error" else query.family
     if wanted in rule.families(sealing=query.sealing):

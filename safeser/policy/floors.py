@@ -11,13 +11,14 @@ from collections.abc import Collection
 from safeser.policy.entry import Entry
 from safeser.policy.rules import (
     CODE_OPERATIONS,
+    COMPUTE,
     HARMLESS,
     PICKLES,
     SUBMIT,
     UNKNOWN_OPERATIONS,
     Rule,
 )
-from safeser.values import UNKNOWN, Kind
+from safeser.values import SEALED, UNKNOWN, Kind
 
 __all__ = ["check"]
 
@@ -35,6 +36,7 @@ def check(entry: Entry, rule: Rule, *, listable: Collection[str], own: frozenset
     _check_admin(entry, rule, listable)
     _check_unknown(entry, rule, own)
     _check_approved(entry, rule)
+    _check_sealed(entry, rule)
     _check_code(entry, rule)
     _check_transport(entry, rule)
     _check_authors(entry, rule)
@@ -137,6 +139,21 @@ def _check_approved(entry: Entry, rule: Rule) -> None:
         )
 
 
+def _check_sealed(entry: Entry, rule: Rule) -> None:
+    """``sealed`` is about graphs and about tasks of them, and about nothing else."""
+    if rule.submission != SEALED:
+        return
+    handed = {SUBMIT, COMPUTE} & rule.operations
+    if not handed or Kind.TASK not in rule.kinds:
+        entry.refuse(
+            f"'submission: sealed' has no effect where neither {SUBMIT} nor {COMPUTE} is granted"
+            " for kind task",
+            "submission",
+            rule="config.no-effect",
+            fix=f"Grant {SUBMIT} towards a scheduler, or {COMPUTE} from it, and match kind task.",
+        )
+
+
 def _hears_of_work(rule: Rule) -> bool:
     """Tell whether a graph can come by *rule* at all, whatever becomes of it."""
     return SUBMIT in rule.operations and Kind.TASK in rule.kinds
@@ -164,7 +181,7 @@ def _check_transport(entry: Entry, rule: Rule) -> None:
 def _check_authors(entry: Entry, rule: Rule) -> None:
     if not rule.authors:
         return
-    if not rule.types and not entry.listing(_beyond(entry)):
+    if not rule.types and rule.submission != SEALED and not entry.listing(_beyond(entry)):
         entry.refuse(
             "authors have no effect here: msgpack and dask pass whoever wrote them",
             "authors",

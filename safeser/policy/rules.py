@@ -57,6 +57,9 @@ PROFILES = (
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
 SUBMIT = "update-graph"
 
+#: The operation by which a scheduler hands a task to a worker.
+COMPUTE = "compute-task"
+
 #: What a graph under ``submission: approved`` is made of.
 APPROVED = ("data", "numpy", "pandas", "functions", "dask-tasks")
 

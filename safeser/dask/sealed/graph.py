@@ -11,11 +11,13 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 import msgpack
 import numpy as np
 from dask._task_spec import Alias, GraphNode, convert_legacy_graph
+from distributed.shuffle._core import ShuffleSpec
 
 from safeser.dask.annotations import check_annotation
 from safeser.dask.reader import Reader, check_hashes
@@ -31,6 +33,7 @@ from safeser.dask.sealed.writing import (
     unwritable,
     write_task,
 )
+from safeser.dask.shuffles import read_plan
 from safeser.errors import ConfigError, PayloadError
 from safeser.families import compression
 from safeser.keys import Identity, PublicKey
@@ -54,6 +57,7 @@ class Head:
     dependencies: tuple[Any, ...]
     flags: int
     digests: tuple[bytes, ...]
+    plan: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +67,7 @@ class SealedGraph:
     :param heads: of the tasks, in the order of the leaves.
     :param definitions: each under its digest.
     :param annotations: Dask's, by name and key; plain values. Nothing vouches for them.
+    :param plans: of the shuffles whose barriers are among the tasks, by the barrier's place.
     """
 
     signed: SignedStatement
@@ -71,15 +76,17 @@ class SealedGraph:
     definitions: Mapping[bytes, bytes]
     annotations: dict[str, dict[Any, Any]]
     tree: MerkleTree
+    plans: Mapping[int, ShuffleSpec]
 
 
 # -- where it is written --------------------------------------------------------------------------
 
 
-def write_out(expr: Any, identity: Identity, audience: PublicKey) -> Sent:
+def write_out(expr: Any, identity: Identity, audience: PublicKey, limits: Limits) -> Sent:
     """Return *expr* written out into tasks and signed, as a header and frames.
 
     :param audience: key of the scheduler that it is submitted to.
+    :param limits: those of the scheduler.
     :raises PayloadError: that names the first task which cannot be written.
     :raises ConfigError: if *identity* has no signing key.
     """
@@ -92,7 +99,7 @@ def write_out(expr: Any, identity: Identity, audience: PublicKey) -> Sent:
             fix="Make a new key with 'safeser keys rotate', and have the operator add it.",
         )
     definitions, graph = Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
-    leaves = _leaves(expr, definitions)
+    leaves = _leaves(expr, definitions, limits)
     tree = MerkleTree(leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values())
     now = int(time.time())
     statement = Statement(
@@ -113,11 +120,11 @@ def write_out(expr: Any, identity: Identity, audience: PublicKey) -> Sent:
     return {"serializer": "sealed", "sizes": sizes}, frames
 
 
-def _leaves(expr: Any, definitions: Definitions) -> dict[Any, Leaf]:
+def _leaves(expr: Any, definitions: Definitions, limits: Limits) -> dict[Any, Leaf]:
     leaves: dict[Any, Leaf] = {}
     for key, node in convert_legacy_graph(dict(expr.__dask_graph__())).items():
         try:
-            leaves[key] = write_task(key, _under(key, node), definitions)
+            leaves[key] = write_task(key, _under(key, node), definitions, limits)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
     if not leaves:
@@ -179,15 +186,11 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     heads, trees, definitions, annotations = (
         _as_list(read.read(each)) for each in _decompressed(sizes, frames[1:], limits)
     )
-    return _checked(
-        signed,
-        tuple(map(Leaf, _all_bytes(heads), _all_bytes(trees), strict=True))
-        if len(heads) == len(trees)
-        else (),
-        {digest(each): each for each in _all_bytes(definitions)},
-        annotations,
-        read,
-    )
+    if len(heads) != len(trees):
+        raise _malformed("its leaves")
+    leaves = tuple(starmap(Leaf, zip(_all_bytes(heads), _all_bytes(trees), strict=True)))
+    parts = {digest(each): each for each in _all_bytes(definitions)}
+    return _checked(signed, leaves, parts, annotations, read, limits)
 
 
 def _decompressed(sizes: Sequence[Any], frames: Sequence[Any], limits: Limits) -> list[Any]:
@@ -226,6 +229,7 @@ def _checked(
     definitions: Mapping[bytes, bytes],
     annotations: Sequence[Any],
     read: Reader,
+    limits: Limits,
 ) -> SealedGraph:
     statement = signed.statement
     if len(leaves) != statement.size:
@@ -243,7 +247,12 @@ def _checked(
     if any(each not in definitions for head in heads for each in head.digests):
         raise _malformed("a definition is missing")
     named = _annotations(annotations, heads)
-    return SealedGraph(signed, heads, leaves, definitions, named, tree)
+    plans = {
+        place: read_plan(head.plan, limits)
+        for place, head in enumerate(heads)
+        if head.plan is not None
+    }
+    return SealedGraph(signed, heads, leaves, definitions, named, tree, plans)
 
 
 def read_head(data: bytes, read: Reader) -> Head:
@@ -252,8 +261,9 @@ def read_head(data: bytes, read: Reader) -> Head:
     :raises PayloadError: if it is none.
     """
     match read.read(data):
-        case (key, tuple() as dependencies, int() as flags, bytes() as digests) if (
-            is_key(key)
+        case (key, tuple() as dependencies, int() as flags, bytes() as digests, *plan) if (
+            len(plan) <= 1
+            and is_key(key)
             and all(map(is_key, dependencies))
             and 0 <= flags <= COROUTINE | PRODUCER
             and type(flags) is int
@@ -261,7 +271,7 @@ def read_head(data: bytes, read: Reader) -> Head:
         ):
             starts = range(0, len(digests), DIGEST_SIZE)
             parts = tuple(digests[at : at + DIGEST_SIZE] for at in starts)
-            return Head(key, dependencies, flags, parts)
+            return Head(key, dependencies, flags, parts, *plan)
     raise _malformed("the head of a task")
 
 

@@ -43,9 +43,7 @@ class MerkleTree:
         self.size = len(level)
         self._levels = [level]
         while len(level) > 1:
-            above = [
-                _node_hash(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)
-            ]
+            above = [_node_hash(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
             if len(level) % 2:
                 above.append(level[-1])
             self._levels.append(above)

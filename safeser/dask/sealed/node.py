@@ -1,8 +1,8 @@
 """Sealed tasks as Dask's schedulers and workers know them: nodes of a graph.
 
-On a scheduler, :class:`SealedTask` has a key, dependencies and flags, and nothing to run. On a
-worker, :class:`VerifiedTask` unpickles its definitions in the thread that runs it, once it has asked
-again whether its author may still have it run.
+On a scheduler, a :class:`Sealed` task has a key, dependencies and flags, and nothing to run. On a
+worker, a :class:`VerifiedTask` unpickles its definitions in the thread that runs it, once it has
+asked again whether its author may still have it run.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from dask._task_spec import GraphNode
+from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.reader import Reader
 from safeser.dask.sealed.call import Call
@@ -21,15 +22,19 @@ from safeser.errors import PayloadError
 from safeser.pickles.stock import load_code
 from safeser.values import Limits
 
-__all__ = ["SealedTask", "VerifiedTask", "nodes"]
+__all__ = ["Sealed", "VerifiedTask", "nodes"]
 
 
-class SealedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
+class Sealed:
     """One task of a sealed graph on a scheduler, which can pass it on and nothing else."""
 
-    __slots__ = ("graph", "index")
+    __slots__ = ()
 
-    def __init__(self, graph: SealedGraph, index: int) -> None:
+    graph: SealedGraph
+    index: int
+    key: Any
+
+    def _place(self, graph: SealedGraph, index: int) -> None:
         self.graph = graph
         self.index = index
         self.key = self._head.key
@@ -56,7 +61,7 @@ class SealedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
             tuple(graph.definitions[each] for each in self._head.digests),
         )
 
-    def says_same(self, other: SealedTask) -> bool:
+    def says_same(self, other: Sealed) -> bool:
         """Tell whether both spell the same call in the same bytes."""
         return self.graph.leaves[self.index] == other.graph.leaves[other.index]
 
@@ -71,7 +76,7 @@ class SealedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
         raise TypeError("a sealed task leaves its scheduler for workers alone")
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is SealedTask and self.key == other.key and self.says_same(other)
+        return isinstance(other, Sealed) and self.key == other.key and self.says_same(other)
 
     def __hash__(self) -> int:
         return hash((self.key, self.graph.leaves[self.index]))
@@ -86,9 +91,31 @@ class SealedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
         return f"<SealedTask {self.key!r} of {self.author}>"
 
 
-def nodes(graph: SealedGraph) -> dict[Any, SealedTask]:
+class SealedTask(Sealed, GraphNode):  # type: ignore[misc]  # dask ships no types
+    """A sealed task like most."""
+
+    __slots__ = ("graph", "index")
+
+    def __init__(self, graph: SealedGraph, index: int) -> None:
+        self._place(graph, index)
+
+
+class SealedBarrier(Sealed, P2PBarrierTask):  # type: ignore[misc]  # as above
+    """The sealed task between the halves of a shuffle, whose plan the scheduler reads."""
+
+    __slots__ = ("graph", "index")
+
+    def __init__(self, graph: SealedGraph, index: int) -> None:
+        self._place(graph, index)
+        self.spec = graph.plans[index]
+
+
+def nodes(graph: SealedGraph) -> dict[Any, Sealed]:
     """Return the tasks of *graph* under their keys."""
-    return {head.key: SealedTask(graph, index) for index, head in enumerate(graph.heads)}
+    return {
+        head.key: (SealedBarrier if index in graph.plans else SealedTask)(graph, index)
+        for index, head in enumerate(graph.heads)
+    }
 
 
 class VerifiedTask(GraphNode):  # type: ignore[misc]  # dask ships no types

@@ -48,7 +48,10 @@ class _Opening:
     """One task while it is built."""
 
     def __init__(
-        self, dependencies: Sequence[Any], definitions: Sequence[bytes], load: Callable[[bytes], Any]
+        self,
+        dependencies: Sequence[Any],
+        definitions: Sequence[bytes],
+        load: Callable[[bytes], Any],
     ) -> None:
         self._dependencies = dependencies
         self._definitions = definitions
@@ -70,9 +73,7 @@ class _Opening:
         return self._loaded[place]
 
     def _task(self, key: Any, producer: bool, function: Any, args: Any, named: Any) -> Task:
-        keywords = {
-            named[at]: self.value(named[at + 1]) for at in range(0, len(named), 2)
-        }
+        keywords = {named[at]: self.value(named[at + 1]) for at in range(0, len(named), 2)}
         return Task(
             key,
             self.value(function),

@@ -1,7 +1,7 @@
 """Writing a graph out: each task as a leaf that its author signs.
 
 A leaf is two pieces of msgpack: the *head* (key, dependencies, flags, digests of definitions),
-which the scheduler reads, and the *tree* of the call, which workers alone read; see form.py.
+which the scheduler reads (a shuffle's barrier with the plan of the shuffle), and the *tree* of the call, which workers alone read; see form.py.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 
 import msgpack
 from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.sealed import form
 from safeser.dask.sealed.definitions import Definitions
+from safeser.dask.shuffles import write_plan
 from safeser.errors import PayloadError
+from safeser.values import Limits
 
 __all__ = ["COROUTINE", "PRODUCER", "Leaf", "leaf_data", "unwritable", "write_task"]
 
@@ -42,7 +45,7 @@ def leaf_data(graph: bytes, leaf: Leaf) -> bytes:
     return b"".join((graph, len(leaf.head).to_bytes(4, "big"), *leaf))
 
 
-def write_task(key: Any, node: GraphNode, definitions: Definitions) -> Leaf:
+def write_task(key: Any, node: GraphNode, definitions: Definitions, limits: Limits) -> Leaf:
     """Return the leaf of *node*, which the graph has under *key*.
 
     :raises PayloadError: if something in it cannot be pickled.
@@ -56,6 +59,8 @@ def write_task(key: Any, node: GraphNode, definitions: Definitions) -> Leaf:
     flags = COROUTINE * bool(node.is_coro) | PRODUCER * bool(node.data_producer)
     digests = b"".join(written.digests)
     head = [form.key_form(key), list(written.dependencies), flags, digests]
+    if isinstance(node, P2PBarrierTask):
+        head.append(write_plan(node.spec, limits))
     return Leaf(msgpack.packb(head, use_bin_type=True), tree)
 
 
@@ -123,7 +128,11 @@ class _Task:
 
     def _container(self, obj: Any, kind: type, depth: int) -> list[Any]:
         items = [item for pair in obj.items() for item in pair] if kind is dict else obj
-        return [form.PLAIN, _PLAIN[kind], *(self.value(item, depth, literal=True) for item in items)]
+        return [
+            form.PLAIN,
+            _PLAIN[kind],
+            *(self.value(item, depth, literal=True) for item in items),
+        ]
 
 
 def _fits(obj: Any, kind: type) -> bool:
