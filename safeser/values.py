@@ -50,8 +50,8 @@ FAMILIES = ("msgpack", "error", "dask", "pickle", "cloudpickle")
 #: Families that pass whoever wrote a payload: they cannot reach code.
 HARMLESS = frozenset({"msgpack", "error", "dask"})
 
-#: The family of graphs that their author signed, and of tasks of them. No list of families names it:
-#: it passes where a context says ``submission: sealed``.
+#: The family of graphs that their author signed, and of tasks of them. No list of families names
+#: it: it passes where a context says ``submission: sealed``.
 SEALED = "sealed"
 
 #: What of submitted work a context lets through: nothing, listed functions, any code that workers

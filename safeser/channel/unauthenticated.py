@@ -14,6 +14,7 @@ from safeser.channel.admitted import Arrived, Received, Unverified
 from safeser.channel.link import Link
 from safeser.channel.records import AuditSink
 from safeser.errors import PolicyDenied, SafeserError
+from safeser.keys import PublicKey, VerifyingKey
 from safeser.pickles import held_by
 from safeser.policy import Policy
 from safeser.values import UNKNOWN, Context, Payload
@@ -49,6 +50,12 @@ class _Fixed:
     def is_silenced(self, principal: str) -> bool:
         del principal
         return False
+
+    def author_of(self, key: VerifyingKey) -> None:
+        """Nobody signs for a policy without keys."""
+
+    def owner_of(self, key: PublicKey) -> None:
+        """Nobody has keys."""
 
     def statement(self) -> dict[str, str | int]:
         return {}

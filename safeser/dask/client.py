@@ -162,14 +162,13 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
 
     def _as_granted(self, expr: Any, link: Link, *, actors: Any) -> Any:
-        """Return *expr* as it may leave on *link*: as it is, or written out where that is granted."""
+        """Return *expr* as it may leave on *link*: as it is, written out, or sealed."""
         if approved.grant_of(link).submission != SEALED:
             return approved.as_granted(expr, link, actors=actors)
         channel = self.safeser
         assert isinstance(channel, Channel)
-        return Serialized(
-            *write_out(expr, channel.identity, link.session.peer_key, link.policy.limits)
-        )
+        audience = link.session.peer_key
+        return Serialized(*write_out(expr, channel.identity, audience, link.policy.limits))
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
         try:

@@ -436,7 +436,8 @@ class Conversation:
 
     def _elements(self, parsed: Message, willing: Sequence[str] | None) -> Any:
         """A batch of stream elements: each is decided by itself, all before any is built."""
-        parsed = parsed.with_calls(self._kept, self.link.policy.limits)
+        if self._reads is Server.WORKER:
+            parsed = parsed.with_calls(self._kept, self.link.policy.limits)
         body = parsed.body
         elements = body if isinstance(body, tuple) else (body,)
         kept: list[Any] = []

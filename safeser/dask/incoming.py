@@ -18,7 +18,7 @@ from safeser.dask.ceilings import CeilingOf
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths
 from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.sealed.arrival import is_sealed, received
-from safeser.dask.sealed.call import Kept
+from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.shaped import Later, check_fields, check_inner
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -68,15 +68,18 @@ class Message(NamedTuple):
         """
         if not any(map(is_sealed, self.rows)):
             return self
-        rows = []
-        for row in self.rows:
-            if is_sealed(row) and not row.failed:
-                try:
-                    row = replace(row, call=kept.call(row.frames, limits))
-                except SafeserError as error:
-                    row = replace(row, call=error.without_frames())
-            rows.append(row)
+        rows = (
+            replace(row, call=_call(row, kept, limits)) if is_sealed(row) else row
+            for row in self.rows
+        )
         return self._replace(rows=tuple(rows))
+
+
+def _call(row: PayloadRow, kept: Kept, limits: Limits) -> Call | SafeserError:
+    try:
+        return kept.call(row.frames, limits)
+    except SafeserError as error:
+        return error.without_frames()
 
 
 def read(verified: Verified, limits: Limits, ceiling_of: CeilingOf | None = None) -> Message:
@@ -281,19 +284,15 @@ def _judge(
             # one worker's metrics, say, that nobody can open, with each answer about the cluster.
             reference = replace(found, eager=True)
         try:
-            if is_sealed(row):
-                payload = received(link, verified, context, where, row)
-            else:
-                payload = link.payload(
-                    verified,
-                    context,
-                    where,
-                    row.header,
-                    row.frames,
-                    author=row.author,
-                    wraps=reference.index in wrapping and not row.failed,
-                    relayed=not (opens or reference.eager or is_graph(context, where)),
-                )
+            payload = _payload(
+                link,
+                verified,
+                context,
+                where,
+                row,
+                wraps=reference.index in wrapping and not row.failed,
+                relayed=not (opens or reference.eager or is_graph(context, where)),
+            )
         except SafeserError as error:
             if failed is None:
                 raise
@@ -331,6 +330,30 @@ def _judge(
         parts = [part for part in parts if id(part[0]) not in refused]
     left = frozenset(left_out)
     return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later)
+
+
+def _payload(
+    link: Link,
+    verified: Arrived,
+    context: Context,
+    where: str,
+    row: PayloadRow,
+    *,
+    wraps: bool,
+    relayed: bool,
+) -> Received:
+    if is_sealed(row):
+        return received(link, verified, context, where, row)
+    return link.payload(
+        verified,
+        context,
+        where,
+        row.header,
+        row.frames,
+        author=row.author,
+        wraps=wraps,
+        relayed=relayed,
+    )
 
 
 def _with_bare_pickles(

@@ -121,13 +121,13 @@ def encode_elements(
     rows = list(encoder.rows)
     try:
         frames = _checked(_shed(encoder, link, listed=listed), limits)
-        if encoder.rows != rows:
-            sent.rollback()
-        return frames
     except SafeserError as error:
         sent.rollback()
         logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
         return Encoder().frames(listed=True)
+    if encoder.rows != rows:
+        sent.rollback()  # what was left out told the peer what to keep
+    return frames
 
 
 def _add(encoder: Encoder, element: Any, splits: str, values: _Leaf, ceiling_of: CeilingOf) -> int:

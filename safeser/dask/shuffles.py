@@ -148,7 +148,7 @@ def _typed(cls: type) -> Typed:
             node.refuse("its fields are others", "shuffle.plan")
 
     def decode(_: Node, values: list[Any]) -> Any:
-        made = object.__new__(cls)
+        made: Any = object.__new__(cls)
         for name, value in zip(names, values, strict=True):
             object.__setattr__(made, name, value)  # the classes are frozen
         if not _is_sound(made):

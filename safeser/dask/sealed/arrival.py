@@ -69,10 +69,14 @@ def runnable(link: Link, context: Context, call: Call) -> VerifiedTask:
 def _require_valid(link: Link, context: Context, signed: SignedStatement) -> None:
     try:
         author = require_signed(signed, link.voices, scheduler=link.peer)
-        decision = link.voices.policy.decide(context, SEALED, author=author)
-        if not decision.permitted:
-            raise PolicyDenied(decision.reason, rule=decision.rule, fix=decision.fix)
+        _require_permitted(link, context, author)
     except PolicyDenied as error:
         link.note_refusal(context, error)
         error.recorded = True
         raise
+
+
+def _require_permitted(link: Link, context: Context, author: str) -> None:
+    decision = link.voices.policy.decide(context, SEALED, author=author)
+    if not decision.permitted:
+        raise PolicyDenied(decision.reason, rule=decision.rule, fix=decision.fix)

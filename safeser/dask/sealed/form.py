@@ -60,7 +60,7 @@ def key_form(key: Any) -> Any:
         return key
     if isinstance(key, tuple):
         return tuple(map(key_form, key))
-    for base in (str, bytes, bool, int, float):
+    for base in _KEYS:
         if isinstance(key, base):
             return base(key)
     if isinstance(key, np.generic):
@@ -73,11 +73,11 @@ def key_form(key: Any) -> Any:
 
 
 def is_key(value: Any) -> bool:
-    """Tell whether *value*, which was read from msgpack, is a key as :func:`key_form` makes them."""
+    """Tell whether *value*, which was read from msgpack, is what :func:`key_form` makes."""
     kind = type(value)
     if kind is tuple:
         return all(map(is_key, value))
     return kind in _KEYS
 
 
-_KEYS = frozenset({str, int, float, bytes, bool})
+_KEYS: tuple[type, ...] = (bool, int, float, str, bytes)

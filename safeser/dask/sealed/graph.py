@@ -133,7 +133,7 @@ def _leaves(expr: Any, definitions: Definitions, limits: Limits) -> dict[Any, Le
 
 
 def _under(key: Any, node: GraphNode) -> GraphNode:
-    """Return *node* by the name that its graph has for it; aliases may have another of their own."""
+    """Return *node* by the name that its graph has for it; aliases may have another one."""
     if node.key == key:
         return node
     return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
@@ -190,7 +190,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
         raise _malformed("its leaves")
     leaves = tuple(starmap(Leaf, zip(_all_bytes(heads), _all_bytes(trees), strict=True)))
     parts = {digest(each): each for each in _all_bytes(definitions)}
-    return _checked(signed, leaves, parts, annotations, read, limits)
+    return _checked(signed, leaves, parts, annotations, limits)
 
 
 def _decompressed(sizes: Sequence[Any], frames: Sequence[Any], limits: Limits) -> list[Any]:
@@ -228,7 +228,6 @@ def _checked(
     leaves: tuple[Leaf, ...],
     definitions: Mapping[bytes, bytes],
     annotations: Sequence[Any],
-    read: Reader,
     limits: Limits,
 ) -> SealedGraph:
     statement = signed.statement
@@ -240,6 +239,7 @@ def _checked(
             "the tasks of the sealed graph are not those that its author signed",
             rule="sealed.inclusion",
         )
+    read = Reader(limits)
     heads = tuple(read_head(leaf.head, read) for leaf in leaves)
     check_hashes("a task's key", [head.key for head in heads])
     if len({head.key for head in heads}) != len(heads):

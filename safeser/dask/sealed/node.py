@@ -35,10 +35,10 @@ class Sealed:
     key: Any
 
     def _place(self, graph: SealedGraph, index: int) -> None:
-        self.graph = graph
-        self.index = index
+        self.graph = graph  # type: ignore[misc]  # a slot of the class below
+        self.index = index  # type: ignore[misc]  # a slot of the class below
         self.key = self._head.key
-        self._dependencies = frozenset(self._head.dependencies)
+        self._dependencies = frozenset(self._head.dependencies)  # type: ignore[misc]  # Dask's slot
 
     @property
     def _head(self) -> Head:
@@ -107,7 +107,7 @@ class SealedBarrier(Sealed, P2PBarrierTask):  # type: ignore[misc]  # as above
 
     def __init__(self, graph: SealedGraph, index: int) -> None:
         self._place(graph, index)
-        self.spec = graph.plans[index]
+        self.spec = graph.plans[index]  # type: ignore[misc]  # Dask's slot
 
 
 def nodes(graph: SealedGraph) -> dict[Any, Sealed]:
@@ -131,8 +131,8 @@ class VerifiedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
         self._limits = limits
         self._still_valid = still_valid
         self._opened: GraphNode | None = None
-        self.key = call.head.key
-        self._dependencies = frozenset(call.head.dependencies)
+        self.key = call.head.key  # type: ignore[misc]  # Dask's slot
+        self._dependencies = frozenset(call.head.dependencies)  # type: ignore[misc]  # likewise
 
     @property
     def is_coro(self) -> bool:

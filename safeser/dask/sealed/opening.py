@@ -85,7 +85,7 @@ class _Opening:
     def _gathered(self, kind: int, *items: Any) -> Any:
         cls = form.GATHERERS[kind]
         # Not by the class's own constructor, which takes one container for its items.
-        made = object.__new__(cls)
+        made: Any = object.__new__(cls)
         Task.__init__(
             made,
             None,

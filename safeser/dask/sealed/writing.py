@@ -1,12 +1,14 @@
 """Writing a graph out: each task as a leaf that its author signs.
 
-A leaf is two pieces of msgpack: the *head* (key, dependencies, flags, digests of definitions),
-which the scheduler reads (a shuffle's barrier with the plan of the shuffle), and the *tree* of the call, which workers alone read; see form.py.
+A leaf is two pieces of msgpack. The scheduler reads the *head*: key, dependencies, flags, digests
+of definitions and, for a shuffle's barrier, the plan of the shuffle. Workers alone read the *tree*
+of the call; see form.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgpack
@@ -88,30 +90,39 @@ class _Task:
             of a future.
         """
         kind = type(obj)
-        if kind in form.SCALARS:
-            return obj if _fits(obj, kind) else self.definition(obj)
+        if kind in form.SCALARS and _fits(obj, kind):
+            return obj
         if depth >= _DEEPEST:
             raise _TooDeepError
         if kind is TaskRef or (isinstance(obj, TaskRef) and not literal):  # or a future of Dask's
-            place = self._places.get(obj.key)
-            if place is None:
-                return [form.REFERENCE, form.key_form(obj.key)]
-            return [form.DEPENDENCY, place]
-        if kind is Task:
-            return self._call(obj, depth + 1)
-        if kind in _GATHERED:
-            items = [self.value(item, depth + 1) for item in obj.args]
-            return [form.GATHERED, _GATHERED[kind], *items]
-        if kind in _PLAIN and _is_spelled(obj, kind):
-            return self._container(obj, kind, depth + 1)
-        if kind is Alias:
-            return [form.ALIAS, form.key_form(obj.key), form.key_form(obj.target)]
-        if kind is DataNode:
-            return [form.DATA, form.key_form(obj.key), self.value(obj.value, depth + 1)]
-        if kind is slice:
-            parts = (obj.start, obj.stop, obj.step)
-            return [form.SLICE, *(self.value(part, depth + 1) for part in parts)]
-        return self.definition(obj)
+            return self._reference(obj.key)
+        write = _SPELLED.get(kind)
+        if write is None or (kind in _PLAIN and not _is_spelled(obj, kind)):
+            return self.definition(obj)
+        return write(self, obj, depth + 1)
+
+    def _reference(self, key: Any) -> list[Any]:
+        place = self._places.get(key)
+        if place is None:
+            return [form.REFERENCE, form.key_form(key)]
+        return [form.DEPENDENCY, place]
+
+    def _alias(self, alias: Alias, _: int) -> list[Any]:
+        return [form.ALIAS, form.key_form(alias.key), form.key_form(alias.target)]
+
+    def _data(self, node: DataNode, depth: int) -> list[Any]:
+        return [form.DATA, form.key_form(node.key), self.value(node.value, depth)]
+
+    def _slice(self, obj: slice, depth: int) -> list[Any]:
+        parts = (obj.start, obj.stop, obj.step)
+        return [form.SLICE, *(self.value(part, depth) for part in parts)]
+
+    def _gathered(self, obj: Any, depth: int) -> list[Any]:
+        return [
+            form.GATHERED,
+            _GATHERED[type(obj)],
+            *(self.value(each, depth) for each in obj.args),
+        ]
 
     def _call(self, task: Task, depth: int) -> list[Any]:
         named: list[Any] = []
@@ -126,13 +137,20 @@ class _Task:
             named,
         ]
 
-    def _container(self, obj: Any, kind: type, depth: int) -> list[Any]:
-        items = [item for pair in obj.items() for item in pair] if kind is dict else obj
-        return [
-            form.PLAIN,
-            _PLAIN[kind],
-            *(self.value(item, depth, literal=True) for item in items),
-        ]
+    def _container(self, obj: Any, depth: int) -> list[Any]:
+        items = chain.from_iterable(obj.items()) if type(obj) is dict else obj
+        spelled = (self.value(item, depth, literal=True) for item in items)
+        return [form.PLAIN, _PLAIN[type(obj)], *spelled]
+
+
+_SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {
+    Task: _Task._call,
+    Alias: _Task._alias,
+    DataNode: _Task._data,
+    slice: _Task._slice,
+    **dict.fromkeys(_GATHERED, _Task._gathered),
+    **dict.fromkeys(_PLAIN, _Task._container),
+}
 
 
 def _fits(obj: Any, kind: type) -> bool:
