@@ -217,15 +217,18 @@ def add(
         _require_principal(file.roster, principal, policy)
         first, last = _day(not_before), _day(not_after)
         public, verifying = _public(key, principal)
-        file.add(RosterEntry(public, principal, state, today(), comment, first, last, verifying))
-        entry = file.roster.entry_of(public)
+        entry = RosterEntry(public, principal, state, today(), comment, first, last, verifying)
+        entry = file.add(entry)
     _show_listed(entry)
 
 
-def _show_listed(entry: RosterEntry | None) -> None:
-    if entry is not None:
-        line(f"{entry.principal} {entry.public.fingerprint} is listed as {entry.state.value}")
-        line(f"signing key  {entry.verifying.fingerprint if entry.verifying else 'none'}")
+def _show_listed(entry: RosterEntry) -> None:
+    line(f"{entry.principal} {entry.public.fingerprint} is listed as {entry.state.value}")
+    _show_signing(entry.verifying)
+
+
+def _show_signing(verifying: VerifyingKey | None) -> None:
+    line(f"signing key  {verifying.fingerprint if verifying else 'none'}")
 
 
 @app.command(short_help="List a new key beside a principal's old one.")
@@ -274,10 +277,10 @@ def rotate(
         public, verifying = (
             (made.public, made.verifying) if made is not None else _public(key, principal)
         )
-        file.add(
-            RosterEntry(public, principal, KeyState.ACTIVE, today(), comment, verifying=verifying)
+        entry = RosterEntry(
+            public, principal, KeyState.ACTIVE, today(), comment, verifying=verifying
         )
-        entry = file.roster.entry_of(public)
+        entry = file.add(entry)
         if last_day is not None:
             file.end(principal, last_day=last_day, keep=public)
         if made is not None:
@@ -486,7 +489,6 @@ def _refuse_roster(file: Path) -> None:
 def _show(identity: Identity) -> None:
     line(f"principal    {identity.principal}")
     line(f"fingerprint  {identity.public.fingerprint}")
-    verifying = identity.verifying
-    line(f"signing key  {verifying.fingerprint if verifying else 'none'}")
+    _show_signing(identity.verifying)
     line(f"public keys  {identity.public_text}")
     line(f"roster line  {RosterEntry.of(identity, created=today()).text()}")
