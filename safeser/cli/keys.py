@@ -38,7 +38,8 @@ app = typer.Typer(
 
 #: The processes of a Dask cluster; each is a principal of its own.
 _PROCESSES = ("scheduler", "worker", "nanny")
-_X25519 = "x25519:"  # so begins the public text of an identity, and no usual name of a file
+#: How a public key begins; any other KEY is the path of a file.
+_PUBLIC = ("x25519:", "ed25519:")
 _ROSTER = "roster"
 _AUDIT_KEY = "audit.key"
 
@@ -145,13 +146,7 @@ def list_(
     table(
         ("principal", "fingerprint", "state", "since", "comment"),
         [
-            (
-                e.principal,
-                e.public.fingerprint,
-                _state(e),
-                e.created.isoformat(),
-                e.comment,
-            )
+            (e.principal, e.public.fingerprint, _state(e), e.created.isoformat(), e.comment)
             for e in listed.entries
         ],
         names={"fingerprint", "state", "since"},  # what is folded cannot be copied
@@ -209,8 +204,8 @@ def add(
     """List a key in a roster, or let in one that is listed as pending.
 
     Nothing proves that the public text came unchanged: before you list it, compare both
-    fingerprints with those that its owner reads out from 'safeser keys fingerprint'. Whose signing
-    key is listed may sign as that principal.
+    fingerprints with those that its owner reads out from 'safeser keys fingerprint'. The owner of
+    a listed signing key can sign as that principal.
     """
     state = KeyState.PENDING if pending else KeyState.ACTIVE
     with RosterFile.edit(_roster_in(roster)) as file:
@@ -363,7 +358,7 @@ def _listed(roster: Roster, name: str) -> PublicKey:
     for entry in roster.entries:
         if any(name in (key.text, key.fingerprint) for key in entry.keys):
             return entry.public
-    if name.startswith(_X25519):
+    if name.startswith(_PUBLIC[0]):
         return _parsed(name.split())[0]
     if Path(name).exists():
         return Identity.load(name).public
@@ -375,9 +370,9 @@ def _listed(roster: Roster, name: str) -> PublicKey:
 
 
 def _public(key: list[str], principal: str) -> tuple[PublicKey, VerifyingKey | None]:
-    words = " ".join(key).split() if key[0].startswith(_X25519) else []
-    if words:
-        return _parsed(words)
+    """Return the public keys that *key* spells, or those of the file that it names."""
+    if key[0].startswith(_PUBLIC):
+        return _parsed(" ".join(key).split())
     if len(key) > 1:
         raise ConfigError(
             "a key is named by one file, or by its public text: x25519:..., then ed25519:...",
@@ -395,7 +390,7 @@ def _public(key: list[str], principal: str) -> tuple[PublicKey, VerifyingKey | N
 
 
 def _parsed(words: list[str]) -> tuple[PublicKey, VerifyingKey | None]:
-    """Return the public keys of one identity that *words* spell."""
+    """Return the public keys of one identity, which *words* spell."""
     if len(words) > 2:
         raise ConfigError(
             "the public text of an identity is x25519:..., then ed25519:..., and no more",
@@ -407,7 +402,7 @@ def _parsed(words: list[str]) -> tuple[PublicKey, VerifyingKey | None]:
 
 def _made(key: list[str], principal: str) -> Identity | None:
     """Return a new identity if *key* names a file that is not there."""
-    if len(key) > 1 or key[0].startswith(_X25519) or Path(key[0]).exists():
+    if len(key) > 1 or key[0].startswith(_PUBLIC) or Path(key[0]).exists():
         return None
     return Identity.generate(principal)
 

@@ -165,6 +165,7 @@ OTHER = Identity.generate("x").verifying.text
         (["KEY", OTHER, OTHER], "config.key"),
         (["KEY", "KEY"], "config.key"),
         ([OTHER, "KEY"], "config.key"),
+        ([OTHER], "config.key"),  # which names no file to be made
         (["KEYS/client.key", OTHER], "config.key"),
     ],
 )
@@ -176,6 +177,7 @@ def test_other_words_are_refused(safeser, keys, tmp_path, monkeypatch, command, 
     ended = safeser("keys", command, keys, *said, "--principal", "client")
     assert (ended.code, f"[{rule}]" in ended.err) == (2, True), ended.err
     assert (keys / "roster").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
 
 @pytest.mark.parametrize("whose", ["client", "worker"])
