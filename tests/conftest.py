@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 
 from safeser.channel import Channel, Link
 from safeser.errors import AuditError
-from safeser.keys import Identity, PrivateKey, Roster
+from safeser.keys import Identity, PrivateKey, Roster, SigningKey
 from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Suite
@@ -146,9 +146,11 @@ class Doors:
     def __init__(self) -> None:
         self._policies: dict[str, Policy] = {}
 
-    def identity(self, principal: str, key: str = "") -> Identity:
+    def identity(
+        self, principal: str, key: str = "", *, signing: SigningKey | None = None
+    ) -> Identity:
         seed = hashlib.sha256((key or principal).encode()).digest()
-        return Identity(principal, PrivateKey.from_bytes(seed))
+        return Identity(principal, PrivateKey.from_bytes(seed), signing)
 
     def policy(self, name_or_text: str) -> Policy:
         """Return a ready policy, or the one that the text spells, with a key for each principal."""
@@ -167,8 +169,12 @@ class Doors:
 
     def channel(self, principal: str, policy: str, **options: Any) -> Channel:
         loaded = self.policy(policy)
-        options = {"audit": Witness(), "roster": self.roster(loaded), **options}
-        return Channel(identity=self.identity(principal), policy=loaded, **options)
+        made = {
+            "identity": self.identity(principal),
+            "audit": Witness(),
+            "roster": self.roster(loaded),
+        }
+        return Channel(policy=loaded, **{**made, **options})
 
     def shake(self, initiator: Channel, responder: Channel, **options: Any) -> tuple[Link, Link]:
         """Carry the bytes of a handshake between two channels; return both links."""

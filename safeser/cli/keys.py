@@ -38,7 +38,8 @@ app = typer.Typer(
 
 #: The processes of a Dask cluster; each is a principal of its own.
 _PROCESSES = ("scheduler", "worker", "nanny")
-_X25519 = "x25519:"  # so begins the public text of an identity, and no usual name of a file
+#: How a public key begins; any other KEY is the path of a file.
+_PUBLIC = ("x25519:", "ed25519:")
 _ROSTER = "roster"
 _AUDIT_KEY = "audit.key"
 
@@ -145,13 +146,7 @@ def list_(
     table(
         ("principal", "fingerprint", "state", "since", "comment"),
         [
-            (
-                e.principal,
-                e.public.fingerprint,
-                _state(e),
-                e.created.isoformat(),
-                e.comment,
-            )
+            (e.principal, e.public.fingerprint, _state(e), e.created.isoformat(), e.comment)
             for e in listed.entries
         ],
         names={"fingerprint", "state", "since"},  # what is folded cannot be copied
@@ -209,23 +204,26 @@ def add(
     """List a key in a roster, or let in one that is listed as pending.
 
     Nothing proves that the public text came unchanged: before you list it, compare both
-    fingerprints with those that its owner reads out from 'safeser keys fingerprint'. Whose signing
-    key is listed may sign as that principal.
+    fingerprints with those that its owner reads out from 'safeser keys fingerprint'. The owner of
+    a listed signing key can sign as that principal.
     """
     state = KeyState.PENDING if pending else KeyState.ACTIVE
     with RosterFile.edit(_roster_in(roster)) as file:
         _require_principal(file.roster, principal, policy)
         first, last = _day(not_before), _day(not_after)
         public, verifying = _public(key, principal)
-        file.add(RosterEntry(public, principal, state, today(), comment, first, last, verifying))
-        entry = file.roster.entry_of(public)
+        entry = RosterEntry(public, principal, state, today(), comment, first, last, verifying)
+        entry = file.add(entry)
     _show_listed(entry)
 
 
-def _show_listed(entry: RosterEntry | None) -> None:
-    if entry is not None:
-        line(f"{entry.principal} {entry.public.fingerprint} is listed as {entry.state.value}")
-        line(f"signing key  {entry.verifying.fingerprint if entry.verifying else 'none'}")
+def _show_listed(entry: RosterEntry) -> None:
+    line(f"{entry.principal} {entry.public.fingerprint} is listed as {entry.state.value}")
+    _show_signing(entry.verifying)
+
+
+def _show_signing(verifying: VerifyingKey | None) -> None:
+    line(f"signing key  {verifying.fingerprint if verifying else 'none'}")
 
 
 @app.command(short_help="List a new key beside a principal's old one.")
@@ -274,10 +272,10 @@ def rotate(
         public, verifying = (
             (made.public, made.verifying) if made is not None else _public(key, principal)
         )
-        file.add(
-            RosterEntry(public, principal, KeyState.ACTIVE, today(), comment, verifying=verifying)
+        entry = RosterEntry(
+            public, principal, KeyState.ACTIVE, today(), comment, verifying=verifying
         )
-        entry = file.roster.entry_of(public)
+        entry = file.add(entry)
         if last_day is not None:
             file.end(principal, last_day=last_day, keep=public)
         if made is not None:
@@ -360,7 +358,7 @@ def _listed(roster: Roster, name: str) -> PublicKey:
     for entry in roster.entries:
         if any(name in (key.text, key.fingerprint) for key in entry.keys):
             return entry.public
-    if name.startswith(_X25519):
+    if name.startswith(_PUBLIC[0]):
         return _parsed(name.split())[0]
     if Path(name).exists():
         return Identity.load(name).public
@@ -372,9 +370,9 @@ def _listed(roster: Roster, name: str) -> PublicKey:
 
 
 def _public(key: list[str], principal: str) -> tuple[PublicKey, VerifyingKey | None]:
-    words = " ".join(key).split() if key[0].startswith(_X25519) else []
-    if words:
-        return _parsed(words)
+    """Return the public keys that *key* spells, or those of the file that it names."""
+    if key[0].startswith(_PUBLIC):
+        return _parsed(" ".join(key).split())
     if len(key) > 1:
         raise ConfigError(
             "a key is named by one file, or by its public text: x25519:..., then ed25519:...",
@@ -392,7 +390,7 @@ def _public(key: list[str], principal: str) -> tuple[PublicKey, VerifyingKey | N
 
 
 def _parsed(words: list[str]) -> tuple[PublicKey, VerifyingKey | None]:
-    """Return the public keys of one identity that *words* spell."""
+    """Return the public keys of one identity, which *words* spell."""
     if len(words) > 2:
         raise ConfigError(
             "the public text of an identity is x25519:..., then ed25519:..., and no more",
@@ -404,7 +402,7 @@ def _parsed(words: list[str]) -> tuple[PublicKey, VerifyingKey | None]:
 
 def _made(key: list[str], principal: str) -> Identity | None:
     """Return a new identity if *key* names a file that is not there."""
-    if len(key) > 1 or key[0].startswith(_X25519) or Path(key[0]).exists():
+    if len(key) > 1 or key[0].startswith(_PUBLIC) or Path(key[0]).exists():
         return None
     return Identity.generate(principal)
 
@@ -486,7 +484,6 @@ def _refuse_roster(file: Path) -> None:
 def _show(identity: Identity) -> None:
     line(f"principal    {identity.principal}")
     line(f"fingerprint  {identity.public.fingerprint}")
-    verifying = identity.verifying
-    line(f"signing key  {verifying.fingerprint if verifying else 'none'}")
+    _show_signing(identity.verifying)
     line(f"public keys  {identity.public_text}")
     line(f"roster line  {RosterEntry.of(identity, created=today()).text()}")

@@ -252,7 +252,8 @@ def _key(settings: Settings, role: str) -> Finding:
         identity = Identity.load(Path(settings.identity or "").expanduser())
     except ConfigError as error:
         return _wrong("key", error)
-    return Finding("key", "fine", f"of {identity.principal}, {identity.public.fingerprint}")
+    signs = "" if identity.verifying else ", no signing key"
+    return Finding("key", "fine", f"of {identity.principal}, {identity.public.fingerprint}{signs}")
 
 
 def _roster(settings: Settings) -> Finding:

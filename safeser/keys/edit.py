@@ -57,8 +57,8 @@ class RosterFile:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    def add(self, entry: RosterEntry) -> None:
-        """List *entry*; a key that is listed as pending takes its place.
+    def add(self, entry: RosterEntry) -> RosterEntry:
+        """List *entry* and return its line; a key that is listed as pending takes its place.
 
         :raises ConfigError: if the key is listed otherwise, or with another signing key, or its
             last day is over.
@@ -73,26 +73,22 @@ class RosterFile:
         if known is None:
             line_break = "" if self._text.endswith("\n") or not self._text else "\n"
             self._change(f"{self._text}{line_break}{entry.text()}\n")
-        elif known.principal == entry.principal and known.state is KeyState.PENDING:
+            return entry
+        if known.principal != entry.principal or known.state is not KeyState.PENDING:
+            raise _listed_already(known)
+        if entry.verifying not in (None, known.verifying):
             # What was checked when the key was listed as pending stays with it.
-            if entry.verifying not in (None, known.verifying):
-                raise ConfigError(
-                    f"key {entry.public.fingerprint} is pending for {known.principal!r} with"
-                    f" {'another' if known.verifying else 'no'} signing key",
-                    rule="roster.signing",
-                    fix="Ask its owner for the fingerprints of both keys, which 'safeser keys"
-                    " fingerprint' prints. Retire the line if they are others.",
-                )
-            self._replace(replace(entry, created=known.created, verifying=known.verifying))
-        else:
-            raise ConfigError(
-                f"key {entry.public.fingerprint} is listed already, as {known.state.value} for"
-                f" {known.principal!r}",
-                rule="roster.duplicate",
-                fix="Such a key opens no sessions again: make another with 'safeser keys new'."
-                if known.state in (KeyState.RETIRED, KeyState.VERIFY_ONLY)
-                else "Nothing needs to be added; each principal has keys of its own.",
+            raise _unfit(
+                entry.public,
+                f"is pending for {known.principal!r} with"
+                f" {'another' if known.verifying else 'no'} signing key",
+                "roster.signing",
+                fix="Ask its owner for the fingerprints of both keys, which 'safeser keys"
+                " fingerprint' prints. Retire the line if they are others.",
             )
+        added = replace(entry, created=known.created, verifying=known.verifying)
+        self._replace(added)
+        return added
 
     def end(self, principal: str, *, last_day: datetime.date, keep: PublicKey) -> None:
         """Let the active and verify-only keys of *principal* but *keep* end with *last_day*."""
@@ -182,6 +178,18 @@ class RosterFile:
             raise refused(
                 self.path, f"cannot be written: {reason(error)}", rule="config.roster"
             ) from None
+
+
+def _listed_already(known: RosterEntry) -> ConfigError:
+    over = known.state in (KeyState.RETIRED, KeyState.VERIFY_ONLY)
+    return _unfit(
+        known.public,
+        f"is listed already, as {known.state.value} for {known.principal!r}",
+        "roster.duplicate",
+        fix="Such a key opens no sessions again: make another with 'safeser keys new'."
+        if over
+        else "Nothing needs to be added; each principal has keys of its own.",
+    )
 
 
 def _unfit(

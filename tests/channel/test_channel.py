@@ -434,7 +434,7 @@ def test_a_roster_may_list_keys_of_principals_that_the_policy_does_not(doors, po
     assert "ann" in caught.value.fix
 
 
-@pytest.mark.parametrize("state", [KeyState.RETIRED, KeyState.PENDING])
+@pytest.mark.parametrize("state", [KeyState.RETIRED, KeyState.PENDING, KeyState.VERIFY_ONLY])
 def test_a_key_that_is_not_active_is_not_advised_to_be_listed_anew(doors, policy, state):
     old = doors.identity("ann", "old")
     roster = Roster([RosterEntry(old.public, "ann", state, TODAY)])

@@ -280,6 +280,27 @@ def test_a_new_key_is_taken_once_the_roster_lists_it(place):
     assert place.events[1:] == [("roster.adopted", True), ("identity.adopted", True)]
 
 
+def test_a_roster_file_that_makes_a_key_verify_only_is_taken_and_silences_nobody(place):
+    path = place.folder / "roster"
+    place.put(path, path.read_text().replace(" cy active", " cy verify-only"))
+    place.look()
+    assert place.events == [("roster.adopted", True)]
+    assert place.channel.roster.keys_of("cy") == ()
+    assert not place.channel.is_silenced("cy")
+    place.put(path, path.read_text().replace(" cy verify-only", " cy retired"))
+    place.look()
+    assert place.channel.is_silenced("cy")
+
+
+def test_an_identity_file_with_another_signing_key_has_changed(place):
+    path = place.folder / "bea.key"
+    text = path.read_text().replace("safeser-identity-1", "safeser-identity-2")
+    place.put(path, f"{text}signing: {'A' * 43}\n")
+    place.look()
+    assert place.events == [("identity.adopted", True)]
+    assert place.channel.identity.verifying is not None
+
+
 def test_fifty_changes_while_two_threads_look_are_all_whole(place):
     """Each policy that ever decides is one that was written, and the last one stays."""
     over = threading.Event()

@@ -12,7 +12,7 @@ import pytest
 from safeser.channel import Ending
 from safeser.channel.standing import SENTENCES
 from safeser.errors import AuthenticationError, ConfigError, EnvelopeError, PolicyDenied
-from safeser.keys import Identity, KeyState, Roster, RosterEntry
+from safeser.keys import Identity, KeyState, Roster, RosterEntry, SigningKey
 from safeser.policy import Policy
 from safeser.values import Kind
 
@@ -157,6 +157,7 @@ def test_a_session_ends_when_no_context_is_left(bea, policy, link):
     [
         (lambda r: changed(r, "ann", state=KeyState.RETIRED), "key.retired"),
         (lambda r: changed(r, "ann", state=KeyState.PENDING), "key.pending"),
+        (lambda r: changed(r, "ann", state=KeyState.VERIFY_ONLY), "key.verify-only"),
         (lambda r: changed(r, "ann", principal="cy"), "key.unlisted"),
         (lambda r: changed(r, "ann", not_after=DAY - datetime.timedelta(1)), "key.expired"),
         (lambda r: without(r, "ann"), "key.unlisted"),
@@ -232,7 +233,7 @@ def test_an_empty_roster_is_refused(bea):
     assert refused.value.rule == "roster.empty"
 
 
-@pytest.mark.parametrize("back_to", [KeyState.ACTIVE, KeyState.PENDING])
+@pytest.mark.parametrize("back_to", [KeyState.ACTIVE, KeyState.PENDING, KeyState.VERIFY_ONLY])
 def test_a_retired_key_stays_so(bea, back_to):
     before = bea.standing.listed
     bea.adopt(roster=changed(before, "ann", state=KeyState.RETIRED))
@@ -242,6 +243,52 @@ def test_a_retired_key_stays_so(bea, back_to):
     bea.adopt(roster=without(before, "ann"))  # its line may go
     with pytest.raises(ConfigError):  # and does not come back, under no name
         bea.adopt(roster=changed(before, "ann", principal="cy"))
+
+
+def signer(number):
+    return SigningKey.from_bytes(bytes([number]) * 32)
+
+
+def test_a_retired_signing_key_does_not_come_back_behind_another_key(doors, bea):
+    """A thief keeps the signing key; the line under which it was retired may be struck out."""
+    stolen = signer(1).public
+    before = changed(bea.standing.listed, "ann", verifying=stolen)
+    bea.adopt(roster=before)
+    assert bea.roster.author_of(stolen) == "ann"
+    bea.adopt(roster=changed(before, "ann", state=KeyState.RETIRED))
+    assert bea.roster.author_of(stolen) is None
+    second = replace(entry(doors.identity("ann", "second")), verifying=stolen)
+    others = without(before, "ann").entries
+    for line in (second, replace(second, principal="cy"), replace(second, state=KeyState.PENDING)):
+        with pytest.raises(ConfigError) as refused:
+            bea.adopt(roster=Roster([*others, line]))
+        assert refused.value.rule == "roster.retired-again"
+        assert stolen.fingerprint in refused.value.message
+    bea.adopt(roster=Roster([*others, replace(second, verifying=signer(2).public)]))
+    assert bea.roster.author_of(signer(2).public) == "ann"
+
+
+def test_a_verify_only_key_opens_no_sessions_and_says_why(doors, policy, bea, link):
+    ann = doors.channel("ann", policy)
+    bea.adopt(roster=changed(bea.standing.listed, "ann", state=KeyState.VERIFY_ONLY))
+    assert str(link.over) == "the key of ann is verify-only in the roster and opens no sessions"
+    assert Ending.named(link.over.rule, "ann") == link.over  # a peer may be told so
+    with pytest.raises(AuthenticationError):
+        doors.shake(ann, bea)
+
+
+def test_a_process_whose_own_key_is_verify_only_opens_none(bea):
+    bea.adopt(roster=changed(bea.standing.listed, "bea", state=KeyState.VERIFY_ONLY))
+    with pytest.raises(AuthenticationError) as refused:
+        bea.require_speaking()
+    assert refused.value.rule == "key.verify-only"
+
+
+def test_signatures_verify_until_the_day_of_a_verify_only_key_is_over(bea, calendar):
+    line = {"verifying": signer(1).public, "state": KeyState.VERIFY_ONLY, "not_after": DAY}
+    bea.adopt(roster=changed(bea.standing.listed, "ann", **line))
+    assert bea.roster.author_of(signer(1).public, on=DAY) == "ann"
+    assert bea.roster.author_of(signer(1).public, on=DAY + datetime.timedelta(1)) is None
 
 
 def test_a_policy_does_not_bring_it_back_either(doors, policy, bea):
@@ -330,6 +377,39 @@ def test_what_a_silenced_author_wrote_and_another_relays_is_refused(doors, polic
     with pytest.raises(PolicyDenied) as refused:
         far.admit(verified, context, [told])
     assert refused.value.rule == "author.retired"
+
+
+@pytest.mark.parametrize(
+    ("state", "silenced"),
+    [(KeyState.VERIFY_ONLY, False), (KeyState.RETIRED, True), (KeyState.ACTIVE, False)],
+)
+def test_the_queued_work_of_verify_only_keys_goes_on_and_that_of_retired_ones_ends(
+    doors, policy, bea, state, silenced
+):
+    near, far = doors.shake(doors.channel("ann", policy), bea)
+    verified = far.verify(near.seal(1, near.outbound(Kind.DATA)))
+    context = far.inbound(Kind.DATA)
+    header, frames = {"serializer": "msgpack"}, [b"\x01"]
+    work = far.payload(verified, context, "message", header, frames, author="cy")
+    old = entry(doors.identity("cy", "old"), KeyState.RETIRED)
+    listed = Roster([*changed(bea.standing.listed, "cy", state=state).entries, old])
+    bea.adopt(roster=listed)
+    assert bea.is_silenced("cy") is silenced
+    if silenced:
+        with pytest.raises(PolicyDenied) as refused:
+            far.admit(verified, context, [work])
+        assert refused.value.rule == "author.retired"
+    else:
+        assert far.admit(verified, context, [work])
+
+
+def test_a_verify_only_key_whose_last_day_is_over_silences_its_principal(bea, calendar):
+    line = {"state": KeyState.VERIFY_ONLY, "not_after": DAY}
+    bea.adopt(roster=changed(bea.standing.listed, "cy", **line))
+    assert not bea.is_silenced("cy")
+    calendar.day += datetime.timedelta(1)
+    bea.review()
+    assert bea.is_silenced("cy")
 
 
 def test_who_is_silenced_is_told_when_somebody_is_more(bea):
@@ -456,6 +536,46 @@ def test_another_principals_key_and_one_that_nobody_lists_are_refused(bea, ident
     with pytest.raises(ConfigError) as refused:
         bea.adopt(identity=Identity.generate(identity))
     assert refused.value.rule == rule
+
+
+@pytest.mark.parametrize("own", [signer(1), None])
+def test_a_process_does_not_start_where_its_key_is_listed_with_anothers_signing_key(
+    doors, policy, own
+):
+    """Who changes the public text on its way to the operator could sign as its owner."""
+    listed = changed(doors.roster(doors.policy(policy)), "bea", verifying=signer(2).public)
+    bea = doors.identity("bea", signing=own)
+    with pytest.raises(ConfigError) as refused:
+        doors.channel("bea", policy, identity=bea, roster=listed)
+    assert refused.value.rule == "identity.signing"
+    assert signer(2).public.fingerprint in refused.value.message
+    assert (signer(1).public.fingerprint if own else "none") in refused.value.message
+
+
+def test_it_starts_where_its_own_signing_key_is_listed_or_none(doors, policy):
+    listed = doors.roster(doors.policy(policy))
+    bea = doors.identity("bea", signing=signer(1))
+    for roster in (listed, changed(listed, "bea", verifying=signer(1).public)):
+        assert doors.channel("bea", policy, identity=bea, roster=roster).identity is bea
+
+
+def test_a_new_identity_is_not_taken_with_anothers_signing_key(doors, bea):
+    second = doors.identity("bea", "second", signing=signer(1))
+    before = bea.standing.listed.entries
+    bea.adopt(roster=Roster([*before, entry(second, verifying=signer(2).public)]))
+    with pytest.raises(ConfigError) as refused:
+        bea.adopt(identity=second)
+    assert refused.value.rule == "identity.signing"
+    bea.adopt(roster=Roster([*before, entry(second, verifying=signer(1).public)]))
+    assert bea.adopt(identity=second)
+    assert bea.identity is second
+
+
+def test_a_signing_key_that_is_added_to_the_same_key_is_taken(doors, bea):
+    assert bea.identity.verifying is None
+    assert bea.adopt(identity=doors.identity("bea", signing=signer(1)))
+    assert bea.identity.verifying == signer(1).public
+    assert not bea.adopt(identity=doors.identity("bea", signing=signer(1)))
 
 
 # --- several at once -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from safeser import ConfigError
 from safeser.audit import AuditKey
 from safeser.cli import keys as module
 from safeser.identities import make_identities
-from safeser.keys import Identity, Roster
+from safeser.keys import Identity, PrivateKey, Roster
 
 
 def test_init_makes_identities_that_the_roster_lists(safeser, tmp_path):
@@ -28,6 +28,20 @@ def test_init_makes_identities_that_the_roster_lists(safeser, tmp_path):
     assert len(roster) == 4
 
 
+def secrets_of(path):
+    """Return the private bytes of a key file, as it spells them."""
+    found = [line.split()[-1] for line in path.read_text().splitlines() if " " in line]
+    return found if path.name == "audit.key" else found[1:]  # the first names the principal
+
+
+def test_init_lists_a_signing_key_for_each(safeser, tmp_path):
+    safeser("keys", "init", tmp_path / "keys")
+    roster = Roster.load(tmp_path / "keys" / "roster")
+    for name in ("scheduler", "worker", "nanny", "client"):
+        identity = Identity.load(tmp_path / "keys" / f"{name}.key")
+        assert roster.author_of(identity.verifying) == name
+
+
 def test_init_keeps_others_out(keys):
     assert stat.S_IMODE(keys.stat().st_mode) == 0o700
     for path in (*keys.glob("*.key"),):
@@ -37,8 +51,9 @@ def test_init_keeps_others_out(keys):
 def test_init_prints_no_private_key(safeser, tmp_path):
     ended = safeser("keys", "init", tmp_path / "keys")
     for path in (tmp_path / "keys").glob("*.key"):
-        secret = path.read_text().split()[-1]
-        assert secret not in ended.out
+        secrets = secrets_of(path)
+        assert len(secrets) == (1 if path.name == "audit.key" else 2)
+        assert not any(secret in ended.out for secret in secrets)
 
 
 def test_init_prints_lines_that_start_the_cluster(safeser, tmp_path):
@@ -135,6 +150,11 @@ def test_new_shows_the_line_that_a_roster_takes(safeser, tmp_path):
     line = ended.out.splitlines()[-1].removeprefix("roster line  ")
     identity = Identity.load(tmp_path / "dora.key")
     assert Roster.parse(line).principal_of(identity.public) == "dora"
+    assert Roster.parse(line).author_of(identity.verifying) == "dora"
+    for said in (identity.public.fingerprint, identity.verifying.fingerprint):
+        assert said in ended.out
+    assert f"public keys  {identity.public.text} {identity.verifying.text}\n" in ended.out
+    assert not any(secret in ended.out for secret in secrets_of(tmp_path / "dora.key"))
     log_key = tmp_path / "audit.key"
     assert str(log_key) in ended.out
     before = AuditKey.load(log_key)
@@ -172,7 +192,34 @@ def test_fingerprint_shows_the_public_half_only(safeser, keys):
     identity = Identity.load(keys / "worker.key")
     assert identity.public.fingerprint in ended.out
     assert identity.public.text in ended.out
-    assert (keys / "worker.key").read_text().split()[-1] not in ended.out
+    assert identity.verifying.fingerprint in ended.out
+    assert identity.public_text in ended.out
+    assert not any(secret in ended.out for secret in secrets_of(keys / "worker.key"))
+
+
+def test_a_key_file_without_a_signing_key_says_so(safeser, tmp_path):
+    identity = Identity("dora", PrivateKey.from_bytes(bytes(32)))
+    identity.save(tmp_path / "old.key")
+    out = safeser("keys", "fingerprint", tmp_path / "old.key").out
+    assert "signing key  none\n" in out
+    assert "ed25519" not in out
+    line = out.splitlines()[-1].removeprefix("roster line  ")
+    assert Roster.parse(line).principal_of(identity.public) == "dora"
+
+
+def test_list_names_the_state_and_the_lines_without_a_signing_key(safeser, keys):
+    roster = keys / "roster"
+    lines = roster.read_text().splitlines()
+    key, _, rest = lines[1].split(" ", 2)
+    lines[1] = f"{key} {rest} not_before=2026-01-01 not_after=2999-01-01 node 4"
+    lines[2] = lines[2].replace("active", "verify-only")
+    roster.write_text("\n".join(lines) + "\n")
+    out = safeser("keys", "list", keys).out
+    assert out.count("no signing key") == 1
+    assert "verify-only" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    for entry in Roster.load(roster).entries:
+        assert entry.public.fingerprint in out  # whole, to be copied
 
 
 def test_a_key_that_others_can_read_is_refused_with_the_remedy(safeser, keys):

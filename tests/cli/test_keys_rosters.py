@@ -11,6 +11,7 @@ import pytest
 
 from safeser.errors import ConfigError
 from safeser.keys import Identity, KeyState, PublicKey, Roster, RosterEntry, RosterFile, today
+from safeser.keys.roster import parse_date
 
 POLICY = """
 safeser: 1
@@ -114,6 +115,178 @@ def test_nonsense_is_refused_and_changes_nothing(safeser, keys, arguments, rule)
     assert f"[{rule}]" in ended.err
     assert ended.err.count("\n") == 1
     assert (keys / "roster").read_bytes() == before
+
+
+# --- signing keys --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dora():
+    return Identity.generate("client")
+
+
+@pytest.mark.parametrize("words", [str.split, lambda text: [text]])
+@pytest.mark.parametrize("command", ["add", "rotate"])
+def test_public_keys_are_one_quoted_argument_or_two_words(safeser, keys, dora, command, words):
+    ended = safeser("keys", command, keys, *words(dora.public_text), "--principal", "client")
+    assert (ended.code, ended.err) == (0, "")
+    assert dora.public.fingerprint in ended.out
+    assert dora.verifying.fingerprint in ended.out  # to compare with what its owner reads out
+    assert Roster.load(keys / "roster").author_of(dora.verifying) == "client"
+
+
+def test_a_key_file_lists_its_signing_key_too(safeser, keys, dora, tmp_path):
+    dora.save(tmp_path / "dora.key")
+    assert safeser("keys", "add", keys, tmp_path / "dora.key", "--principal", "client").code == 0
+    assert Roster.load(keys / "roster").author_of(dora.verifying) == "client"
+
+
+def test_an_x25519_key_alone_is_listed_without_one(safeser, keys, dora):
+    ended = safeser("keys", "add", keys, dora.public.text, "--principal", "client")
+    assert ended.code == 0
+    assert "signing key  none" in ended.out
+    assert listed(keys, "client")[1].verifying is None
+
+
+def test_rotate_makes_and_lists_a_signing_key(safeser, keys, tmp_path):
+    safeser("keys", "rotate", keys, tmp_path / "new.key", "--principal", "worker")
+    made = Identity.load(tmp_path / "new.key")
+    assert Roster.load(keys / "roster").author_of(made.verifying) == "worker"
+
+
+OTHER = Identity.generate("x").verifying.text
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["KEY", "ed25519:AAAA"], "config.key"),
+        (["KEY", f"ed25519:{'A' * 43}"], "config.key"),
+        (["KEY", OTHER, OTHER], "config.key"),
+        (["KEY", "KEY"], "config.key"),
+        ([OTHER, "KEY"], "config.key"),
+        ([OTHER], "config.key"),  # which names no file to be made
+        (["KEYS/client.key", OTHER], "config.key"),
+    ],
+)
+@pytest.mark.parametrize("command", ["add", "rotate"])
+def test_other_words_are_refused(safeser, keys, tmp_path, monkeypatch, command, words, rule):
+    monkeypatch.chdir(tmp_path)
+    before = (keys / "roster").read_bytes()
+    said = [each.replace("KEYS", str(keys)).replace("KEY", key()) for each in words]
+    ended = safeser("keys", command, keys, *said, "--principal", "client")
+    assert (ended.code, f"[{rule}]" in ended.err) == (2, True), ended.err
+    assert (keys / "roster").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+@pytest.mark.parametrize("whose", ["client", "worker"])
+def test_a_signing_key_is_not_listed_twice(safeser, keys, whose):
+    """Also not by somebody who offers another's as his own."""
+    taken = Identity.load(keys / "worker.key").verifying.text
+    before = (keys / "roster").read_bytes()
+    ended = safeser("keys", "add", keys, key(), taken, "--principal", whose)
+    assert (ended.code, "signing key" in ended.err) == (2, True)
+    assert (keys / "roster").read_bytes() == before
+
+
+def test_a_pending_key_is_let_in_with_the_signing_key_that_was_checked(safeser, keys, dora):
+    add = ("keys", "add", keys)
+    assert safeser(*add, dora.public_text, "--principal", "client", "--pending").code == 0
+    before = (keys / "roster").read_bytes()
+    ended = safeser(*add, dora.public.text, OTHER, "--principal", "client")
+    assert (ended.code, "[roster.signing]" in ended.err) == (2, True)
+    assert (keys / "roster").read_bytes() == before
+    assert Roster.load(keys / "roster").author_of(dora.verifying) is None
+    assert safeser(*add, dora.public.text, "--principal", "client").code == 0
+    assert Roster.load(keys / "roster").author_of(dora.verifying) == "client"
+
+
+# --- verify-only ---------------------------------------------------------------------------------
+
+
+def test_a_rotated_key_opens_no_sessions_and_its_signatures_verify_until_its_day(
+    safeser, keys, tmp_path
+):
+    old = Identity.load(keys / "worker.key")
+    safeser(
+        *("keys", "rotate", keys, tmp_path / "new.key", "--principal", "worker"),
+        *("--until", "2999-01-01"),
+    )
+    ended = safeser("keys", "retire", keys, "--verify-only", keys / "worker.key")
+    assert (ended.code, ended.out) == (0, f"{old.public.fingerprint} is verify-only\n")
+    roster = Roster.load(keys / "roster")
+    assert roster.principal_of(old.public) is None
+    assert roster.author_of(old.verifying) == "worker"
+    assert roster.author_of(old.verifying, on=parse_date("2999-01-02")) is None
+    assert safeser("keys", "retire", keys, old.public.fingerprint).code == 0
+    assert Roster.load(keys / "roster").author_of(old.verifying) is None
+
+
+def test_a_later_rotation_gives_verify_only_keys_a_last_day_too(safeser, keys):
+    safeser("keys", "rotate", keys, key(), "--principal", "worker")
+    safeser("keys", "retire", keys, "--verify-only", keys / "worker.key")
+    safeser("keys", "rotate", keys, key(), "--principal", "worker", "--until", "2999-01-01")
+    assert [str(e.not_after) for e in listed(keys, "worker")] == [
+        "2999-01-01",
+        "2999-01-01",
+        "None",
+    ]
+
+
+def test_all_active_keys_of_a_principal_become_verify_only(safeser, keys, dora):
+    pending = Identity.generate("client")
+    safeser("keys", "add", keys, dora.public_text, "--principal", "client")
+    safeser("keys", "add", keys, pending.public_text, "--principal", "client", "--pending")
+    command = ("keys", "retire", keys, "--verify-only", "--principal", "client")
+    assert safeser(*command).code == 0
+    states = [e.state for e in listed(keys, "client")]
+    assert states == [KeyState.VERIFY_ONLY, KeyState.VERIFY_ONLY, KeyState.PENDING]
+    assert Roster.load(keys / "roster").author_of(pending.verifying) is None
+    refused = safeser(*command)
+    assert (refused.code, "[roster.unknown-principal]" in refused.err) == (2, True)
+
+
+def test_a_key_is_not_brought_back_as_verify_only(safeser, keys, dora):
+    """From retired or pending it would make signatures verify that do not."""
+    safeser("keys", "add", keys, dora.public_text, "--principal", "client", "--pending")
+    safeser("keys", "retire", keys, keys / "nanny.key")
+    safeser("keys", "retire", keys, keys / "worker.key", "--verify-only")
+    before = (keys / "roster").read_bytes()
+    for name in (dora.public.text, keys / "nanny.key", keys / "worker.key"):
+        refused = safeser("keys", "retire", keys, "--verify-only", name)
+        assert (refused.code, "[roster.state]" in refused.err) == (2, True)
+    added = safeser("keys", "add", keys, keys / "worker.key", "--principal", "worker")
+    assert (added.code, "opens no sessions again" in added.err) == (2, True)
+    assert (keys / "roster").read_bytes() == before
+
+
+def test_a_key_without_a_signing_key_has_nothing_to_verify(safeser, keys):
+    text = key()
+    safeser("keys", "add", keys, text, "--principal", "client")
+    refused = safeser("keys", "retire", keys, "--verify-only", text)
+    assert (refused.code, "[roster.signing]" in refused.err) == (2, True)
+    assert "without --verify-only" in refused.err
+
+
+def test_the_last_key_of_the_scheduler_does_not_become_verify_only(safeser, keys):
+    refused = safeser("keys", "retire", keys, "--verify-only", keys / "scheduler.key")
+    assert (refused.code, "[roster.last-key]" in refused.err) == (2, True)
+    assert listed(keys, "scheduler")[0].state is KeyState.ACTIVE
+
+
+@pytest.mark.parametrize("named", ["both", "quoted", "signing key", "its fingerprint"])
+def test_retire_takes_a_line_by_its_signing_key(safeser, keys, named):
+    client = Identity.load(keys / "client.key")
+    names = {
+        "both": client.public_text.split(),
+        "quoted": [client.public_text],
+        "signing key": [client.verifying.text],
+        "its fingerprint": [client.verifying.fingerprint],
+    }
+    ended = safeser("keys", "retire", keys, *names[named])
+    assert (ended.code, ended.out.count("is retired")) == (0, 1)
+    assert listed(keys, "client")[0].state is KeyState.RETIRED
 
 
 # --- rotate --------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ class Team(Cluster):
     def add_key(self, principal: str, path: Path) -> Identity:
         identity = Identity.generate(principal)
         identity.save(path)
-        entry = RosterEntry(identity.public, principal, KeyState.ACTIVE, today())
+        entry = RosterEntry.of(identity, created=today())
         self.save(self.roster.with_entry(entry))
         return identity
 

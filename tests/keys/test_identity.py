@@ -14,14 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
-from safeser.keys import Identity, PrivateKey, PublicKey
+from safeser.keys import Identity, PrivateKey, PublicKey, SigningKey
 
 SECRET = bytes(range(1, 33))
 SECRET_TEXT = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA"
+SEED = bytes(range(33, 65))
+SEED_TEXT = "ISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-P0A"
 
 
 @pytest.fixture
 def alice():
+    return Identity("alice", PrivateKey.from_bytes(SECRET), SigningKey.from_bytes(SEED))
+
+
+@pytest.fixture
+def old():
+    """An identity of before there were signing keys."""
     return Identity("alice", PrivateKey.from_bytes(SECRET))
 
 
@@ -40,6 +48,7 @@ def refused(path, *words):
     for word in words:
         assert word in text
     assert SECRET_TEXT not in text
+    assert SEED_TEXT not in text
     assert caught.value.__cause__ is None
     return text
 
@@ -49,7 +58,37 @@ def test_save_and_load(path, alice):
     assert (loaded.principal, loaded.public) == ("alice", alice.public)
     assert loaded.exchange(alice.public) == alice.exchange(loaded.public)
     assert Identity.load(str(path)).public == alice.public
-    assert path.read_text() == (f"safeser-identity-1\nprincipal: alice\nprivate: {SECRET_TEXT}\n")
+    assert path.read_bytes() == GOOD
+    assert loaded.verifying == alice.verifying
+    assert loaded.public_text == f"{alice.public.text} {alice.verifying.text}"
+
+
+def test_an_identity_signs(alice):
+    assert alice.verifying.verify(alice.sign(b"data"), b"data")
+    assert not alice.verifying.verify(alice.sign(b"data"), b"other")
+    assert Identity.generate("bob").verifying != Identity.generate("bob").verifying
+
+
+def test_a_file_of_format_1_loads_and_signs_nothing(tmp_path, old):
+    path = tmp_path / "old.key"
+    old.save(path)
+    assert path.read_bytes() == OLD
+    loaded = Identity.load(path)
+    assert (loaded.public, loaded.verifying) == (old.public, None)
+    assert loaded.public_text == old.public.text
+    with pytest.raises(ConfigError) as refused:
+        loaded.sign(b"data")
+    assert refused.value.rule == "config.signing"
+    assert "no signing key" in str(refused.value)
+    assert "sealed submissions" in str(refused.value)
+    assert "safeser keys rotate" in refused.value.fix
+    assert "safeser keys new" in refused.value.fix
+
+
+def test_the_longest_file_loads(tmp_path):
+    identity = Identity.generate("a" * 64)
+    identity.save(tmp_path / "key")
+    assert Identity.load(tmp_path / "key").verifying == identity.verifying
 
 
 def test_the_file_is_its_owners_whatever_the_umask(tmp_path, alice):
@@ -162,7 +201,8 @@ def test_no_permission(path, monkeypatch):
     refused(path, "Permission denied", f"user {os.geteuid()}", "defaultMode: 0440")
 
 
-GOOD = f"safeser-identity-1\nprincipal: alice\nprivate: {SECRET_TEXT}\n".encode()
+OLD = f"safeser-identity-1\nprincipal: alice\nprivate: {SECRET_TEXT}\n".encode()
+GOOD = OLD.replace(b"-1", b"-2") + f"signing: {SEED_TEXT}\n".encode()
 
 
 @pytest.mark.parametrize(
@@ -172,10 +212,19 @@ GOOD = f"safeser-identity-1\nprincipal: alice\nprivate: {SECRET_TEXT}\n".encode(
         b"\0" * 100,
         GOOD[:-1],
         GOOD + b"\n",
-        GOOD + GOOD,
         GOOD.replace(b"\n", b"\r\n"),
         b"\xef\xbb\xbf" + GOOD,
-        GOOD.replace(b"-1", b"-2"),
+        GOOD.replace(b"-2", b"-1"),
+        GOOD.replace(b"-2", b"-3"),
+        GOOD.replace(b"-2", b"-"),
+        OLD.replace(b"-1", b"-2"),
+        OLD + OLD,
+        OLD + GOOD.splitlines(keepends=True)[-1],
+        OLD[:-1],
+        GOOD.replace(b"signing", b"sign"),
+        GOOD.replace(b"P0A", b"P0B"),  # the spare bits of the last character
+        GOOD.replace(b"P0A", b"P0"),
+        GOOD.replace(b"private", b"signing"),
         GOOD.replace(b"alice", b""),
         GOOD.replace(b"alice", b"a" * 65),
         GOOD.replace(b"alice", b"al ice"),
@@ -209,9 +258,10 @@ def test_any_content(tmp_path_factory, data):
 
 
 def test_no_secret_is_shown(alice):
-    raw = (SECRET_TEXT, SECRET.hex(), repr(SECRET))
+    raw = (SECRET_TEXT, SECRET.hex(), repr(SECRET), SEED_TEXT, SEED.hex(), repr(SEED))
     for text in (repr(alice), str(alice), f"{alice}", repr([alice]), repr(alice._private)):
         assert "alice" in text or "x25519" in text
+        assert "ed25519" in text or "alice" not in text
         assert not any(secret in text for secret in raw)
 
 
@@ -230,6 +280,6 @@ def test_every_pickle_protocol(alice, protocol):
 
 
 def test_identities_do_not_change(alice):
-    for name in ("principal", "public", "anything"):
+    for name in ("principal", "public", "verifying", "anything"):
         with pytest.raises(AttributeError):
             setattr(alice, name, "mallory")

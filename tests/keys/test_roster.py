@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safeser.errors import ConfigError
-from safeser.keys import KeyState, PrivateKey, PublicKey, Roster, RosterEntry
+from safeser.keys import (
+    Identity,
+    KeyState,
+    PrivateKey,
+    PublicKey,
+    Roster,
+    RosterEntry,
+    SigningKey,
+    VerifyingKey,
+)
 
 DAY = datetime.date(2026, 1, 31)
 
@@ -20,11 +29,16 @@ def key(number):
     return PrivateKey.from_bytes(bytes([number]) * 32).public
 
 
-def entry(number, principal, state="active", comment=""):
-    return RosterEntry(key(number), principal, KeyState(state), DAY, comment)
+def signing(number):
+    return SigningKey.from_bytes(bytes([number]) * 32).public
+
+
+def entry(number, principal, state="active", comment="", **more):
+    return RosterEntry(key(number), principal, KeyState(state), DAY, comment, **more)
 
 
 K1, K2 = key(1).text, key(2).text
+S1, S2 = signing(1).text, signing(2).text
 TEXT = f"""\
 # who may speak
 {K1} alice active 2026-01-31 laptop of Alice
@@ -42,9 +56,10 @@ entries_strategy = st.lists(
         st.sampled_from(KeyState),
         st.dates(),
         st.text(max_size=20).map(str.strip).filter(str.isprintable),
+        verifying=st.none() | st.integers(1, 200).map(signing),
     ),
     max_size=10,
-    unique_by=lambda one: one.public,
+    unique_by=(lambda one: one.public, lambda one: one.verifying or one.public),
 )
 
 
@@ -85,8 +100,8 @@ def test_empty():
         (f"x25519:AAAA alice active {DAY}", "not a public key"),
         (f"x25519:{'A' * 43} alice active {DAY}", "not the public key"),
         (f"{K1} al/ice active {DAY}", "principal"),
-        (f"{K1} alice Active {DAY}", "pending, active or retired"),
-        (f"{K1} alice revoked {DAY}", "pending, active or retired"),
+        (f"{K1} alice Active {DAY}", "pending, active, verify-only or retired"),
+        (f"{K1} alice revoked {DAY}", "pending, active, verify-only or retired"),
         (f"{K1} alice active 2026-1-31", "written like"),
         (f"{K1} alice active 20260131", "written like"),
         (f"{K1} alice active 2026-02-30", "written like"),
@@ -97,10 +112,25 @@ def test_empty():
         (f"{K2} alice active {DAY}", "listed twice"),
         (f"{K2} bob active {DAY}", "listed for alice and bob"),
         (f"{K2} bob retired {DAY}", "listed for alice and bob"),
+        (f"{K1} {S2} alice active {DAY}", "signing key .* of alice is listed twice"),
+        (f"{K1} {S2} alice retired {DAY}", "signing key .* of alice is listed twice"),
+        (f"{K1} {S2} bob active {DAY}", "signing key .* is listed for alice and bob"),
+        (f"{K1} {S2} bob pending {DAY}", "signing key .* is listed for alice and bob"),
+        (f"{K1} {S1} {S1} alice active {DAY}", "pending, active, verify-only or retired"),
+        (f"{K1} {K1} alice active {DAY}", "not the public half of a signing key"),
+        (f"{K1} ed25519:{'A' * 43} alice active {DAY}", "not the public half of any signing key"),
+        (f"{K1} ed25519:AAAA alice active {DAY}", "not the public half of a signing key"),
+        (f"{K1} ed25519: alice active {DAY}", "not the public half of a signing key"),
+        (f"{S1} {K1} alice active {DAY}", "one is 'x25519:'"),
+        (f"{S1} alice active {DAY}", "one is 'x25519:'"),
+        (f"{K1} alice {S1} active {DAY}", "pending, active, verify-only or retired"),
+        (f"{K1} {S1} alice active", "a roster line is"),
+        (f"{K1} {S1}", "a roster line is"),
+        (f"{K1} {S1} alice verify_only {DAY}", "pending, active, verify-only or retired"),
     ],
 )
 def test_a_bad_line_is_named(line, said):
-    text = f"{K2} alice active {DAY}\n# a comment\n{line}\n"
+    text = f"{K2} {S2} alice active {DAY}\n# a comment\n{line}\n"
     with pytest.raises(ConfigError, match=said) as caught:
         Roster.parse(text, "team.roster")
     assert caught.value.where == "team.roster line 3"
@@ -110,7 +140,7 @@ def test_a_bad_line_is_named(line, said):
 @settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text(text):
-    for candidate in (text, f"{K1} alice active {DAY} {text}", f"{K1} {text}"):
+    for candidate in (text, f"{K1} alice active {DAY} {text}", f"{K1} {text}", f"{K1} {S1} {text}"):
         try:
             roster = Roster.parse(candidate)
         except ConfigError:
@@ -158,6 +188,9 @@ def test_with_entry():
         ("active", "pending", "pending"),
         ("active", "retired", "retired"),
         ("pending", "retired", "retired"),
+        ("active", "verify-only", "verify-only"),
+        ("pending", "verify-only", "pending"),
+        ("verify-only", "retired", "retired"),
     ],
 )
 def test_merged_takes_the_more_careful_state(one, two, both):
@@ -274,3 +307,101 @@ def test_a_roster_that_is_cut_is_refused_wherever_it_is_read(tmp_path, lost):
         Roster.load(path)
     assert caught.value.rule == "roster.unfinished"
     assert caught.value.where == str(path)
+
+
+# --- signing keys --------------------------------------------------------------------------------
+
+
+def test_a_line_may_list_a_signing_key_behind_the_key():
+    text = f"{K1} {S1} alice active {DAY} not_after={DAY} laptop of Alice\n{K2} bob active {DAY}\n"
+    roster = Roster.parse(text)
+    one, two = roster.entries
+    assert (one.verifying, one.principal, one.comment) == (signing(1), "alice", "laptop of Alice")
+    assert one.keys == (key(1), signing(1))
+    assert (two.verifying, two.keys) == (None, (key(2),))
+    assert roster.text() == text
+    assert roster.entry_of(signing(1)) is roster.entry_of(key(1)) is one
+    assert roster.entry_of(signing(2)) is None
+    assert roster.sha256 != Roster.parse(text.replace(S1 + " ", "")).sha256
+
+
+def test_a_comment_is_no_signing_key():
+    line = f"{K1} alice active {DAY} {S1}"
+    assert RosterEntry.parse(line).verifying is None
+    assert RosterEntry.parse(line).text() == line
+
+
+def test_the_line_of_an_identity():
+    alice = Identity.generate("alice")
+    made = RosterEntry.of(alice, created=DAY)
+    assert made.text() == f"{alice.public_text} alice active {DAY}"
+    old = Identity("alice", PrivateKey.from_bytes(bytes(32)))
+    assert RosterEntry.of(old, created=DAY).verifying is None
+
+
+@pytest.mark.parametrize(
+    ("state", "speaks", "verifies"),
+    [
+        ("active", True, True),
+        ("verify-only", False, True),
+        ("pending", False, False),
+        ("retired", False, False),
+    ],
+)
+def test_what_a_key_stands_for_in_each_state(state, speaks, verifies):
+    roster = Roster([entry(1, "alice", state, verifying=signing(1))])
+    assert roster.principal_of(key(1)) == ("alice" if speaks else None)
+    assert roster.keys_of("alice") == ((key(1),) if speaks else ())
+    assert roster.author_of(signing(1)) == ("alice" if verifies else None)
+
+
+@pytest.mark.parametrize("state", ["active", "verify-only"])
+@pytest.mark.parametrize(("days", "verifies"), [(-1, False), (0, True), (1, True), (2, False)])
+def test_signatures_verify_on_the_days_of_the_line(state, days, verifies):
+    one = datetime.timedelta(1)
+    listed = entry(1, "alice", state, not_before=DAY, not_after=DAY + one, verifying=signing(1))
+    author = Roster([listed]).author_of(signing(1), on=DAY + days * one)
+    assert author == ("alice" if verifies else None)
+
+
+def test_a_key_that_no_line_lists_is_nobodys():
+    roster = Roster([entry(1, "alice"), entry(2, "bob", verifying=signing(2))])
+    assert roster.author_of(signing(1)) is None
+    assert not roster.entries[0].verifies(DAY)
+    assert roster.author_of(VerifyingKey(signing(2).raw)) == "bob"
+
+
+def test_an_author_is_looked_up_without_reading_the_lines(monkeypatch):
+    roster = Roster(entry(each, "alice", verifying=signing(each)) for each in range(1, 200))
+    asked = []
+    verifies = RosterEntry.verifies
+    monkeypatch.setattr(RosterEntry, "verifies", lambda e, on: asked.append(e) or verifies(e, on))
+    assert roster.author_of(signing(150)) == "alice"
+    assert roster.author_of(signing(250)) is None
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("principal", ["alice", "bob"])
+@pytest.mark.parametrize("state", KeyState)
+def test_a_signing_key_listed_twice(principal, state):
+    one = entry(1, "alice", verifying=signing(1))
+    two = entry(2, principal, state.value, verifying=signing(1))
+    for refuses in (
+        lambda: Roster([one, two]),
+        lambda: Roster([one]).with_entry(two),
+        lambda: Roster([one]).merged(Roster([two])),
+    ):
+        with pytest.raises(ConfigError, match=r"signing key .* listed") as refused:
+            refuses()
+        assert signing(1).fingerprint in str(refused.value)
+
+
+def test_merged_keeps_the_signing_key_that_one_of_the_two_lists():
+    one = Roster([entry(1, "alice")])
+    two = Roster([entry(1, "alice", "verify-only", verifying=signing(1))])
+    for merged in (one.merged(two), two.merged(one), two.merged(two)):
+        assert merged.author_of(signing(1)) == "alice"
+        assert merged.principal_of(key(1)) is None
+    other = Roster([entry(1, "alice", verifying=signing(2))])
+    with pytest.raises(ConfigError, match="two signing keys"):
+        two.merged(other)
