@@ -36,7 +36,7 @@ from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.handed import Handed
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
-from safeser.dask.sealed.graph import write_out
+from safeser.dask.sealed.graph import Annotations, evaluated_annotations, write_out
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
@@ -157,18 +157,21 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
             # Dask's own scheduler fails on.
             expr = LLGExpr(expr)
         link = self._link()
-        if link is not None:
-            expr = self._as_granted(expr, link, actors=kwargs.get("actors"))
-        return super()._graph_to_futures(expr, keys, *args, **kwargs)
-
-    def _as_granted(self, expr: Any, link: Link, *, actors: Any) -> Any:
-        """Return *expr* as it may leave on *link*: as it is, written out, or sealed."""
+        if link is None:
+            return super()._graph_to_futures(expr, keys, *args, **kwargs)
         if approved.grant_of(link).submission != SEALED:
-            return approved.as_granted(expr, link, actors=actors)
+            expr = approved.as_granted(expr, link, actors=kwargs.get("actors"))
+            return super()._graph_to_futures(expr, keys, *args, **kwargs)
+        with evaluated_annotations() as evaluated:
+            expr = self._sealed(expr, link, evaluated)
+            return super()._graph_to_futures(expr, keys, *args, **kwargs)
+
+    def _sealed(self, expr: Any, link: Link, evaluated: Annotations) -> Serialized:
+        """Return *expr* written out and signed, for the scheduler that *link* leads to."""
         channel = self.safeser
         assert isinstance(channel, Channel)
-        audience = link.session.peer_key
-        return Serialized(*write_out(expr, channel.identity, audience, link.policy.limits))
+        audience, limits = link.session.peer_key, link.policy.limits
+        return Serialized(*write_out(expr, channel.identity, audience, limits, evaluated))
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
         try:

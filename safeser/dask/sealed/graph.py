@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import starmap
+from types import MappingProxyType
 from typing import Any
 
+import dask
 import msgpack
 import numpy as np
 from dask._task_spec import Alias, GraphNode, convert_legacy_graph
@@ -39,7 +42,15 @@ from safeser.families import compression
 from safeser.keys import Identity, PublicKey
 from safeser.values import Limits
 
-__all__ = ["Head", "SealedGraph", "is_graph_header", "parse", "read_head", "write_out"]
+__all__ = [
+    "Annotations",
+    "Head",
+    "SealedGraph",
+    "evaluated_annotations",
+    "parse",
+    "read_head",
+    "write_out",
+]
 
 _COMPRESSION = "zlib"
 
@@ -47,6 +58,11 @@ _COMPRESSION = "zlib"
 _LISTS = 4
 
 Sent = tuple[dict[str, Any], list[bytes]]
+
+#: Functions of keys, by the name of the annotation that they give.
+Annotations = Mapping[str, Callable[[Any], Any]]
+
+_NONE: Annotations = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +98,31 @@ class SealedGraph:
 # -- where it is written --------------------------------------------------------------------------
 
 
-def write_out(expr: Any, identity: Identity, audience: PublicKey, limits: Limits) -> Sent:
+@contextmanager
+def evaluated_annotations() -> Iterator[Annotations]:
+    """Take the annotations that are functions of keys out of Dask's, and yield them.
+
+    A scheduler calls them; here their author does.
+    """
+    annotations = dask.get_annotations()
+    called = {name: value for name, value in annotations.items() if callable(value)}
+    plain = {name: value for name, value in annotations.items() if name not in called}
+    with dask.config.set(annotations=plain) if called else nullcontext():
+        yield called
+
+
+def write_out(
+    expr: Any,
+    identity: Identity,
+    audience: PublicKey,
+    limits: Limits,
+    evaluated: Annotations = _NONE,
+) -> Sent:
     """Return *expr* written out into tasks and signed, as a header and frames.
 
     :param audience: key of the scheduler that it is submitted to.
     :param limits: those of the scheduler.
+    :param evaluated: functions of keys, by the names of the annotations that they give.
     :raises PayloadError: that names the first task which cannot be written.
     :raises ConfigError: if *identity* has no signing key.
     """
@@ -109,7 +145,7 @@ def write_out(expr: Any, identity: Identity, audience: PublicKey, limits: Limits
         [leaf.head for leaf in leaves.values()],
         [leaf.tree for leaf in leaves.values()],
         list(definitions.by_digest.values()),
-        _grouped(expr.__dask_annotations__(), leaves),
+        _grouped(_annotated(expr, leaves, evaluated), leaves),
     ]
     sizes, frames = [], [statement.signed_by(identity).packed]
     for each in lists:
@@ -139,6 +175,14 @@ def _under(key: Any, node: GraphNode) -> GraphNode:
     return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
 
 
+def _annotated(expr: Any, keys: Iterable[Any], evaluated: Annotations) -> dict[str, dict[Any, Any]]:
+    """Return the annotations of each task; those of a layer go before those of all."""
+    found = {name: {key: value(key) for key in keys} for name, value in evaluated.items()}
+    for name, of in expr.__dask_annotations__().items():
+        found.setdefault(name, {}).update(of)
+    return found
+
+
 def _grouped(annotations: Mapping[str, Mapping[Any, Any]], leaves: Mapping[Any, Leaf]) -> list[Any]:
     """Return annotations as ``[name, value, [index of leaf, ...]]``: most tasks share theirs.
 
@@ -166,11 +210,6 @@ def as_sent(value: Any) -> Any:
 
 
 # -- where it arrives -----------------------------------------------------------------------------
-
-
-def is_graph_header(header: Mapping[str, Any]) -> bool:
-    """Tell whether a payload of family ``sealed`` says of itself that it is a graph."""
-    return "sizes" in header
 
 
 def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> SealedGraph:
