@@ -20,7 +20,7 @@ import dask
 from dask._expr import LLGExpr
 from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
-from distributed.protocol.serialize import Serialized
+from distributed.protocol.serialize import Serialized, ToPickle
 from distributed.security import Security as DaskSecurity
 
 from safeser import operations
@@ -36,7 +36,7 @@ from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.handed import Handed
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
-from safeser.dask.sealed.graph import Annotations, evaluated_annotations, write_out
+from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
@@ -162,16 +162,15 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         if approved.grant_of(link).submission != SEALED:
             expr = approved.as_granted(expr, link, actors=kwargs.get("actors"))
             return super()._graph_to_futures(expr, keys, *args, **kwargs)
-        with evaluated_annotations() as evaluated:
-            expr = self._sealed(expr, link, evaluated)
-            return super()._graph_to_futures(expr, keys, *args, **kwargs)
+        return super()._graph_to_futures(self._sealed(expr, link), keys, *args, **kwargs)
 
-    def _sealed(self, expr: Any, link: Link, evaluated: Annotations) -> Serialized:
+    def _sealed(self, expr: Any, link: Link) -> Serialized:
         """Return *expr* written out and signed, for the scheduler that *link* leads to."""
         channel = self.safeser
         assert isinstance(channel, Channel)
         audience, limits = link.session.peer_key, link.policy.limits
-        return Serialized(*write_out(expr, channel.identity, audience, limits, evaluated))
+        annotations = dask.get_annotations()
+        return Serialized(*write_out(expr, channel.identity, audience, limits, annotations))
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
         try:
@@ -264,6 +263,8 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         """Refuse here what a user asks for and nobody answers: Dask takes it for done."""
         if msg["op"] in _UNANSWERED:
             self._permit(operations.Channel.STREAM, msg["op"])
+        elif msg["op"] == "update-graph" and is_sealed(msg["expr_ser"]):
+            msg = {**msg, "annotations": ToPickle(without_functions(msg["annotations"].data))}
         super()._send_to_scheduler(msg)
 
     async def _shutdown(self) -> None:

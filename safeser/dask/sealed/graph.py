@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from types import MappingProxyType
 from typing import Any
 
-import dask
 import msgpack
 import numpy as np
 from dask._task_spec import Alias, GraphNode, convert_legacy_graph
+from distributed.protocol.serialize import Serialized
 from distributed.shuffle._core import ShuffleSpec
 
 from safeser.dask.annotations import check_annotation
@@ -40,15 +39,15 @@ from safeser.dask.shuffles import read_plan
 from safeser.errors import ConfigError, PayloadError
 from safeser.families import compression
 from safeser.keys import Identity, PublicKey
-from safeser.values import Limits
+from safeser.values import SEALED, Limits
 
 __all__ = [
-    "Annotations",
     "Head",
     "SealedGraph",
-    "evaluated_annotations",
+    "is_sealed",
     "parse",
     "read_head",
+    "without_functions",
     "write_out",
 ]
 
@@ -59,10 +58,7 @@ _LISTS = 4
 
 Sent = tuple[dict[str, Any], list[bytes]]
 
-#: Functions of keys, by the name of the annotation that they give.
-Annotations = Mapping[str, Callable[[Any], Any]]
-
-_NONE: Annotations = MappingProxyType({})
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,31 +94,18 @@ class SealedGraph:
 # -- where it is written --------------------------------------------------------------------------
 
 
-@contextmanager
-def evaluated_annotations() -> Iterator[Annotations]:
-    """Take the annotations that are functions of keys out of Dask's, and yield them.
-
-    A scheduler calls them; here their author does.
-    """
-    annotations = dask.get_annotations()
-    called = {name: value for name, value in annotations.items() if callable(value)}
-    plain = {name: value for name, value in annotations.items() if name not in called}
-    with dask.config.set(annotations=plain) if called else nullcontext():
-        yield called
-
-
 def write_out(
     expr: Any,
     identity: Identity,
     audience: PublicKey,
     limits: Limits,
-    evaluated: Annotations = _NONE,
+    annotations: Mapping[str, Any] = _NONE,
 ) -> Sent:
     """Return *expr* written out into tasks and signed, as a header and frames.
 
     :param audience: key of the scheduler that it is submitted to.
     :param limits: those of the scheduler.
-    :param evaluated: functions of keys, by the names of the annotations that they give.
+    :param annotations: of all tasks; those that are functions of keys are called here.
     :raises PayloadError: that names the first task which cannot be written.
     :raises ConfigError: if *identity* has no signing key.
     """
@@ -145,7 +128,7 @@ def write_out(
         [leaf.head for leaf in leaves.values()],
         [leaf.tree for leaf in leaves.values()],
         list(definitions.by_digest.values()),
-        _grouped(_annotated(expr, leaves, evaluated), leaves),
+        _grouped(_annotated(expr, leaves, annotations), leaves),
     ]
     sizes, frames = [], [statement.signed_by(identity).packed]
     for each in lists:
@@ -153,7 +136,7 @@ def write_out(
         smaller = compression.compressed(packed, _COMPRESSION)
         sizes.append(0 if smaller is None else len(packed))
         frames.append(packed if smaller is None else smaller)
-    return {"serializer": "sealed", "sizes": sizes}, frames
+    return {"serializer": SEALED, "sizes": sizes}, frames
 
 
 def _leaves(expr: Any, definitions: Definitions, limits: Limits) -> dict[Any, Leaf]:
@@ -175,9 +158,25 @@ def _under(key: Any, node: GraphNode) -> GraphNode:
     return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
 
 
-def _annotated(expr: Any, keys: Iterable[Any], evaluated: Annotations) -> dict[str, dict[Any, Any]]:
+def is_sealed(graph: Serialized) -> bool:
+    """Tell whether what Dask's client is about to send is what :func:`write_out` returned."""
+    return bool(graph.header.get("serializer") == SEALED)
+
+
+def without_functions(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations of all tasks but for functions, which were called already."""
+    return {name: value for name, value in annotations.items() if not callable(value)}
+
+
+def _annotated(
+    expr: Any, keys: Iterable[Any], annotations: Mapping[str, Any]
+) -> dict[str, dict[Any, Any]]:
     """Return the annotations of each task; those of a layer go before those of all."""
-    found = {name: {key: value(key) for key in keys} for name, value in evaluated.items()}
+    found = {
+        name: {key: value(key) for key in keys}
+        for name, value in annotations.items()
+        if callable(value)
+    }
     for name, of in expr.__dask_annotations__().items():
         found.setdefault(name, {}).update(of)
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from dask._task_spec import GraphNode
+from dask._task_spec import Alias, GraphNode, Task, TaskRef
 from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.reader import Reader
@@ -118,8 +118,11 @@ def nodes(graph: SealedGraph) -> dict[Any, Sealed]:
     }
 
 
-class VerifiedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
+class VerifiedTask(Task):  # type: ignore[misc]  # as above
     """One task of a sealed graph on a worker, verified, decided and recorded.
+
+    It has function and arguments, as plugins expect of a task, and opens them when they are first
+    asked for: by Dask, in the thread that runs it.
 
     :param still_valid: raises if its author may not have it run any more.
     """
@@ -130,17 +133,9 @@ class VerifiedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
         self._call = call
         self._limits = limits
         self._still_valid = still_valid
-        self._opened: GraphNode | None = None
+        self._opened: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
         self.key = call.head.key  # type: ignore[misc]  # Dask's slot
         self._dependencies = frozenset(call.head.dependencies)  # type: ignore[misc]  # likewise
-
-    @property
-    def is_coro(self) -> bool:
-        return bool(self._call.head.flags & COROUTINE)
-
-    @property
-    def data_producer(self) -> bool:
-        return bool(self._call.head.flags & PRODUCER)
 
     def open(self) -> GraphNode:
         """Return Dask's own node, unpickled anew.
@@ -153,26 +148,37 @@ class VerifiedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
         tree = Reader(self._limits).read(self._call.leaf.tree)
         return open_task(head.key, head.dependencies, tree, self._call.definitions, _load)
 
-    def __call__(self, values: Any = ()) -> Any:
-        return self.open()(values)
-
-    def _looked_at(self) -> Any:
-        """Return the opened node that plugins look at; what runs is opened anew."""
+    def _parts(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Return function, arguments and keyword arguments of the call."""
         if self._opened is None:
-            self._opened = self.open()
+            node = self.open()
+            if isinstance(node, Task):
+                self._opened = node.func, node.args, node.kwargs
+            elif isinstance(node, Alias):
+                self._opened = _same, (TaskRef(node.target),), {}
+            else:
+                self._opened = node, (), {}
         return self._opened
 
     @property
     def func(self) -> Any:
-        return self._looked_at().func
+        return self._parts()[0]
 
     @property
-    def args(self) -> Any:
-        return self._looked_at().args
+    def args(self) -> tuple[Any, ...]:
+        return self._parts()[1]
 
     @property
-    def kwargs(self) -> Any:
-        return self._looked_at().kwargs
+    def kwargs(self) -> dict[str, Any]:
+        return self._parts()[2]
+
+    @property
+    def is_coro(self) -> bool:
+        return bool(self._call.head.flags & COROUTINE)
+
+    @property
+    def data_producer(self) -> bool:
+        return bool(self._call.head.flags & PRODUCER)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # To a process of this worker's own executor: what runs there was verified here.
@@ -184,6 +190,10 @@ class VerifiedTask(GraphNode):  # type: ignore[misc]  # dask ships no types
     def __repr__(self) -> str:
         author = self._call.signed.statement.author
         return f"<SealedTask {self.key!r} of {author}>"
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _load(definition: bytes) -> Any:
