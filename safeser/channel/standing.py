@@ -60,6 +60,9 @@ class Voices(Protocol):
     @property
     def policy(self) -> Policy: ...
 
+    @property
+    def identity(self) -> Identity: ...
+
     def is_silenced(self, principal: str) -> bool:
         """Tell whether *principal* had keys and has none any more that may speak for it."""
 

@@ -51,6 +51,10 @@ class _Fixed:
         del principal
         return False
 
+    @property
+    def identity(self) -> NoReturn:
+        raise TypeError("a principal without keys has no identity")
+
     def author_of(self, key: VerifyingKey) -> None:
         """Nobody signs for a policy without keys."""
 

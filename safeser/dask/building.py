@@ -42,7 +42,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
         message = _loaded(judged, opens=opens)
         check_built(judged.later, message)
     if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
-        _check_approved(message)
+        _check_approved(message, judged.admitted.grant.submission)
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
@@ -78,12 +78,12 @@ def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:
         ) from None
 
 
-def _check_approved(message: dict[str, Any]) -> None:
+def _check_approved(message: dict[str, Any], submission: str) -> None:
     """Refuse what steers the scheduler beside a graph, but for plain values."""
     check_beside({name: part for name, part in message.items() if name != "expr_ser"})
     if not approved.is_opened(message.get("expr_ser")):
         raise PayloadError("there is no graph to submit", rule="submission.graph", where="expr_ser")
-    if message.get("actors"):
+    if message.get("actors") and submission == "approved":
         # Any method of an actor can be called by its name, tofile of an array as well.
         raise PolicyDenied(
             "an approved submission makes no actors", rule="submission.actors", where="actors"

@@ -162,15 +162,24 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         if approved.grant_of(link).submission != SEALED:
             expr = approved.as_granted(expr, link, actors=kwargs.get("actors"))
             return super()._graph_to_futures(expr, keys, *args, **kwargs)
-        return super()._graph_to_futures(self._sealed(expr, link), keys, *args, **kwargs)
+        sealed = self._sealed(expr, link, kwargs.get("actors"))
+        return super()._graph_to_futures(sealed, keys, *args, **kwargs)
 
-    def _sealed(self, expr: Any, link: Link) -> Serialized:
+    def _sealed(self, expr: Any, link: Link, actors: Any) -> Serialized:
         """Return *expr* written out and signed, for the scheduler that *link* leads to."""
         channel = self.safeser
         assert isinstance(channel, Channel)
         audience, limits = link.session.peer_key, link.policy.limits
-        annotations = dask.get_annotations()
-        return Serialized(*write_out(expr, channel.identity, audience, limits, annotations))
+        return Serialized(
+            *write_out(
+                expr,
+                channel.identity,
+                audience,
+                limits,
+                annotations=dask.get_annotations(),
+                actors=actors,
+            )
+        )
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
         try:

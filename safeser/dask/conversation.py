@@ -40,6 +40,7 @@ from safeser.dask.incoming import (
 )
 from safeser.dask.refused import GraphFailures, element_instead
 from safeser.dask.registrations import ClientIds
+from safeser.dask.sealed import requests
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
@@ -616,9 +617,12 @@ class Conversation:
         if row is None:
             raise unknown_operation(message["op"])
         self.link.permit_operation(self.link.outbound(row.kind, row.name))
-        for _, _, known in nested(row, message):
+        rows = [("", row)]
+        for path, _, known in nested(row, message):
+            rows.append((path, known[0]))
             for inner in known:
                 self.link.permit_operation(self.link.outbound(inner.kind, inner.name))
+        message = requests.signed(self.link, message, rows)
         frames = outgoing.encode_message(
             self.link, message, row, serializers=serializers, fails=False
         )

@@ -17,13 +17,15 @@ from safeser.dask import translate
 from safeser.dask.ceilings import CeilingOf
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths
 from safeser.dask.fields import pickled, references, select, transform
+from safeser.dask.sealed import requests
 from safeser.dask.sealed.arrival import is_sealed, received
 from safeser.dask.sealed.call import Call, Kept
+from safeser.dask.sealed.requests import Raw, plugin_of
 from safeser.dask.shaped import Later, check_fields, check_inner
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
-from safeser.policy.rules import HARMLESS
+from safeser.policy.rules import COMPUTE, HARMLESS
 from safeser.values import Context, Kind, Limits
 
 __all__ = [
@@ -144,13 +146,14 @@ def judge_operation(
     if wrapped:
         body, message = _with_bare_pickles(wrapped, body, message)
     raw, declared = _payload_fields(row, body)
+    opened_at = [] if row.server is Server.SCHEDULER else [each.where for each in raw]
     kinds = [row.kind]
     for path, inner, known in () if row.plain else nested(row, body):
         for one in known:
             # A relay must not carry what its sender may not ask for directly.
             link.permit_named(link.inbound(one.kind, one.name), where=f"{path}.op")
             inner_raw, inner_declared = _payload_fields(one, inner)
-            raw += inner_raw
+            raw += [each for each in inner_raw if each not in raw]
             declared |= inner_declared
             kinds.append(one.kind)
         later += check_inner(known, path, inner, payloads=payloads)
@@ -174,6 +177,7 @@ def judge_operation(
         failures=_failures(row, body) if rows else frozenset(),
         later=tuple(later),
         opens=opens,
+        opened_at=opened_at,
     )
 
 
@@ -197,11 +201,11 @@ def judge_reply(
             "the reply has a field that Dask's replies to this do not have", rule="reply.field"
         )
     raw = [
-        found
+        Raw(where, data, plugin_of(path, where))
         for path, encoding in fields.items()
         if encoding is Encoding.RAW
-        for where, value in select(body, path)
-        for found in _bare(value, where)
+        for at, value in select(body, path)
+        for where, data in _bare(value, at)
     ]
     kind = Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN
     return _judge(
@@ -223,6 +227,7 @@ def judge_reply(
         },
         wholes=_wholes(fields, body, reply=True),
         opens=opens,
+        opened_at=[path for path, encoding in fields.items() if encoding is Encoding.RAW],
     )
 
 
@@ -262,7 +267,7 @@ def _judge(
     message: Message,
     *,
     places: Sequence[tuple[str, Reference]],
-    raw: Sequence[tuple[str, bytes]],
+    raw: Sequence[Raw],
     willing: Sequence[str] | None,
     declared: set[int],
     wrapped: tuple[str, ...] = (),
@@ -271,6 +276,7 @@ def _judge(
     later: tuple[Later, ...] = (),
     opens: bool,
     failed: Callable[[int, SafeserError], None] | None = None,
+    opened_at: Sequence[str] = (),
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
@@ -292,6 +298,7 @@ def _judge(
                 row,
                 wraps=reference.index in wrapping and not row.failed,
                 relayed=not (opens or reference.eager or is_graph(context, where)),
+                actor=context.operation == COMPUTE and body.get("actor") is True,
             )
         except SafeserError as error:
             if failed is None:
@@ -318,7 +325,7 @@ def _judge(
             )
         parts.append((payload, reference, row))
     # Dask's handlers give bare pickles to an unpickler without restrictions.
-    bare = [link.code(verified, where, value) for where, value in raw]
+    bare = requests.received(link, verified, context, raw)
     payloads = [*(payload for payload, _, _ in parts), *bare]
     apart: list[tuple[Received, SafeserError]] | None = None if failed is None else []
     admitted = link.admit(verified, context, payloads, willing=willing, apart=apart)
@@ -329,6 +336,7 @@ def _judge(
                 failed(reference.index, refused[id(payload)])
         parts = [part for part in parts if id(part[0]) not in refused]
     left = frozenset(left_out)
+    body = requests.opened(body, bare, opened_at)
     return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later)
 
 
@@ -341,9 +349,10 @@ def _payload(
     *,
     wraps: bool,
     relayed: bool,
+    actor: bool,
 ) -> Received:
     if is_sealed(row):
-        return received(link, verified, context, where, row)
+        return received(link, verified, context, where, row, actor=actor)
     return link.payload(
         verified,
         context,
@@ -384,15 +393,18 @@ def is_graph(context: Context, where: str) -> bool:
     return context.operation == "update-graph" and where == "expr_ser"
 
 
-def _payload_fields(
-    row: Operation, body: dict[str, Any]
-) -> tuple[list[tuple[str, bytes]], set[int]]:
+def _payload_fields(row: Operation, body: dict[str, Any]) -> tuple[list[Raw], set[int]]:
     """Return the bare pickles of a message, and the rows that stand where it has pickles."""
-    raw: list[tuple[str, bytes]] = []
+    raw: list[Raw] = []
     declared: set[int] = set()
     for path, encoding in row.fields.items():
         if encoding is Encoding.RAW and not row.reports(path):
-            raw += [found for where, value in select(body, path) for found in _bare(value, where)]
+            purpose = requests.purpose_of(row, path, body)
+            raw += [
+                Raw(where, data, purpose)
+                for at, value in select(body, path)
+                for where, data in _bare(value, at)
+            ]
         elif encoding in (Encoding.MARKED, Encoding.WRAPPED):
             declared.update(i for _, value in select(body, path) for i in references(value))
     return raw, declared

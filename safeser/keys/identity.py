@@ -173,6 +173,15 @@ class Identity(KeepsSecrets):
 
         :raises ConfigError: if the identity has no signing key.
         """
+        self.require_verifying()
+        assert self._signing is not None
+        return self._signing.sign(data)
+
+    def require_verifying(self) -> VerifyingKey:
+        """Return the public half of the signing key.
+
+        :raises ConfigError: if the identity has none.
+        """
         if self._signing is None:
             raise ConfigError(
                 f"the identity of {self.principal!r} has no signing key, which sealed submissions"
@@ -181,7 +190,7 @@ class Identity(KeepsSecrets):
                 fix="Make a new key with 'safeser keys rotate', or with 'safeser keys new' where"
                 " the roster is on another machine.",
             )
-        return self._signing.sign(data)
+        return self._signing.public
 
     def __repr__(self) -> str:
         signing = "" if self.verifying is None else f", verifying={self.verifying.text!r}"

@@ -1,8 +1,9 @@
-"""Groups within groups: what a policy grants to whom it lets look, and change nothing.
+"""Groups within groups: what a policy grants to principals who look and change nothing, or whose
+code no scheduler opens.
 
-The one rule: every name here is in the group that it is a part of, and none of them lets its sender
-keep, move, stop or start what is another's. Names are listed one by one: what Dask adds to a group
-is in no part of it until somebody has read it.
+The one rule: every name here is in the group that it is a part of, and none of ``look`` lets its
+sender keep, move, stop or start what is another's. Names are listed one by one: what Dask adds to a
+group is in no part of it until somebody has read it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from types import MappingProxyType
 __all__ = ["PARTS", "WHOLE"]
 
 #: Of which group each part is one.
-WHOLE: Mapping[str, str] = MappingProxyType({"look": "basic"})
+WHOLE: Mapping[str, str] = MappingProxyType(
+    {"look": "basic", "worker-run": "run", "worker-plugins": "plugins"}
+)
 
 # Connecting, and what a client says of itself alone.
 _CONNECTING = (
@@ -37,8 +40,18 @@ _HEARING = (
     " error event adjust-heartbeat-interval"
 )
 
+# Plugins that workers and nannies open, and no scheduler.
+_PLUGINS = (
+    "plugin-add plugin-remove plugin_add plugin_remove register_worker_plugin"
+    " register_nanny_plugin unregister_worker_plugin unregister_nanny_plugin"
+)
+
 #: Names of operations, by part. ``broadcast`` and ``proxy`` are left out: what they relay, workers
 #: do for the scheduler, for whom ``gather`` means to fetch and keep copies.
 PARTS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"look": frozenset(f"{_CONNECTING} {_ASKING} {_FETCHING} {_HEARING}".split())}
+    {
+        "look": frozenset(f"{_CONNECTING} {_ASKING} {_FETCHING} {_HEARING}".split()),
+        "worker-run": frozenset({"run", "run_coroutine"}),
+        "worker-plugins": frozenset(_PLUGINS.split()),
+    }
 )

@@ -14,6 +14,7 @@ from safeser.policy.rules import (
     COMPUTE,
     HARMLESS,
     PICKLES,
+    SIGNED_OPERATIONS,
     SUBMIT,
     UNKNOWN_OPERATIONS,
     Rule,
@@ -97,7 +98,8 @@ def _check_code(entry: Entry, rule: Rule) -> None:
             fix="Add 'submission: code' if these senders may run any code in these recipients;"
             " otherwise take cloudpickle out.",
         )
-    running = sorted(rule.operations & CODE_OPERATIONS)
+    signed = SIGNED_OPERATIONS if rule.submission == SEALED else frozenset()
+    running = sorted(rule.operations & CODE_OPERATIONS - signed)
     if running:
         entry.refuse(
             f"operation {running[0]} runs what the sender sends, and a context that grants it"
@@ -143,11 +145,11 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
     """``sealed`` is about graphs and about tasks of them, and about nothing else."""
     if rule.submission != SEALED:
         return
-    handed = {SUBMIT, COMPUTE} & rule.operations
-    if not handed or Kind.TASK not in rule.kinds:
+    handed = {SUBMIT, COMPUTE} & rule.operations and Kind.TASK in rule.kinds
+    if not handed and not SIGNED_OPERATIONS & rule.operations:
         entry.refuse(
-            f"'submission: sealed' has no effect where neither {SUBMIT} nor {COMPUTE} is granted"
-            " for kind task",
+            f"'submission: sealed' has no effect where {SUBMIT}, {COMPUTE} and all operations"
+            " that can be signed are not granted",
             "submission",
             rule="config.no-effect",
             fix=f"Grant {SUBMIT} towards a scheduler, or {COMPUTE} from it, and match kind task.",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from safeser.allowed import Allowed
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, IN_ANY_RELEASE
+from safeser.operations.groups import PARTS
 from safeser.values import HARMLESS, TRANSPORTS, UNKNOWN, KeyConflicts, Kind, Suite
 
 __all__ = [
@@ -22,11 +23,13 @@ __all__ = [
     "APPROVED",
     "CALLING",
     "CODE_OPERATIONS",
+    "COMPUTE",
     "HARMLESS",
     "PICKLES",
     "PROFILES",
     "REFUSED",
     "SESSION_TRANSPORTS",
+    "SIGNED_OPERATIONS",
     "SUBMIT",
     "UNKNOWN_OPERATIONS",
     "UNLISTED",
@@ -71,6 +74,10 @@ CALLING = frozenset({"functions", "dask-tasks", "dask-graph"})
 #: An actor's methods are whatever its class has, with arguments of the caller's choice: an array's
 #: write files.
 CODE_OPERATIONS = GROUPS["run"] | GROUPS["plugins"] | GROUPS["files"] | GROUPS["actors"]
+
+#: Those whose code workers and nannies alone open, so that it can be signed by its author; an
+#: actor's calls take data, in the session of their caller.
+SIGNED_OPERATIONS = PARTS["worker-run"] | PARTS["worker-plugins"] | GROUPS["actors"]
 
 #: The weakest kind that a message of each operation can have; payloads only make it stronger.
 WEAKEST: Mapping[str, Kind] = MappingProxyType(

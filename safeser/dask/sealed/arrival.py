@@ -15,6 +15,7 @@ from safeser.dask.sealed.graph import SealedGraph, parse
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.sealed.verification import require_signed
+from safeser.dask.sealed.writing import ACTOR
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.values import SEALED, Context
 
@@ -27,10 +28,17 @@ def is_sealed(row: PayloadRow) -> bool:
 
 
 def received(
-    link: Link, verified: Arrived, context: Context, where: str, row: PayloadRow
+    link: Link,
+    verified: Arrived,
+    context: Context,
+    where: str,
+    row: PayloadRow,
+    *,
+    actor: bool = False,
 ) -> Received:
     """Return the payload that *row* is, with the author whose signature it bears.
 
+    :param actor: whether the message wants what a task returns to be an actor.
     :raises PayloadError: if it is malformed, or stands where no graph or task stands.
     :raises PolicyDenied: if its statement does not count here and now.
     """
@@ -48,8 +56,13 @@ def received(
     elif isinstance(row.call, SafeserError):
         raise row.call
     elif row.call is not None and where == "run_spec" and not row.failed:
-        sealed = row.call
-        author = require_signed(sealed.signed, link.voices, scheduler=link.peer)
+        call: Call = row.call
+        if actor is not bool(call.head.flags & ACTOR):
+            raise PolicyDenied(
+                "a task is to make an actor, or none, against what its author signed",
+                rule="sealed.actor",
+            )
+        sealed, author = call, require_signed(call.signed, link.voices, scheduler=link.peer)
     else:
         raise PayloadError(
             "a sealed payload stands where no graph or task can", rule="sealed.place", where=where

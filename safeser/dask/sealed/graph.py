@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from types import MappingProxyType
@@ -28,15 +28,14 @@ from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.statement import GRAPH_ID_SIZE, LIFETIME, SignedStatement, Statement
 from safeser.dask.sealed.writing import (
-    COROUTINE,
-    PRODUCER,
+    FLAGS,
     Leaf,
     leaf_data,
     unwritable,
     write_task,
 )
 from safeser.dask.shuffles import read_plan
-from safeser.errors import ConfigError, PayloadError
+from safeser.errors import PayloadError
 from safeser.families import compression
 from safeser.keys import Identity, PublicKey
 from safeser.values import SEALED, Limits
@@ -99,26 +98,22 @@ def write_out(
     identity: Identity,
     audience: PublicKey,
     limits: Limits,
+    *,
     annotations: Mapping[str, Any] = _NONE,
+    actors: bool | Collection[Any] | None = None,
 ) -> Sent:
     """Return *expr* written out into tasks and signed, as a header and frames.
 
     :param audience: key of the scheduler that it is submitted to.
     :param limits: those of the scheduler.
     :param annotations: of all tasks; those that are functions of keys are called here.
+    :param actors: keys of tasks that return actors; True for all.
     :raises PayloadError: that names the first task which cannot be written.
     :raises ConfigError: if *identity* has no signing key.
     """
-    signer = identity.verifying
-    if signer is None:
-        raise ConfigError(
-            f"the identity of {identity.principal!r} has no signing key, which sealed submissions"
-            " need",
-            rule="config.signing",
-            fix="Make a new key with 'safeser keys rotate', and have the operator add it.",
-        )
+    signer = identity.require_verifying()
     definitions, graph = Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
-    leaves = _leaves(expr, definitions, limits)
+    leaves = _leaves(expr, definitions, limits, actors)
     tree = MerkleTree(leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values())
     now = int(time.time())
     statement = Statement(
@@ -139,11 +134,15 @@ def write_out(
     return {"serializer": SEALED, "sizes": sizes}, frames
 
 
-def _leaves(expr: Any, definitions: Definitions, limits: Limits) -> dict[Any, Leaf]:
+def _leaves(
+    expr: Any, definitions: Definitions, limits: Limits, actors: bool | Collection[Any] | None
+) -> dict[Any, Leaf]:
     leaves: dict[Any, Leaf] = {}
+    named: Collection[Any] = () if isinstance(actors, bool | None) else set(actors)
     for key, node in convert_legacy_graph(dict(expr.__dask_graph__())).items():
+        actor = actors is True or key in named
         try:
-            leaves[key] = write_task(key, _under(key, node), definitions, limits)
+            leaves[key] = write_task(key, _under(key, node), definitions, limits, actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
     if not leaves:
@@ -303,7 +302,7 @@ def read_head(data: bytes, read: Reader) -> Head:
             len(plan) <= 1
             and is_key(key)
             and all(map(is_key, dependencies))
-            and 0 <= flags <= COROUTINE | PRODUCER
+            and 0 <= flags <= FLAGS
             and type(flags) is int
             and not len(digests) % DIGEST_SIZE
         ):

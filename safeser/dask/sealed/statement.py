@@ -17,13 +17,20 @@ from safeser.errors import ConfigError, PayloadError
 from safeser.keys import Identity, PublicKey, VerifyingKey
 from safeser.values import check_principal
 
-__all__ = ["GRAPH_ID_SIZE", "LIFETIME", "MOST_TASKS", "SignedStatement", "Statement"]
+__all__ = [
+    "GRAPH_ID_SIZE",
+    "LIFETIME",
+    "MOST_TASKS",
+    "SKEW",
+    "SignedStatement",
+    "Statement",
+]
 
 #: Seconds for which a statement is valid; renewed while its author's client holds futures.
 LIFETIME = 24 * 3600
 
 #: Seconds by which the clocks of two machines may differ.
-_SKEW = 300
+SKEW = 300
 
 GRAPH_ID_SIZE = 16
 
@@ -88,7 +95,7 @@ class Statement:
 
     def is_current(self, now: float) -> bool:
         """Tell whether *now* lies between issue and expiry, as far as clocks agree."""
-        return self.issued - _SKEW <= now < self.expires
+        return self.issued - SKEW <= now < self.expires
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,46 +8,71 @@ is asked again when a task runs: it may have waited for long.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from functools import lru_cache
+from typing import Protocol
 
 from safeser.channel.standing import Voices
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.errors import PolicyDenied
+from safeser.keys import PublicKey, VerifyingKey
 
-__all__ = ["require_signed"]
+__all__ = ["require_current", "require_signed"]
 
 #: Signatures that were found to hold and are remembered: one for each graph and renewal.
 _REMEMBERED = 1024
 
 
+class Said(Protocol):
+    """What an author said about a graph or value."""
+
+    @property
+    def author(self) -> str: ...
+    @property
+    def signer(self) -> VerifyingKey: ...
+    @property
+    def audience(self) -> PublicKey: ...
+    def is_current(self, now: float) -> bool: ...
+
+
 def require_signed(signed: SignedStatement, voices: Voices, *, scheduler: str) -> str:
-    """Return the author of *signed*, if it counts here and now.
+    """Return the author of the graph that *signed* is about, if it counts here and now.
 
     :param scheduler: principal of the scheduler that the graph was submitted to.
     :raises PolicyDenied: if it does not, with what its author or an operator can do about it.
     """
-    statement = signed.statement
-    if not _holds(signed.packed):
+    holds = _holds(signed.packed)
+    return require_current(signed.statement, voices, servers=(scheduler,), holds=holds)
+
+
+def require_current(said: Said, voices: Voices, *, servers: Collection[str], holds: bool) -> str:
+    """Return the author of *said*, if it counts here and now.
+
+    :param servers: principals to one of which it may have been sent.
+    :param holds: whether its signature is valid.
+    :raises PolicyDenied: if it does not count.
+    """
+    if not holds:
         raise _refused("sealed.signature", "its signature is not valid")
-    if voices.author_of(statement.signer) != statement.author:
+    if voices.author_of(said.signer) != said.author:
         raise _refused(
             "sealed.author",
-            f"the roster lists no signing key of {statement.author!r} that made its signature",
+            f"the roster lists no signing key of {said.author!r} that made its signature",
             "Use a key that is active or verify-only in the roster, and submit it again.",
         )
-    if voices.owner_of(statement.audience) != scheduler:
+    if voices.owner_of(said.audience) not in servers:
         raise _refused(
             "sealed.audience",
-            f"it was signed for another scheduler than {scheduler!r}",
+            f"it was signed for another server than {' or '.join(servers)}",
             "Submit it to this cluster.",
         )
-    if not statement.is_current(time.time()):
+    if not said.is_current(time.time()):
         raise _refused(
             "sealed.expired",
             "its statement is over, or not valid yet by this machine's clock",
-            "Submit it again; a client renews what it holds futures of.",
+            "Submit it again.",
         )
-    return statement.author
+    return said.author
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -56,4 +81,4 @@ def _holds(packed: bytes) -> bool:
 
 
 def _refused(rule: str, why: str, fix: str = "") -> PolicyDenied:
-    return PolicyDenied(f"a sealed graph does not count here: {why}", rule=rule, fix=fix)
+    return PolicyDenied(f"a sealed call does not count here: {why}", rule=rule, fix=fix)

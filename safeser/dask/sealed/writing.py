@@ -21,10 +21,23 @@ from safeser.dask.shuffles import write_plan
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
-__all__ = ["COROUTINE", "PRODUCER", "Leaf", "leaf_data", "unwritable", "write_task"]
+__all__ = [
+    "ACTOR",
+    "COROUTINE",
+    "FLAGS",
+    "PRODUCER",
+    "Leaf",
+    "leaf_data",
+    "unwritable",
+    "write_task",
+]
 
-#: Flags of a head: the function is a coroutine function; the task produces data from nothing.
-COROUTINE, PRODUCER = 1, 2
+#: Flags of a head: the function is a coroutine function; the task produces data from nothing; what
+#: it returns is an actor.
+COROUTINE, PRODUCER, ACTOR = 1, 2, 4
+
+#: All of them.
+FLAGS = COROUTINE | PRODUCER | ACTOR
 
 #: Levels of a tree; what is nested deeper, or in longer containers, is pickled as one definition.
 _DEEPEST = 24
@@ -47,8 +60,13 @@ def leaf_data(graph: bytes, leaf: Leaf) -> bytes:
     return b"".join((graph, len(leaf.head).to_bytes(4, "big"), *leaf))
 
 
-def write_task(key: Any, node: GraphNode, definitions: Definitions, limits: Limits) -> Leaf:
+def write_task(
+    key: Any, node: GraphNode, definitions: Definitions, limits: Limits, *, actor: bool = False
+) -> Leaf:
     """Return the leaf of *node*, which the graph has under *key*.
+
+    :param limits: those of the plan of a shuffle.
+    :param actor: whether what it returns is to be an actor.
 
     :raises PayloadError: if something in it cannot be pickled.
     """
@@ -58,7 +76,7 @@ def write_task(key: Any, node: GraphNode, definitions: Definitions, limits: Limi
     except (_TooDeepError, RecursionError, ValueError, OverflowError):
         written = _Task(node.dependencies, definitions)
         tree = msgpack.packb(written.definition(node), use_bin_type=True)
-    flags = COROUTINE * bool(node.is_coro) | PRODUCER * bool(node.data_producer)
+    flags = COROUTINE * bool(node.is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
     digests = b"".join(written.digests)
     head = [form.key_form(key), list(written.dependencies), flags, digests]
     if isinstance(node, P2PBarrierTask):

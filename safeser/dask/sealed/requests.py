@@ -1,0 +1,166 @@
+"""Requests that carry code to workers and nannies: signed by clients, verified on arrival.
+
+The one rule: a scheduler passes signed values on and opens none; a worker or nanny hands its
+handler the pickle that was verified, decided and recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from safeser.channel import Arrived, Link, Received
+from safeser.dask.fields import select, transform
+from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
+from safeser.dask.sealed.verification import require_current
+from safeser.errors import PolicyDenied
+from safeser.operations import Encoding, Operation
+from safeser.values import SEALED, Context
+
+__all__ = ["Raw", "opened", "plugin_of", "purpose_of", "received", "signed"]
+
+#: Operations whose pickles workers and nannies open, by what they are for there.
+_SIGNED: Mapping[str, str] = {
+    "run": "run",
+    "run_coroutine": "run_coroutine",
+    "plugin-add": "plugin-add",
+    "register_worker_plugin": "plugin-add",
+    "plugin_add": "plugin_add",
+    "register_nanny_plugin": "plugin_add",
+}
+
+#: Fields of replies that hold plugins under their names, by what each is for.
+_PLUGINS: Mapping[str, str] = {"worker-plugins": "plugin-add", "nanny-plugins": "plugin_add"}
+
+#: What is run once for each request.
+_ONCE = ("run.", "run_coroutine.")
+
+_requests = Requests()
+
+
+class Raw(NamedTuple):
+    """Bytes that a handler unpickles: where they stand, and what they must be signed for.
+
+    :param purpose: empty where nothing that is signed may stand.
+    """
+
+    where: str
+    data: bytes
+    purpose: str = ""
+
+
+def purpose_of(row: Operation, path: str, body: Mapping[str, Any]) -> str:
+    """Return what a pickle at *path* of a request must be signed for, or nothing."""
+    operation = _SIGNED.get(row.name)
+    if operation is None:
+        return ""
+    name = body.get("name")
+    return f"{operation}.{path}" + (f":{name}" if path == "plugin" else "")
+
+
+def plugin_of(path: str, where: str) -> str:
+    """Return what the plugin at *where* of a reply's field *path* must be signed for."""
+    operation = _PLUGINS.get(path)
+    return "" if operation is None else f"{operation}.plugin:{where.removeprefix(f'{path}.')}"
+
+
+# -- where they are made --------------------------------------------------------------------------
+
+
+def signed(
+    link: Link, message: dict[str, Any], rows: Iterable[tuple[str, Operation]]
+) -> dict[str, Any]:
+    """Return a request as it leaves: its pickles signed, where policy says ``sealed``.
+
+    :param rows: of the request, and of what is inside it at which field.
+    """
+    for at, row in rows:
+        if row.name not in _SIGNED or not _is_sealed(link, row):
+            continue
+        body = message[at] if at else message
+        fields = [path for path, kind in row.fields.items() if kind is Encoding.RAW]
+        found = {
+            path: data for path in fields for _, data in select(body, path) if type(data) is bytes
+        }
+        if any(data.startswith(MAGIC) for data in found.values()):
+            continue  # its author signed it, and this process passes it on
+        pickles = {purpose_of(row, path, body): data for path, data in found.items()}
+        done = sign_request(pickles, link.voices.identity, link.session.peer_key)
+        body = {**body, **{path: done[purpose_of(row, path, body)] for path in found}}
+        message = {**message, at: body} if at else body
+    return message
+
+
+def _is_sealed(link: Link, row: Operation) -> bool:
+    context = link.outbound(row.kind, row.name)
+    return link.policy.grant(context, sealing=True).submission == SEALED
+
+
+# -- where they arrive ----------------------------------------------------------------------------
+
+
+def received(link: Link, verified: Arrived, context: Context, raw: Sequence[Raw]) -> list[Received]:
+    """Return the payloads that *raw* bytes are, signed ones with the author who signed them.
+
+    :raises PolicyDenied: for one that was signed for another request, place or cluster.
+    """
+    found = []
+    values = []
+    for each in raw:
+        if not each.purpose or not each.data.startswith(MAGIC):
+            found.append(link.code(verified, each.where, each.data))
+            continue
+        value = SignedValue.parse(each.data)
+        author = _require_meant(link, value, each)
+        values.append(value)
+        header, frames = {"serializer": SEALED}, (each.data,)
+        found.append(link.signed(verified, each.where, header, frames, author=author, sealed=value))
+    _require_whole(values)
+    return found
+
+
+def _require_meant(link: Link, value: SignedValue, raw: Raw) -> str:
+    if value.purpose != raw.purpose:
+        raise PolicyDenied(
+            f"it was signed for {value.purpose!r} and stands in the place of {raw.purpose!r}",
+            rule="sealed.place",
+            where=raw.where,
+        )
+    return require_current(
+        value, link.voices, servers=(link.local, link.peer), holds=value.verify()
+    )
+
+
+def _require_whole(values: Sequence[SignedValue]) -> None:
+    """Refuse values of different requests, and requests of which a part is missing."""
+    functions = [value for value in values if value.purpose.startswith(_ONCE)]
+    if functions and (
+        len({value.request for value in functions}) != 1 or functions[0].parts != len(functions)
+    ):
+        raise PolicyDenied(
+            "the signed values of a message are not those of one request", rule="sealed.request"
+        )
+
+
+def opened(body: Any, payloads: Iterable[Received], paths: Iterable[str]) -> Any:
+    """Return the *body* of a request or reply with the pickles of signed values in their places.
+
+    To be called once the *payloads* are admitted.
+
+    :param paths: of the fields in which they stand.
+    :raises PolicyDenied: for a function that was run before.
+    """
+    values = {payload.frames[0]: payload.sealed for payload in payloads if payload.sealed}
+    once = next((v for v in values.values() if v.purpose.startswith(_ONCE)), None)
+    if once is not None:
+        _requests.take(once)
+    for path in paths if values else ():
+        body = transform(body, path, lambda field: _opened(field, values))
+    return body
+
+
+def _opened(field: Any, values: Mapping[bytes, SignedValue]) -> Any:
+    if isinstance(field, dict):
+        return {name: _opened(each, values) for name, each in field.items()}
+    value = values.get(field) if type(field) is bytes else None
+    return field if value is None else value.pickle
