@@ -20,6 +20,7 @@ import dask
 from dask._expr import LLGExpr
 from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
+from distributed.diagnostics.plugin import SchedulerUploadFile
 from distributed.protocol.serialize import Serialized, ToPickle
 from distributed.security import Security as DaskSecurity
 
@@ -180,6 +181,14 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
                 actors=actors,
             )
         )
+
+    async def _register_scheduler_plugin(self, plugin: Any, *args: Any, **kwargs: Any) -> Any:
+        """Register *plugin*; a scheduler that opens no graphs needs no files that they import."""
+        link = self._link()
+        sealed = link is not None and approved.grant_of(link).submission == SEALED
+        if sealed and isinstance(plugin, SchedulerUploadFile):
+            return None
+        return await super()._register_scheduler_plugin(plugin, *args, **kwargs)
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
         try:

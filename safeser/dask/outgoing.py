@@ -319,10 +319,9 @@ class _Values:
         return PayloadRow(header, payload.frames, author, failed)
 
     def _sealed_task(self, call: Call) -> PayloadRow:
-        if self._sent is None:
-            raise PayloadError("a sealed task leaves on a worker's stream", rule="sealed.place")
-        author = call.signed.statement.author
-        return self._sealed(HEADER, self._sent.frames(call), author)
+        # In a reply, to its author: nothing is kept there.
+        sent = Sent() if self._sent is None else self._sent
+        return self._sealed(HEADER, sent.frames(call), call.signed.statement.author)
 
     def _sealed(self, header: dict[str, Any], frames: Sequence[Any], author: str) -> PayloadRow:
         payload = Payload("", SEALED, dict(header), tuple(frames), author)

@@ -10,7 +10,7 @@ from functools import partial
 
 from safeser.channel import Arrived, Link, Received
 from safeser.dask.codec import PayloadRow
-from safeser.dask.sealed.call import Call
+from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.graph import SealedGraph, parse
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.dask.sealed.statement import SignedStatement
@@ -63,6 +63,15 @@ def received(
                 rule="sealed.actor",
             )
         sealed, author = call, require_signed(call.signed, link.voices, scheduler=link.peer)
+    elif context.operation is None and where == "" and not row.failed:
+        sealed = Kept().call(row.frames, link.policy.limits)
+        author = require_signed(sealed.signed, link.voices, scheduler=link.peer)
+        if author != link.local:
+            raise PolicyDenied(
+                f"the task is signed by {author!r}, and only its author opens it here",
+                rule="sealed.author",
+                where=where,
+            )
     else:
         raise PayloadError(
             "a sealed payload stands where no graph or task can", rule="sealed.place", where=where
@@ -82,7 +91,8 @@ def runnable(link: Link, context: Context, call: Call) -> VerifiedTask:
 def _require_valid(link: Link, context: Context, signed: SignedStatement) -> None:
     try:
         author = require_signed(signed, link.voices, scheduler=link.peer)
-        _require_permitted(link, context, author)
+        if author != link.local:
+            _require_permitted(link, context, author)
     except PolicyDenied as error:
         link.note_refusal(context, error)
         error.recorded = True

@@ -145,8 +145,6 @@ def _leaves(
             leaves[key] = write_task(key, _under(key, node), definitions, limits, actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
-    if not leaves:
-        raise PayloadError("the graph has no tasks", rule="sealed.empty")
     return leaves
 
 

@@ -30,16 +30,12 @@ class MerkleTree:
     """All levels of the tree over *leaves*, which are hashes; 64 bytes for each of them.
 
     A node without a sibling is carried up as it is, which gives RFC 9162's tree level by level.
-
-    :raises ValueError: if there are no leaves; an empty graph has no root to sign.
     """
 
     __slots__ = ("_levels", "size")
 
     def __init__(self, leaves: Iterable[bytes]) -> None:
         level = list(leaves)
-        if not level:
-            raise ValueError("a tree has at least one leaf")
         self.size = len(level)
         self._levels = [level]
         while len(level) > 1:
@@ -51,7 +47,7 @@ class MerkleTree:
 
     @property
     def root(self) -> bytes:
-        return self._levels[-1][0]
+        return self._levels[-1][0] if self.size else hashlib.sha256().digest()
 
     def path(self, index: int) -> bytes:
         """Return the inclusion path of leaf *index*, its hashes one after the other."""

@@ -146,7 +146,7 @@ def _statement(fields: Any) -> Statement:
         and type(root) is bytes
         and len(root) == HASH_SIZE
     )
-    if not whole or not sized or not 0 < size <= MOST_TASKS or type(author) is not str:
+    if not whole or not sized or size > MOST_TASKS or type(author) is not str:
         raise ValueError
     if not issued < expires <= issued + LIFETIME:
         raise ValueError
