@@ -46,6 +46,8 @@ _OPTIONS = frozenset(
 )
 _FIX = "Name another key, leave key= out, or release all futures of the other one first."
 
+#: As long as those by which Dask tells one call of ``submit`` from all others.
+_TOKEN = "-" * 32
 #: How a task differs that is an actor now, or was one.
 _ACTORS = {
     True: Difference("an actor instead of a task"),
@@ -156,9 +158,13 @@ class FutureReuse:
         actors = bool(kwargs.get("actor") or kwargs.get("actors"))
         named = {name: parse_input(value) for name, value in kwargs.items() if name not in _OPTIONS}
         task = Task(key, func, *map(parse_input, args), **named)
-        expr = self._as_sent(LLGExpr({key: task}, _determ_token=""))
+        expr = self._as_sent(LLGExpr({key: task}, _determ_token=_TOKEN))
         frames = Serialized(*serialize(to_serialize(expr), on_error="raise")).frames
-        return self._compare({key: sent}, SentGraph(frames, actors), frames)
+        graph = SentGraph(frames, actors)
+        alike = sent.graph is not None and sent.graph.same_call(graph, _TOKEN.encode())
+        if alike and sent.graph.is_actor(key) is actors:
+            return {}
+        return self._compare({key: sent}, graph, frames)
 
     def _compare(
         self, sent: Mapping[Any, Sent], graph: SentGraph, frames: list[Any]
