@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from dask._expr import LLGExpr
 from dask._task_spec import Alias, Task, parse_input
-from distributed.client import Future, FutureState
+from distributed.client import Client, Future, FutureState
 from distributed.protocol.serialize import Serialized, serialize, to_serialize
 
 from safeser.channel import Link, OpenLink
@@ -34,7 +34,7 @@ from safeser.errors import PolicyDenied, SafeserError, TokenizationError
 from safeser.tokens import tokenize_in_order
 from safeser.values import Kind
 
-__all__ = ["FutureReuse"]
+__all__ = ["FutureReuse", "TaskClient"]
 
 #: As much of a key as texts show: whoever submitted it chose it.
 _SHOWN = 60
@@ -282,6 +282,10 @@ class FutureReuse:
         self._kept.drop(key)
         self._later.pop(key, None)
         super()._release_key(key)  # type: ignore[misc]  # as above
+
+
+class TaskClient(FutureReuse, Client):  # type: ignore[misc]  # distributed ships no types
+    """The client that a worker makes for its tasks."""
 
 
 class _Opened:

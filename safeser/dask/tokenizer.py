@@ -23,6 +23,9 @@ __all__ = ["UnstableTokenError", "replace_tokenizer"]
 
 #: Tokens of Dask's arguments never meet those of :func:`safeser.tokenize`.
 _DOMAIN = b"safeser.tokenize for dask 1"
+#: Hexadecimal digits, as many as Dask's tokens have: Dask shows and splits keys by that length. A
+#: token of Dask's makes a key, and what is under a key that is taken is compared (conflicts.py).
+_LENGTH = 32
 #: Packages whose own normalizers safeser's kinds take the place of.
 _DASKS = frozenset({"dask", "distributed", "toolz", "tlz", "cytoolz"})
 _KNOWN = frozenset({"numpy", "pandas", "scipy", "pyarrow", *_DASKS, *sys.stdlib_module_names})
@@ -39,11 +42,12 @@ def replace_tokenizer(stock: Callable[..., str]) -> Callable[..., str]:
         named = sorted(kwargs.items())
         content = (args, named) if named else args
         try:
-            return tokenize_by(_describe, _DOMAIN, content, ensure_deterministic=_is_strict())
+            token = tokenize_by(_describe, _DOMAIN, content, ensure_deterministic=_is_strict())
         except TokenizationError as error:
             raise UnstableTokenError(
                 error.message, rule=error.rule, where=error.where, fix=error.fix
             ) from None
+        return token[:_LENGTH]
 
     return _tokenize
 
