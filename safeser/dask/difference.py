@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import reprlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 

@@ -42,7 +42,8 @@ _SHOWN = 60
 _RELEASING = 5.0
 #: What ``Client.submit`` takes for itself; all other named arguments are the function's.
 _OPTIONS = frozenset(
-    "key workers resources retries priority fifo_timeout allow_other_workers actor actors pure".split()
+    {"key", "workers", "resources", "retries", "priority", "fifo_timeout"}
+    | {"allow_other_workers", "actor", "actors", "pure"}
 )
 _FIX = "Name another key, leave key= out, or release all futures of the other one first."
 
@@ -108,19 +109,20 @@ class FutureReuse:
 
     def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
         keys = list(keys)
+        held = {key for key in keys if key in self.futures}
         try:
-            return self._submitted(expr, keys, args, kwargs, is_last=False)
+            return self._submitted(held, expr, keys, args, kwargs, is_last=False)
         except _Differs:
             pass
-        # What was released is released on the event loop. The futures of the attempt are gone.
+        # What was released is released on the event loop; so are the futures of this attempt.
         self._let_go()
-        return self._submitted(expr, keys, args, kwargs, is_last=True)
+        return self._submitted(held, expr, keys, args, kwargs, is_last=True)
 
     def _submitted(
-        self, expr: Any, keys: list[Any], args: Any, kwargs: Any, *, is_last: bool
+        self, before: set[Any], expr: Any, keys: list[Any], args: Any, kwargs: Any, *, is_last: bool
     ) -> Any:
         with self._refcount_lock:
-            held = {key: self.futures[key] for key in keys if key in self.futures}
+            held = {key: self.futures[key] for key in before if key in self.futures}
             self._call.held, self._call.is_last = held, is_last
             futures = super()._graph_to_futures(expr, keys, *args, **kwargs)  # type: ignore[misc]  # as above
         self._call.sent = True
@@ -161,8 +163,9 @@ class FutureReuse:
         expr = self._as_sent(LLGExpr({key: task}, _determ_token=_TOKEN))
         frames = Serialized(*serialize(to_serialize(expr), on_error="raise")).frames
         graph = SentGraph(frames, actors)
-        alike = sent.graph is not None and sent.graph.same_call(graph, _TOKEN.encode())
-        if alike and sent.graph.is_actor(key) is actors:
+        first = sent.graph
+        same_kind = first is not None and first.is_actor(key) is actors
+        if first is not None and same_kind and first.same_call(graph, _TOKEN.encode()):
             return {}
         return self._compare({key: sent}, graph, frames)
 
@@ -233,11 +236,11 @@ class FutureReuse:
             f" ({how.text(values=True)})."
         )
         link = self._policy_link()
-        context = link.outbound(Kind.TASK, "update-graph") if link is not None else None
-        if link is None or link.policy.key_conflicts(context).definition == "warn":
-            warnings.warn(f"{text} The first result is used. {_FIX}", stacklevel=4)
-        else:
-            _refuse(f"{text} Nothing was sent.", link, context, _text(key))
+        if link is not None:
+            context = link.outbound(Kind.TASK, "update-graph")
+            if link.policy.key_conflicts(context).definition != "warn":
+                _refuse(f"{text} Nothing was sent.", link, context, _text(key))
+        warnings.warn(f"{text} The first result is used. {_FIX}", stacklevel=4)
 
     def _policy_link(self) -> Link | None:
         """Return the connection whose policy decides; None on a cluster without safeser."""

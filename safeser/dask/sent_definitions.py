@@ -156,7 +156,9 @@ class Kept:
         """Forget the content of *graph* where there is too much; *states* are those still held."""
         if self._bytes + graph.size > _MOST_BYTES and len(self._sent) > self._swept:
             # Dask drops futures by itself, too, as when the scheduler restarts.
-            for key in [key for key, sent in self._sent.items() if states.get(key) is not sent.state]:
+            for key in [
+                key for key, sent in self._sent.items() if states.get(key) is not sent.state
+            ]:
                 self.drop(key)
             self._swept = 2 * len(self._sent)
         if self._bytes + graph.size > _MOST_BYTES:

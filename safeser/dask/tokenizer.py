@@ -62,7 +62,9 @@ def _describe(value: Any) -> Form:
     normalize = None if is_known(type(value)) else _normalizer(type(value))
     if normalize is None:
         return describe(value)
-    return Form(b"normalized", [type(value), normalize(value)], steps=("class", "normalize_token()"))
+    return Form(
+        b"normalized", [type(value), normalize(value)], steps=("class", "normalize_token()")
+    )
 
 
 def _normalizer(cls: type) -> Callable[[Any], Any] | None:

@@ -65,7 +65,7 @@ class Patch:
 
     @property
     def waits(self) -> bool:
-        """Whether there is nothing to replace: no module was imported, or no setting asks for it."""
+        """Whether there is nothing to replace: no such module, or no setting asks for it."""
         if self.when is not None and not self.when():
             return True
         return self.when_imported and self.target.partition(":")[0] not in sys.modules

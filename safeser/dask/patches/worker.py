@@ -119,8 +119,8 @@ ROWS = (
     ),
     Patch(
         target="distributed.worker:Worker._get_client",
-        reason="The client that a worker makes for its tasks answers a submission with the result of"
-        " another definition, where it holds a future of that key.",
+        reason="The client that a worker makes for its tasks answers a submission with the result"
+        " of another definition, where it holds a future of that key.",
         process=("worker",),
         needed=False,
         replace=_get_client,

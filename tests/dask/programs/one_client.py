@@ -22,7 +22,7 @@ out = {}
 
 
 def tried(call):
-    """Return what came, or the rule and text of the refusal, and what this client itself warned of."""
+    """Return what came, or the rule and text of the refusal, and what this client warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
