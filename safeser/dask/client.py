@@ -30,11 +30,11 @@ from safeser.dask import approved
 from safeser.dask.annotations import can_be_sent
 from safeser.dask.comm import SafeserComm
 from safeser.dask.display import Display
+from safeser.dask.future_reuse import FutureReuse
 from safeser.dask.gathering import Gathering
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
-from safeser.dask.handed import Handed
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
 from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
@@ -56,7 +56,7 @@ _TRY_AGAIN = "Ask the operator for an active key, and submit the work again."
 _UNANSWERED = frozenset({"cancel-keys", "variable_delete", "queue_release"})
 
 
-class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # distributed ships no types
+class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
     ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all
@@ -157,14 +157,17 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
             # recreate_error_locally asks for dependencies by an empty graph in this form, which
             # Dask's own scheduler fails on.
             expr = LLGExpr(expr)
+        expr = self._as_sent(expr, actors=kwargs.get("actors"))
+        return super()._graph_to_futures(expr, keys, *args, **kwargs)
+
+    def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
+        """Return *expr* as it leaves: as it is, written out, or sealed."""
         link = self._link()
         if link is None:
-            return super()._graph_to_futures(expr, keys, *args, **kwargs)
-        if approved.grant_of(link).submission != SEALED:
-            expr = approved.as_granted(expr, link, actors=kwargs.get("actors"))
-            return super()._graph_to_futures(expr, keys, *args, **kwargs)
-        sealed = self._sealed(expr, link, kwargs.get("actors"))
-        return super()._graph_to_futures(sealed, keys, *args, **kwargs)
+            return expr
+        if approved.grant_of(link).submission == SEALED:
+            return self._sealed(expr, link, actors)
+        return approved.as_granted(expr, link, actors=actors)
 
     def _sealed(self, expr: Any, link: Link, actors: Any) -> Serialized:
         """Return *expr* written out and signed, for the scheduler that *link* leads to."""
@@ -189,6 +192,9 @@ class Client(Display, Gathering, Handed, _DaskClient):  # type: ignore[misc]  # 
         if sealed and isinstance(plugin, SchedulerUploadFile):
             return None
         return await super()._register_scheduler_plugin(plugin, *args, **kwargs)
+
+    def _policy_link(self) -> Link | None:
+        return self._link()
 
     async def _start(self, *args: Any, **kwargs: Any) -> None:
         try:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from time import time
 from typing import Any
@@ -28,6 +29,7 @@ from safeser.channel.records import event
 from safeser.dask.arrivals import Arrivals, Coming
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
+from safeser.dask.difference import Difference, find_difference
 from safeser.dask.hosts import anywhere
 from safeser.dask.lost import Lost
 from safeser.dask.refused import GraphFailures
@@ -73,11 +75,15 @@ class _Refused(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class _Conflict:
-    """One key that is there already, and how what arrived differs."""
+    """One key that is there already, and how what arrived differs.
+
+    :param difference: how the two definitions differ, if both are known.
+    """
 
     task: TaskState | Coming
     rule: str
     owner: str
+    difference: Callable[[], Difference] | None = None
 
 
 class Guard(Part):
@@ -218,7 +224,8 @@ class Guard(Part):
             known = self._definition(task, submission)
             own = owner == submission.principal
             if known is None or not _same(comparison, known, node, own=own):
-                yield _Conflict(task, "key.definition", owner)
+                differs = partial(find_difference, known, node)
+                yield _Conflict(task, "key.definition", owner, differs)
             elif owner != submission.principal:
                 yield _Conflict(task, "key.principal", owner)
 
@@ -502,8 +509,16 @@ def _text(submission: _Submission, conflicts: Sequence[_Conflict], outcome: str)
     what = "another definition" if first.rule == "key.definition" else "the same definition"
     return (
         f"key {_key(first)!r}{others}, submitted by {submission.principal!r}, was first submitted"
-        f" by {first.owner!r} with {what}. {outcome}"
+        f" by {first.owner!r} with {what}{_difference(submission, first)}. {outcome}"
     )
+
+
+def _difference(submission: _Submission, conflict: _Conflict) -> str:
+    """Return what differs, with both values only where one principal submitted both."""
+    if conflict.difference is None:
+        return ""
+    own = conflict.owner == submission.principal
+    return f" ({conflict.difference().text(values=own)})"
 
 
 def _key(conflict: _Conflict) -> str:

@@ -13,6 +13,7 @@ Keys read here (``DASK_SAFESER__IDENTITY`` and so on in the environment)::
       roster: null                  # default: 'roster' beside the identity
       audit-key: null               # default: 'audit.key' beside the identity
       expected-scheduler: null      # principal that must answer at the scheduler's address
+      tokenizer: dask               # dask, or safeser: whose tokens Dask's keys are made of
       worker: {identity: ...}       # what differs for one role: scheduler, worker, nanny, client
 """
 
@@ -46,6 +47,7 @@ __all__ = [
     "close_channels_in",
     "settings_for",
     "unrecorded_channel",
+    "uses_own_tokenizer",
 ]
 
 ROLES = tuple(server.value for server in Server)
@@ -142,11 +144,32 @@ def settings_for(role: str, overrides: Mapping[str, Any] | None = None) -> Setti
     section = dask.config.get("safeser", {}) or {}
     if not isinstance(section, Mapping):
         raise ConfigError("the configuration section 'safeser' must be a mapping")
-    shared = {key: value for key, value in section.items() if key not in ROLES}
+    shared = {key: value for key, value in section.items() if key not in (*ROLES, _TOKENIZER)}
     own = section.get(role) or {}
     if not isinstance(own, Mapping):
         raise ConfigError(f"the configuration section 'safeser.{role}' must be a mapping")
     return Settings().updated(shared).updated(own).updated(overrides or {})
+
+
+#: The setting of a process, whatever its roles.
+_TOKENIZER = "tokenizer"
+_TOKENIZERS = ("dask", "safeser")
+
+
+def uses_own_tokenizer() -> bool:
+    """Tell whether Dask's configuration has :func:`safeser.tokenize` make Dask's tokens.
+
+    :raises ConfigError: if it names another tokenizer.
+    """
+    section = dask.config.get("safeser", {}) or {}
+    chosen = section.get(_TOKENIZER) if isinstance(section, Mapping) else None
+    if chosen is not None and chosen not in _TOKENIZERS:
+        raise ConfigError(
+            f"safeser.tokenizer is {shown(str(chosen))}",
+            rule="config.settings",
+            fix=f"Write {' or '.join(_TOKENIZERS)}.",
+        )
+    return chosen == "safeser"
 
 
 _channels: dict[Settings, Channel] = {}

@@ -48,7 +48,7 @@ from safeser.tokens.graph import Form, Group, Undetermined
 from safeser.tokens.reduction import Unordered, describe_reduced, describe_unordered
 from safeser.tokens.references import installed, reference, reference_of
 
-__all__ = ["describe", "describe_as", "register", "use_loaded_libraries"]
+__all__ = ["describe", "describe_as", "is_known", "register", "use_loaded_libraries"]
 
 Describe = Callable[[Any], Form]
 
@@ -93,6 +93,11 @@ def describe(value: Any) -> Form:
     """Return what *value* is made of, or raise Undetermined."""
     kind = _KINDS.get(id(type(value)))
     return _describe_other(value) if kind is None else kind(value)
+
+
+def is_known(cls: type) -> bool:
+    """Tell whether objects of exactly *cls* have a kind of their own."""
+    return id(cls) in _KINDS
 
 
 def _describe_other(value: Any) -> Form:

@@ -7,20 +7,21 @@ names what is in the way.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
 from safeser.errors import TokenizationError
 from safeser.tokens.encoding import pack
-from safeser.tokens.graph import Group, Node, Walk
+from safeser.tokens.graph import Form, Group, Node, Walk
 from safeser.tokens.kinds import describe, use_loaded_libraries
 from safeser.tokens.references import class_name
 
-__all__ = ["tokenize"]
+__all__ = ["tokenize", "tokenize_by", "tokenize_in_order"]
 
 #: Another canonical form has another domain, so that its tokens never meet these.
 _DOMAIN = b"safeser.tokenize 1"
+_ORDERED_DOMAIN = b"safeser.tokenize in order 1"
 #: How much of a key or of a long way an error shows.
 _SHOWN = 40
 _SHOWN_STEPS = 8
@@ -40,8 +41,34 @@ def tokenize(obj: Any, *, ensure_deterministic: bool = False) -> str:
     :param ensure_deterministic: raise instead of returning a random token.
     :raises TokenizationError: says which part of *obj* has no canonical form.
     """
+    return tokenize_by(describe, _DOMAIN, obj, ensure_deterministic=ensure_deterministic)
+
+
+def tokenize_in_order(obj: Any, *, ensure_deterministic: bool = False) -> str:
+    """Return a token as :func:`tokenize` does, for which the order of dictionaries counts.
+
+    A task that gets a dictionary sees its order, which is that of a frame's columns.
+    """
+    return tokenize_by(
+        _describe_in_order, _ORDERED_DOMAIN, obj, ensure_deterministic=ensure_deterministic
+    )
+
+
+def _describe_in_order(value: Any) -> Form:
+    form = describe(value)
+    return form._replace(group=Group.ORDERED) if type(value) is dict else form
+
+
+def tokenize_by(
+    described: Callable[[Any], Form], domain: bytes, obj: Any, *, ensure_deterministic: bool
+) -> str:
+    """Return the token of *obj* by another canonical form.
+
+    :param described: returns what an object is made of.
+    :param domain: names the form, so that its tokens never meet those of others.
+    """
     use_loaded_libraries()
-    walk = Walk(describe)
+    walk = Walk(described)
     encoding = walk.encode(obj)
     if walk.undetermined:
         found = walk.blame(obj)
@@ -49,11 +76,7 @@ def tokenize(obj: Any, *, ensure_deterministic: bool = False) -> str:
             if ensure_deterministic:
                 raise _error(*found)
             return secrets.token_hex(32)
-    return _hexadecimal(encoding)
-
-
-def _hexadecimal(encoding: bytes) -> str:
-    return sha256(pack((_DOMAIN, encoding))).hexdigest()
+    return sha256(pack((domain, encoding))).hexdigest()
 
 
 def _error(node: Node, way: Sequence[tuple[Node, int]]) -> TokenizationError:

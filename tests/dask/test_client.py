@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import sys
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -32,6 +33,8 @@ class Unconnected:
     def __init__(self, *args, **options):
         self.given = (args, options)
         self.security = options["security"]
+        self.futures = {}
+        self._refcount_lock = threading.RLock()
 
     def _graph_to_futures(self, expr, keys, *args, **options):
         return {}

@@ -20,6 +20,7 @@ from safeser.dask.patches import (
     progress,
     scheduler,
     shuffle,
+    tokenizer,
     worker,
 )
 from safeser.dask.patches.fingerprints import is_there, known_sources, unknown
@@ -40,6 +41,7 @@ PATCHES: tuple[Patch, ...] = (
     *client.ROWS,
     *progress.ROWS,
     *display.ROWS,
+    *tokenizer.ROWS,
 )
 
 _lock = Lock()

@@ -40,6 +40,7 @@ class Patch:
         is the row's fingerprint; default: the target itself.
     :param when_imported: replaced only where its module was imported before; a module that is
         imported later makes it by what other rows have replaced by then.
+    :param when: replaced only where this holds: a setting asks for it.
     """
 
     target: str
@@ -49,6 +50,7 @@ class Patch:
     replace: Callable[[Any], Any]
     source: tuple[str, ...] = ()
     when_imported: bool = False
+    when: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
         if not self.process or not _ROLES.issuperset(self.process):
@@ -63,7 +65,9 @@ class Patch:
 
     @property
     def waits(self) -> bool:
-        """Whether there is nothing to replace, since the module was not imported."""
+        """Whether there is nothing to replace: no such module, or no setting asks for it."""
+        if self.when is not None and not self.when():
+            return True
         return self.when_imported and self.target.partition(":")[0] not in sys.modules
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from distributed import Client
+
 from safeser.dask.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
+from safeser.dask.future_reuse import TaskClient
 from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import exits_with_worker
 from safeser.dask.servers import part_of, served
@@ -63,6 +66,18 @@ def _on_worker_exit_sync(stock: Callable[..., None]) -> Callable[..., None]:
     return on_worker_exit_sync
 
 
+def _get_client(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def get_client(self: Any, *args: Any, **kwargs: Any) -> Any:
+        client = stock(self, *args, **kwargs)
+        if type(client) is Client and served(self) is not None:
+            TaskClient.begin_to_keep(client)
+            client.__class__ = TaskClient
+            client._stream_handlers["task-erred"] = client._handle_task_erred
+        return client
+
+    return get_client
+
+
 ROWS = (
     Patch(
         target="distributed.worker:Worker.handle_stimulus",
@@ -101,5 +116,13 @@ ROWS = (
         process=("nanny",),
         needed=False,
         replace=_on_worker_exit_sync,
+    ),
+    Patch(
+        target="distributed.worker:Worker._get_client",
+        reason="The client that a worker makes for its tasks answers a submission with the result"
+        " of another definition, where it holds a future of that key.",
+        process=("worker",),
+        needed=False,
+        replace=_get_client,
     ),
 )
