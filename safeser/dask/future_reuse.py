@@ -29,6 +29,7 @@ from safeser.channel import Link, OpenLink
 from safeser.dask.comm import SafeserComm
 from safeser.dask.definitions import Comparison
 from safeser.dask.difference import Difference, find_difference
+from safeser.dask.sealed.graph import is_sealed
 from safeser.dask.sent_definitions import Kept, Sent, SentGraph, large_buffers
 from safeser.errors import PolicyDenied, SafeserError, TokenizationError
 from safeser.tokens import tokenize_in_order
@@ -134,7 +135,7 @@ class FutureReuse:
         if msg["op"] != "update-graph":
             super()._send_to_scheduler(msg)  # type: ignore[misc]  # as above
             return
-        graph = SentGraph(msg["expr_ser"].frames, msg["actors"])
+        graph = _kept_form(msg["expr_ser"], msg["actors"])
         held = self._call.held
         if held:
             sent = {key: self._kept.find(key, state) for key, state in held.items()}
@@ -161,8 +162,8 @@ class FutureReuse:
         named = {name: parse_input(value) for name, value in kwargs.items() if name not in _OPTIONS}
         task = Task(key, func, *map(parse_input, args), **named)
         expr = self._as_sent(LLGExpr({key: task}, _determ_token=_TOKEN))
-        frames = Serialized(*serialize(to_serialize(expr), on_error="raise")).frames
-        graph = SentGraph(frames, actors)
+        sent_as = Serialized(*serialize(to_serialize(expr), on_error="raise"))
+        frames, graph = sent_as.frames, _kept_form(sent_as, actors)
         first = sent.graph
         same_kind = first is not None and first.is_actor(key) is actors
         if first is not None and same_kind and first.same_call(graph, _TOKEN.encode()):
@@ -289,6 +290,10 @@ class FutureReuse:
 
 class TaskClient(FutureReuse, Client):  # type: ignore[misc]  # distributed ships no types
     """The client that a worker makes for its tasks."""
+
+
+def _kept_form(graph: Serialized, actors: Any) -> SentGraph:
+    return SentGraph(graph.frames, actors, sealed=graph.header if is_sealed(graph) else None)
 
 
 class _Opened:

@@ -18,6 +18,8 @@ import numpy as np
 from dask._task_spec import convert_legacy_graph
 from distributed.protocol import pickle
 
+from safeser.dask.sealed.graph import reopened
+
 __all__ = ["Kept", "Sent", "SentGraph", "large_buffers"]
 
 _MOST_BYTES = 64 << 20
@@ -34,13 +36,25 @@ class _Digest(NamedTuple):
 class SentGraph:
     """One submission as it was sent: a pickle, its buffers, and whether its tasks are actors."""
 
-    __slots__ = ("_frames", "actors", "size", "uses")
+    __slots__ = ("_frames", "_sealed", "actors", "size", "uses")
 
-    def __init__(self, frames: Sequence[Any], actors: Any) -> None:
+    def __init__(
+        self, frames: Sequence[Any], actors: Any, *, sealed: Mapping[str, Any] | None = None
+    ) -> None:
+        """Keep what is about to be sent.
+
+        :param sealed: the header, where the graph is sealed: its first frame, the statement, is
+            another one each time.
+        """
         first, *buffers = frames or (b"",)
         self.actors = actors
         self.uses = 0
-        self._frames: list[Any] | None = [bytes(first), *map(_copied, buffers)]
+        self._sealed = sealed
+        self._frames: list[Any] | None
+        if sealed is None:
+            self._frames = [bytes(first), *map(_copied, buffers)]
+        else:
+            self._frames = [b"", *map(bytes, buffers)]
         self.size = sum(len(each) for each in self._frames if type(each) is bytes)
         if self.size > _MOST_OF_ONE:
             self.forget()
@@ -73,6 +87,8 @@ class SentGraph:
             them, and zeros stand in its place.
         """
         assert self._frames is not None
+        if self._sealed is not None:
+            return reopened(self._sealed, self._frames)
         first, *buffers = self._frames
         opened = pickle.loads(first, buffers=[_filled(each, large) for each in buffers])
         if type(opened) is dict:  # written out, as where only approved functions may be submitted

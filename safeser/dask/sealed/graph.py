@@ -26,6 +26,7 @@ from safeser.dask.reader import Reader, check_hashes
 from safeser.dask.sealed.definitions import DIGEST_SIZE, Definitions, digest
 from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
+from safeser.dask.sealed.opening import open_task
 from safeser.dask.sealed.statement import GRAPH_ID_SIZE, LIFETIME, SignedStatement, Statement
 from safeser.dask.sealed.writing import (
     FLAGS,
@@ -37,7 +38,9 @@ from safeser.dask.sealed.writing import (
 from safeser.dask.shuffles import read_plan
 from safeser.errors import PayloadError
 from safeser.families import compression
+from safeser.families.plain import DEFAULTS
 from safeser.keys import Identity, PublicKey
+from safeser.pickles.stock import load_code
 from safeser.values import SEALED, Limits
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "is_sealed",
     "parse",
     "read_head",
+    "reopened",
     "without_functions",
     "write_out",
 ]
@@ -226,6 +230,20 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     leaves = tuple(starmap(Leaf, zip(_all_bytes(heads), _all_bytes(trees), strict=True)))
     parts = {digest(each): each for each in _all_bytes(definitions)}
     return _checked(signed, leaves, parts, annotations, limits)
+
+
+def reopened(header: Mapping[str, Any], frames: Sequence[Any]) -> dict[Any, GraphNode]:
+    """Return the tasks of a graph that this very process wrote out, whatever its statement says."""
+    read = Reader(DEFAULTS)
+    lists = _decompressed(header["sizes"], frames[1:], DEFAULTS)
+    heads, trees, definitions = (read.read(each) for each in lists[:3])
+    parts = {digest(each): each for each in definitions}
+    tasks = {}
+    for head_data, tree in zip(heads, trees, strict=True):
+        head = read_head(head_data, read)
+        of = [parts[each] for each in head.digests]
+        tasks[head.key] = open_task(head.key, head.dependencies, read.read(tree), of, load_code)
+    return tasks
 
 
 def _decompressed(sizes: Sequence[Any], frames: Sequence[Any], limits: Limits) -> list[Any]:
