@@ -13,7 +13,7 @@ import pytest
 from safeser.dask.settings import settings_for, uses_own_tokenizer
 from safeser.errors import ConfigError
 
-PROGRAM = '''
+PROGRAM = """
 import json, threading
 import dask, dask.array as da, dask.bag as db, dask.dataframe as dd, numpy as np, pandas as pd
 from dask import delayed
@@ -62,7 +62,7 @@ out["results"] = [
 ]
 out["names"] = [x.name, (x + 1).name, frame.groupby("b").a.sum()._name]
 print(json.dumps(out))
-'''
+"""
 
 
 def run(seed, **environment):
