@@ -125,18 +125,21 @@ class FutureReuse:
         with self._refcount_lock:
             held = {key: self.futures[key] for key in before if key in self.futures}
             self._call.held, self._call.is_last = held, is_last
-            futures = super()._graph_to_futures(expr, keys, *args, **kwargs)  # type: ignore[misc]  # as above
+            try:
+                futures = super()._graph_to_futures(expr, keys, *args, **kwargs)  # type: ignore[misc]  # as above
+            finally:
+                self._call.held = None
         self._call.sent = True
         for key in held:
             self._later.setdefault(key, WeakSet()).add(futures[key])
         return futures
 
     def _send_to_scheduler(self, msg: Any) -> None:
-        if msg["op"] != "update-graph":
+        held = getattr(self._call, "held", None)
+        if held is None or msg["op"] != "update-graph":
             super()._send_to_scheduler(msg)  # type: ignore[misc]  # as above
             return
         graph = _kept_form(msg["expr_ser"], msg["actors"])
-        held = self._call.held
         if held:
             sent = {key: self._kept.find(key, state) for key, state in held.items()}
             own = {key: each for key, each in sent.items() if each is not None}
@@ -200,7 +203,8 @@ class FutureReuse:
         for key, token in tokens.items():
             sent = self._kept.find(key, self.futures.get(key))
             if sent is not None and sent.graph is not None:
-                found[key] = Difference("data instead of a task")
+                if not _has_failed(sent.state):  # else the scheduler knows what there is
+                    found[key] = Difference("data instead of a task")
             elif sent is not None and not (token and sent.token):
                 found[key] = None
             elif sent is not None and sent.token != token:
@@ -354,6 +358,10 @@ class _Opened:
             node = None if tasks is None else tasks.get(key)
         self._missing |= node is None
         return node
+
+
+def _has_failed(state: Any) -> bool:
+    return bool(state.status == "error")
 
 
 def _token(value: Any) -> str:

@@ -33,6 +33,8 @@ class Loop:
 class State:
     """As Dask's state of a future."""
 
+    status = "pending"
+
 
 class Future:
     def __init__(self, key, state):
