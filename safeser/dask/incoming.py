@@ -17,7 +17,7 @@ from safeser.dask import translate
 from safeser.dask.ceilings import CeilingOf
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths
 from safeser.dask.fields import pickled, references, select, transform
-from safeser.dask.sealed.arrival import is_sealed, received
+from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.shaped import Later, check_fields, check_inner
 from safeser.envelope import Verified
@@ -275,6 +275,7 @@ def _judge(
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
     marked = declared | wholes | failures
+    require_sealed(link, context, body, message.rows)
     parts = []
     left_out = set()
     for where, found in places:
@@ -290,6 +291,7 @@ def _judge(
                 context,
                 where,
                 row,
+                body=body,
                 wraps=reference.index in wrapping and not row.failed,
                 relayed=not (opens or reference.eager or is_graph(context, where)),
             )
@@ -339,11 +341,12 @@ def _payload(
     where: str,
     row: PayloadRow,
     *,
+    body: Any,
     wraps: bool,
     relayed: bool,
 ) -> Received:
     if is_sealed(row):
-        return received(link, verified, context, where, row)
+        return received(link, verified, context, where, row, body=body)
     return link.payload(
         verified,
         context,

@@ -36,12 +36,16 @@ from safeser.dask.sealed.writing import (
 from safeser.dask.shuffles import read_plan
 from safeser.errors import ConfigError, PayloadError
 from safeser.families import compression
+from safeser.families.keys import check_labels
 from safeser.keys import Identity, PublicKey
 from safeser.values import Limits
 
-__all__ = ["Head", "SealedGraph", "is_graph_header", "parse", "read_head", "write_out"]
+__all__ = ["Head", "SealedGraph", "parse", "read_head", "read_statement", "write_out"]
 
 _COMPRESSION = "zlib"
+
+#: Bytes of the first frame that are looked at: more than a statement may have.
+_MOST_STATEMENT = 1 << 12
 
 #: Frames after the statement: heads, trees, definitions, annotations.
 _LISTS = 4
@@ -168,11 +172,6 @@ def as_sent(value: Any) -> Any:
 # -- where it arrives -----------------------------------------------------------------------------
 
 
-def is_graph_header(header: Mapping[str, Any]) -> bool:
-    """Tell whether a payload of family ``sealed`` says of itself that it is a graph."""
-    return "sizes" in header
-
-
 def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> SealedGraph:
     """Return the graph that *frames* spell, if its statement is about exactly these tasks.
 
@@ -181,7 +180,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     sizes = header.get("sizes")
     if type(sizes) is not tuple or len(sizes) != _LISTS or len(frames) != 1 + _LISTS:
         raise _malformed("its frames")
-    signed = SignedStatement.parse(bytes(frames[0]))
+    signed = read_statement(frames)
     read = Reader(limits)
     heads, trees, definitions, annotations = (
         _as_list(read.read(each)) for each in _decompressed(sizes, frames[1:], limits)
@@ -242,10 +241,13 @@ def _checked(
     read = Reader(limits)
     heads = tuple(read_head(leaf.head, read) for leaf in leaves)
     check_hashes("a task's key", [head.key for head in heads])
-    if len({head.key for head in heads}) != len(heads):
+    known = {head.key for head in heads}
+    if len(known) != len(heads):
         raise _malformed("two tasks have one key")
-    if any(each not in definitions for head in heads for each in head.digests):
-        raise _malformed("a definition is missing")
+    foreign = [each for head in heads for each in head.dependencies if each not in known]
+    check_labels(foreign)
+    if {each for head in heads for each in head.digests} != definitions.keys():
+        raise _malformed("a definition is missing, or no task has it")
     named = _annotations(annotations, heads)
     plans = {
         place: read_plan(head.plan, limits)
@@ -253,6 +255,16 @@ def _checked(
         if head.plan is not None
     }
     return SealedGraph(signed, heads, leaves, definitions, named, tree, plans)
+
+
+def read_statement(frames: Sequence[Any]) -> SignedStatement:
+    """Return the statement of the graph that *frames* spell, before anything else of it is read.
+
+    :raises PayloadError: if there is none.
+    """
+    if not frames:
+        raise _malformed("its frames")
+    return SignedStatement.parse(bytes(memoryview(frames[0])[:_MOST_STATEMENT]))
 
 
 def read_head(data: bytes, read: Reader) -> Head:
@@ -263,6 +275,7 @@ def read_head(data: bytes, read: Reader) -> Head:
     match read.read(data):
         case (key, tuple() as dependencies, int() as flags, bytes() as digests, *plan) if (
             len(plan) <= 1
+            and None not in plan
             and is_key(key)
             and all(map(is_key, dependencies))
             and 0 <= flags <= COROUTINE | PRODUCER

@@ -1,4 +1,4 @@
-"""Principals that sign, links between them in memory, and graphs as their authors write them out."""
+"""Principals that sign, links between them, and graphs as their authors write them out."""
 
 from __future__ import annotations
 
