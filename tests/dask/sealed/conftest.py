@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.graph import SealedGraph, parse, write_out
+from safeser.dask.sealed.node import VerifiedTask, nodes
 from safeser.keys import Identity, Roster, RosterEntry, SigningKey
 from safeser.policy import Policy
 from safeser.values import Limits
@@ -54,5 +56,24 @@ def sealed(doors: SigningDoors, alice: Identity) -> Any:
         header, frames = write_out(Graph(tasks, **options), author, audience, Limits())
         sizes = {**header, "sizes": tuple(header["sizes"])}
         return parse(sizes, [memoryview(frame) for frame in frames], Limits())
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def reopened(sealed: Any) -> Any:
+    """Return what hands tasks to a worker and returns them as it opens them, by their keys."""
+
+    def made(tasks: Any, **options: Any) -> dict[Any, Any]:
+        sent, kept, found = Sent(), Kept(), {}
+        for key, node in nodes(sealed(tasks, **options)).items():
+            frames = [memoryview(frame) for frame in sent.frames(node.call)]
+            task = VerifiedTask(kept.call(frames, Limits()), Limits(), lambda: None)
+            assert task.key == key
+            assert task.dependencies == node.dependencies
+            assert task.is_coro == task.open().is_coro
+            assert task.data_producer == node.data_producer == task.open().data_producer
+            found[key] = task.open()
+        return found
 
     return made
