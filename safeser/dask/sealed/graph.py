@@ -44,6 +44,10 @@ __all__ = ["Head", "SealedGraph", "parse", "read_head", "read_statement", "write
 
 _COMPRESSION = "zlib"
 
+#: What a byte may become: heads of a large array are 90 times smaller, and a thousand times would
+#: let a megabyte fill a scheduler's memory.
+_MOST_EXPANDED = 256
+
 #: Bytes of the first frame that are looked at: more than a statement may have.
 _MOST_STATEMENT = 1 << 12
 
@@ -119,6 +123,8 @@ def write_out(expr: Any, identity: Identity, audience: PublicKey, limits: Limits
     for each in lists:
         packed: bytes = msgpack.packb(each, use_bin_type=True)
         smaller = compression.compressed(packed, _COMPRESSION)
+        if smaller is not None and len(packed) > _MOST_EXPANDED * len(smaller):
+            smaller = None
         sizes.append(0 if smaller is None else len(packed))
         frames.append(packed if smaller is None else smaller)
     return {"serializer": "sealed", "sizes": sizes}, frames
@@ -197,6 +203,8 @@ def _decompressed(sizes: Sequence[Any], frames: Sequence[Any], limits: Limits) -
     if not all(type(size) is int and size >= 0 for size in sizes):
         raise _malformed("the sizes of its frames")
     views = [memoryview(frame).cast("B") for frame in frames]
+    if any(size > _MOST_EXPANDED * view.nbytes for size, view in zip(sizes, views, strict=True)):
+        raise _malformed("the sizes of its frames")
     total = sum(size or view.nbytes for size, view in zip(sizes, views, strict=True))
     if total > limits.max_bytes:
         raise PayloadError(

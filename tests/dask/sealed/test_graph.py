@@ -110,9 +110,7 @@ HEADS = {
     "half a digest": head("x", (), 0, b"d" * 31),
     "a digest and a half": head("x", (), 0, b"d" * 48),
     "nothing for digests": head("x", (), 0, None),
-    "a reference to a payload": msgpack.packb(
-        ["x", [msgpack.ExtType(1, bytes(4))], 0, b""]
-    ),
+    "a reference to a payload": msgpack.packb(["x", [msgpack.ExtType(1, bytes(4))], 0, b""]),
     "a set for a key": msgpack.packb([msgpack.ExtType(3, b"\x91\x01"), [], 0, b""]),
     "a time for a key": msgpack.packb([msgpack.Timestamp(1), [], 0, b""]),
     "an extension": msgpack.packb([msgpack.ExtType(9, b""), [], 0, b""]),
@@ -278,13 +276,29 @@ def _memory_of(call):
 
 
 def test_little_that_becomes_much_takes_as_much_as_elements_may(alice, audience):
-    """64 KiB that become 64 MiB of empty heads: what is taken has the limit of all messages."""
+    """What becomes 256 times as much at most is still held to the number of elements."""
     header, frames = forged(alice, audience, [(head(), [])])
-    count = 1 << 24
-    frames[1] = zlib.compress(b"\xdd" + count.to_bytes(4, "big") + b"\xc4\x00" * count, 9)
+    count = 1 << 20
+    frames[1] = zlib.compress(b"\xdd" + count.to_bytes(4, "big") + b"\xc4\x00" * count, 0)
     sizes = (5 + 2 * count, 0, 0, 0)
     taken = _memory_of(lambda: parse({**header, "sizes": sizes}, frames, LIMITS))
-    assert taken < 2 * LIMITS.max_bytes
+    assert taken < 64 * len(frames[1])
+
+
+def test_no_megabyte_becomes_a_gigabyte(alice, audience):
+    header, frames = forged(alice, audience, [(head(), bytes(1 << 25))])
+    size = len(frames[2])
+    frames[2] = zlib.compress(frames[2], 9)
+    taken = _memory_of(lambda: parse({**header, "sizes": (0, size, 0, 0)}, frames, LIMITS))
+    assert taken < 1 << 20
+
+
+def test_what_would_become_much_is_sent_as_it_is(alice, audience):
+    task = Task("x", len, bytes(1 << 20))
+    header, frames = write_out(Graph({"x": task}), alice, audience, LIMITS)
+    assert header["sizes"][1] == 0
+    graph = parse({**header, "sizes": tuple(header["sizes"])}, frames, LIMITS)
+    assert len(graph.leaves[0].tree) > 1 << 20
 
 
 @pytest.mark.parametrize(

@@ -381,7 +381,9 @@ scalars = st.one_of(
     st.text(st.characters(), max_size=5),
     st.binary(max_size=5),
 )
-hashable = st.recursive(scalars, lambda each: st.tuples(each, each) | st.frozensets(each), max_leaves=5)
+hashable = st.recursive(
+    scalars, lambda each: st.tuples(each, each) | st.frozensets(each), max_leaves=5
+)
 values = st.recursive(
     scalars | st.builds(slice, scalars, scalars, scalars) | st.builds(Point, scalars, scalars),
     lambda each: (
