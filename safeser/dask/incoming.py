@@ -18,14 +18,14 @@ from safeser.dask.ceilings import CeilingOf
 from safeser.dask.codec import PayloadRow, Reference, parse, parse_apart, paths
 from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.sealed import requests
-from safeser.dask.sealed.arrival import is_sealed, received
+from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.requests import Raw, plugin_of
 from safeser.dask.shaped import Later, check_fields, check_inner
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
-from safeser.policy.rules import COMPUTE, HARMLESS
+from safeser.policy.rules import HARMLESS
 from safeser.values import Context, Kind, Limits
 
 __all__ = [
@@ -281,6 +281,7 @@ def _judge(
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
     marked = declared | wholes | failures
+    require_sealed(link, context, body, message.rows)
     parts = []
     left_out = set()
     for where, found in places:
@@ -296,9 +297,9 @@ def _judge(
                 context,
                 where,
                 row,
+                body=body,
                 wraps=reference.index in wrapping and not row.failed,
                 relayed=not (opens or reference.eager or is_graph(context, where)),
-                actor=context.operation == COMPUTE and body.get("actor") is True,
             )
         except SafeserError as error:
             if failed is None:
@@ -347,12 +348,12 @@ def _payload(
     where: str,
     row: PayloadRow,
     *,
+    body: Any,
     wraps: bool,
     relayed: bool,
-    actor: bool,
 ) -> Received:
     if is_sealed(row):
-        return received(link, verified, context, where, row, actor=actor)
+        return received(link, verified, context, where, row, body=body)
     return link.payload(
         verified,
         context,

@@ -125,7 +125,8 @@ def encode_elements(
         sent.rollback()
         logger.error("Not sent: %s", error)  # noqa: TRY400 - one line
         return Encoder().frames(listed=True)
-    if encoder.rows != rows:
+    pairs = zip(rows, encoder.rows, strict=True)
+    if any(row is not left and row.header.get("serializer") == SEALED for row, left in pairs):
         sent.rollback()  # what was left out told the peer what to keep
     return frames
 
@@ -319,9 +320,15 @@ class _Values:
         return PayloadRow(header, payload.frames, author, failed)
 
     def _sealed_task(self, call: Call) -> PayloadRow:
-        # In a reply, to its author: nothing is kept there.
-        sent = Sent() if self._sent is None else self._sent
-        return self._sealed(HEADER, sent.frames(call), call.signed.statement.author)
+        author = call.signed.statement.author
+        if self._sent is None:  # in a reply, to its author, nothing is kept
+            return self._sealed(HEADER, Sent().frames(call), author)
+        mark = self._sent.mark
+        try:
+            return self._sealed(HEADER, self._sent.frames(call), author)
+        except SafeserError:
+            self._sent.rollback(mark)  # the reason is sent in its place, and the peer keeps nothing
+            raise
 
     def _sealed(self, header: dict[str, Any], frames: Sequence[Any], author: str) -> PayloadRow:
         payload = Payload("", SEALED, dict(header), tuple(frames), author)

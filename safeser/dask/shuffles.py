@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from functools import cache
 from math import prod
 from typing import Any
@@ -124,12 +125,19 @@ def _is_sound(spec: Any) -> bool:
         and spec.npartitions > 0
         and isinstance(spec.column, _NAMES)
         and type(spec.drop_column) is bool
-        and (_is_count(parts) or isinstance(parts, range) or _are_counts(parts))
+        and (_is_count(parts) or _is_span(parts) or _are_counts(parts))
     )
 
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
+
+
+def _is_span(value: Any) -> bool:
+    """Tell whether *value* is a range of partitions whose length Python can tell."""
+    return (
+        type(value) is range and value.start >= 0 and value.step > 0 and value.stop <= sys.maxsize
+    )
 
 
 def _are_counts(values: Any) -> bool:

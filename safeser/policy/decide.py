@@ -27,6 +27,7 @@ from safeser.policy import advice
 from safeser.policy.rules import (
     APPROVED,
     CALLING,
+    COMPUTE,
     HARMLESS,
     REFUSED,
     SUBMIT,
@@ -373,12 +374,16 @@ def _judge_family(query: Query, rule: Rule) -> Decision | None:
 
 
 def _judge_author(query: Query, rule: Rule) -> Decision | None:
-    if not query.relayed or query.family in HARMLESS:
+    # A scheduler has a signing key of its own: that it signs a task is no reason to run it.
+    listed_only = query.family == SEALED and (COMPUTE in rule.operations or rule.authors)
+    if query.family in HARMLESS or not (query.relayed or listed_only):
         return None
-    if query.author != UNKNOWN and query.author in rule.authors:
+    author = query.author or query.hop.sender
+    if author != UNKNOWN and author in rule.authors:
         return None
-    who = "somebody unknown" if query.author == UNKNOWN else query.author
-    reason = f"{query.family} passes only from its sender or a listed author, not from {who},"
+    who = "somebody unknown" if author == UNKNOWN else author
+    whom = "a listed author" if listed_only else "its sender or a listed author"
+    reason = f"{query.family} passes only from {whom}, not from {who},"
     return _deny(query, rule, "author.relayed", reason)
 
 

@@ -6,20 +6,24 @@ and a payload of this family stands where a graph or a task stands, nowhere else
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from safeser.channel import Arrived, Link, Received
 from safeser.dask.codec import PayloadRow
+from safeser.dask.reader import Reference
 from safeser.dask.sealed.call import Call, Kept
-from safeser.dask.sealed.graph import SealedGraph, parse
+from safeser.dask.sealed.graph import Head, SealedGraph, parse, read_statement
 from safeser.dask.sealed.node import VerifiedTask
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.sealed.verification import require_signed
 from safeser.dask.sealed.writing import ACTOR
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.policy.rules import COMPUTE, SUBMIT
 from safeser.values import SEALED, Context
 
-__all__ = ["is_sealed", "received", "runnable"]
+__all__ = ["is_sealed", "received", "require_sealed", "runnable"]
 
 
 def is_sealed(row: PayloadRow) -> bool:
@@ -27,56 +31,117 @@ def is_sealed(row: PayloadRow) -> bool:
     return row.header.get("serializer") == SEALED
 
 
+def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[PayloadRow]) -> None:
+    """Refuse a task that is not sealed where the policy lets sealed ones through.
+
+    A failure that stands in the place of one passes: it says why the scheduler could not send it.
+
+    :raises PolicyDenied: if that is so, or the policy grants nothing in *context*.
+    """
+    if context.operation != COMPUTE or link.policy.grant(context).submission != SEALED:
+        return
+    spec = body.get("run_spec")
+    if isinstance(spec, Reference):
+        row = rows[spec.index]
+        if row.failed or is_sealed(row):
+            return
+    raise PolicyDenied(
+        "the task is not sealed",
+        rule="sealed.required",
+        where="run_spec",
+        fix="Submit it with a safeser.Client whose policy says 'submission: sealed'.",
+    )
+
+
 def received(
-    link: Link,
-    verified: Arrived,
-    context: Context,
-    where: str,
-    row: PayloadRow,
-    *,
-    actor: bool = False,
+    link: Link, verified: Arrived, context: Context, where: str, row: PayloadRow, *, body: Any
 ) -> Received:
     """Return the payload that *row* is, with the author whose signature it bears.
 
-    :param actor: whether the message wants what a task returns to be an actor.
+    :param body: the request or element that it is part of.
     :raises PayloadError: if it is malformed, or stands where no graph or task stands.
     :raises PolicyDenied: if its statement does not count here and now.
     """
     sealed: SealedGraph | Call
-    if context.operation == "update-graph" and where == "expr_ser" and not row.failed:
-        sealed = parse(row.header, row.frames, link.policy.limits)
-        author = require_signed(sealed.signed, link.voices, scheduler=link.local)
-        if author != link.peer:
-            raise PolicyDenied(
-                f"the graph is signed by {author!r}, and {link.peer!r} submits it",
-                rule="sealed.author",
-                where=where,
-                fix="Submit it by the identity that signs it.",
-            )
+    if context.operation == SUBMIT and where == "expr_ser" and not row.failed:
+        author, sealed = _graph(link, verified, context, row)
     elif isinstance(row.call, SafeserError):
         raise row.call
-    elif row.call is not None and where == "run_spec" and not row.failed:
+    elif (
+        row.call is not None
+        and context.operation == COMPUTE
+        and where == "run_spec"
+        and not row.failed
+    ):
         call: Call = row.call
-        if actor is not bool(call.head.flags & ACTOR):
-            raise PolicyDenied(
-                "a task is to make an actor, or none, against what its author signed",
-                rule="sealed.actor",
-            )
-        sealed, author = call, require_signed(call.signed, link.voices, scheduler=link.peer)
+        author = require_signed(call.signed, link.voices, scheduler=link.peer)
+        _require_place(call.head, body)
+        sealed = call
     elif context.operation is None and where == "" and not row.failed:
-        sealed = Kept().call(row.frames, link.policy.limits)
-        author = require_signed(sealed.signed, link.voices, scheduler=link.peer)
-        if author != link.local:
-            raise PolicyDenied(
-                f"the task is signed by {author!r}, and only its author opens it here",
-                rule="sealed.author",
-                where=where,
-            )
+        author, sealed = _own_task(link, where, row)
     else:
         raise PayloadError(
             "a sealed payload stands where no graph or task can", rule="sealed.place", where=where
         )
     return link.signed(verified, where, row.header, row.frames, author=author, sealed=sealed)
+
+
+def _graph(
+    link: Link, verified: Arrived, context: Context, row: PayloadRow
+) -> tuple[str, SealedGraph]:
+    """Return the author of a graph, and the graph.
+
+    Nothing of it beside the statement is looked at before it is known that it may pass.
+    """
+    where = "expr_ser"
+    link.permit_named(context, where="op")
+    author = require_signed(read_statement(row.frames), link.voices, scheduler=link.local)
+    if author != link.peer:
+        raise PolicyDenied(
+            f"the graph is signed by {author!r}, and {link.peer!r} submits it",
+            rule="sealed.author",
+            where=where,
+            fix="Submit it by the identity that signs it.",
+        )
+    unread = link.signed(verified, where, row.header, row.frames, author=author, sealed=None)
+    link.permit_payload(context, unread, None)
+    return author, parse(row.header, row.frames, link.policy.limits)
+
+
+def _own_task(link: Link, where: str, row: PayloadRow) -> tuple[str, Call]:
+    """Return a task that is replied to the principal who signed it."""
+    call = Kept().call(row.frames, link.policy.limits)
+    author = require_signed(call.signed, link.voices, scheduler=link.peer)
+    if author != link.local:
+        raise PolicyDenied(
+            f"the task is signed by {author!r}, and only its author opens it here",
+            rule="sealed.author",
+            where=where,
+        )
+    return author, call
+
+
+def _require_place(head: Head, body: Any) -> None:
+    """Refuse a task under another key, without its inputs, or as an actor that it is not.
+
+    Inputs beyond its own reach no task: Dask adds those of another definition under the same key.
+    """
+    if (body.get("actor") is True) is not bool(head.flags & ACTOR):
+        raise PolicyDenied(
+            "a task is to make an actor, or none, against what its author signed",
+            rule="sealed.actor",
+            where="actor",
+        )
+    given = body.get("who_has")
+    inputs = given.keys() if isinstance(given, dict) else frozenset()
+    if body.get("key") != head.key or not inputs >= set(head.dependencies):
+        raise PolicyDenied(
+            "the task is handed over under another key, or with other inputs, than its author"
+            " signed",
+            rule="sealed.moved",
+            where="run_spec",
+            fix="If it happens again, ask the operator who holds the scheduler's key.",
+        )
 
 
 def runnable(link: Link, context: Context, call: Call) -> VerifiedTask:

@@ -30,6 +30,9 @@ HEADER: dict[str, Any] = {"serializer": "sealed"}
 #: Bytes of definitions that a worker keeps for one connection.
 MOST_KEPT = 64 << 20
 
+#: What a part takes beside its bytes, at most: without it, parts of no bytes would be for nothing.
+_OVERHEAD = 256
+
 #: A longer definition travels with each task that needs it, and is not kept.
 _LONGEST_KEPT = 1 << 20
 
@@ -81,26 +84,27 @@ class Sent:
 
     def frames(self, call: Call) -> list[bytes]:
         """Return the frames that tell the worker of *call*."""
-        parts = {digest(call.signed.packed): call.signed.packed}
-        parts.update(zip(call.head.digests, call.definitions, strict=True))
+        named = (digest(call.signed.packed), *call.head.digests)
+        parts = dict(zip(named, (call.signed.packed, *call.definitions), strict=True))
         kept = {key: part for key, part in parts.items() if len(part) <= _LONGEST_KEPT}
-        if sum(map(len, kept.values())) > MOST_KEPT:
+        if sum(map(_weight, kept.values())) > MOST_KEPT:
             kept = {}
-        new = sum(len(part) for key, part in kept.items() if key not in self._numbers)
+        new = sum(_weight(part) for key, part in kept.items() if key not in self._numbers)
         cleared = self._size + new > MOST_KEPT
         if cleared:
             self._undo.append((self._numbers, self._size))
             self._numbers, self._size = {}, 0
         added: list[bytes] = []
         loose: list[bytes] = []
-        places = []
+        numbers = {}
         for key, part in parts.items():
             if key in kept and key not in self._numbers:
-                self._add(key, len(part))
+                self._add(key, _weight(part))
                 added.append(part)
             elif key not in self._numbers:
                 loose.append(part)
-            places.append(self._numbers.get(key, -len(loose)))
+            numbers[key] = self._numbers.get(key, -len(loose))
+        places = [numbers[key] for key in named]
         said = [call.index, call.path, *call.leaf, places, len(added), cleared]
         return [msgpack.packb(said, use_bin_type=True), *added, *loose]
 
@@ -154,7 +158,7 @@ class Kept:
                 tuple() as places,
                 int() as count,
                 bool() as cleared,
-            ) if 0 <= count < len(frames) and places:
+            ) if type(index) is type(count) is int and 0 <= count < len(frames) and places:
                 added, loose = (list(map(_part, part)) for part in _cut(frames, count))
             case _:
                 raise _malformed("its frames")
@@ -176,7 +180,7 @@ class Kept:
     def _keep(self, added: Sequence[_Part], *, cleared: bool) -> None:
         if cleared:
             self._parts, self._size = [], 0
-        self._size += sum(len(part) for _, part in added)
+        self._size += sum(_weight(part) for _, part in added)
         if self._size > MOST_KEPT:
             self._parts, self._size = [], 0
             raise PayloadError(
@@ -191,6 +195,11 @@ class Kept:
         if type(place) is int and -len(loose) <= place < 0:
             return loose[-place - 1]
         raise _malformed("a definition is missing")
+
+
+def _weight(part: bytes) -> int:
+    """Return what *part* counts for; both ends of a connection say the same."""
+    return len(part) + _OVERHEAD
 
 
 def _part(frame: Any) -> _Part:

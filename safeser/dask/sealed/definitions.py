@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from safeser import pickles
@@ -24,7 +25,9 @@ class Definitions:
     """
 
     def __init__(self) -> None:
+        #: Those that leaves name.
         self.by_digest: dict[bytes, bytes] = {}
+        self._pickled: dict[bytes, bytes] = {}
         # The objects are kept, so that no other one takes an id meanwhile.
         self._by_id: dict[int, tuple[Any, bytes]] = {}
 
@@ -38,6 +41,11 @@ class Definitions:
             return known[1]
         pickled = pickles.dumps(obj, code=True)
         found = digest(pickled)
-        self.by_digest.setdefault(found, pickled)
+        self._pickled.setdefault(found, pickled)
         self._by_id[id(obj)] = obj, found
         return found
+
+    def name(self, digests: Iterable[bytes]) -> None:
+        """Note that a leaf names *digests*; a task that was begun anew leaves others behind."""
+        for each in digests:
+            self.by_digest[each] = self._pickled[each]

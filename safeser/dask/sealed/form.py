@@ -17,6 +17,7 @@ The items of a dictionary are its keys and values in turn. In a key, a list is a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ __all__ = [
     "SCALARS",
     "SLICE",
     "TASK",
+    "fits",
     "is_key",
     "key_form",
 ]
@@ -50,25 +52,57 @@ CONTAINERS: tuple[type, ...] = (list, tuple, set, frozenset, dict)
 GATHERERS: tuple[type, ...] = (List, Tuple, Set, Dict)
 
 
-def key_form(key: Any) -> Any:
+#: Integers that msgpack can say.
+_INT64 = range(-(1 << 63), 1 << 64)
+
+#: Levels of tuples in a key.
+_DEEPEST_KEY = 16
+
+
+def fits(obj: Any, kind: type) -> bool:
+    """Tell whether msgpack can say *obj*, a scalar of type *kind*."""
+    if kind is int:
+        return obj in _INT64
+    if kind is str and not obj.isascii():
+        try:
+            obj.encode()
+        except UnicodeEncodeError:  # half of a pair that stands for a character
+            return False
+    return True
+
+
+def key_form(key: Any, depth: int = 0) -> Any:
     """Return *key* in exact types of Python's, equal to it.
 
-    :raises PayloadError: for what Dask takes for a key and msgpack cannot say.
+    :raises PayloadError: for what Dask takes for a key and msgpack cannot say, and for NaN, which
+        is not equal to itself.
     """
     kind = type(key)
-    if kind is str or kind is int or kind is float or kind is bytes:
+    if kind in _KEYS:
+        if not fits(key, kind) or _is_nan(key):
+            raise _unnameable("a number or text that no message can hold as a key")
         return key
     if isinstance(key, tuple):
-        return tuple(map(key_form, key))
+        if depth == _DEEPEST_KEY:
+            raise _unnameable(f"tuples nested more than {_DEEPEST_KEY} deep")
+        return tuple(key_form(part, depth + 1) for part in key)
     for base in _KEYS:
         if isinstance(key, base):
-            return base(key)
+            return key_form(base(key))
     if isinstance(key, np.generic):
         return key_form(key.item())
-    raise PayloadError(
-        f"a key holds a {kind.__qualname__}",
+    raise _unnameable(f"a {kind.__qualname__}")
+
+
+def _is_nan(value: Any) -> bool:
+    return type(value) is float and math.isnan(value)
+
+
+def _unnameable(what: str) -> PayloadError:
+    return PayloadError(
+        f"a key holds {what}",
         rule="payload.unsendable",
-        fix="Name tasks by text, numbers and tuples of them.",
+        fix="Name tasks by text, numbers of up to 64 bits and tuples of them.",
     )
 
 
@@ -77,7 +111,7 @@ def is_key(value: Any) -> bool:
     kind = type(value)
     if kind is tuple:
         return all(map(is_key, value))
-    return kind in _KEYS
+    return kind in _KEYS and not _is_nan(value)
 
 
 _KEYS: tuple[type, ...] = (bool, int, float, str, bytes)

@@ -38,6 +38,7 @@ from safeser.dask.sealed.writing import (
 from safeser.dask.shuffles import read_plan
 from safeser.errors import PayloadError
 from safeser.families import compression
+from safeser.families.keys import check_labels
 from safeser.families.plain import DEFAULTS
 from safeser.keys import Identity, PublicKey
 from safeser.pickles.stock import load_code
@@ -49,12 +50,20 @@ __all__ = [
     "is_sealed",
     "parse",
     "read_head",
+    "read_statement",
     "reopened",
     "without_functions",
     "write_out",
 ]
 
 _COMPRESSION = "zlib"
+
+#: What a byte may become: heads of a large array are 90 times smaller, and a thousand times would
+#: let a megabyte fill a scheduler's memory.
+_MOST_EXPANDED = 256
+
+#: Bytes of the first frame that are looked at: more than a statement may have.
+_MOST_STATEMENT = 1 << 12
 
 #: Frames after the statement: heads, trees, definitions, annotations.
 _LISTS = 4
@@ -133,6 +142,8 @@ def write_out(
     for each in lists:
         packed: bytes = msgpack.packb(each, use_bin_type=True)
         smaller = compression.compressed(packed, _COMPRESSION)
+        if smaller is not None and len(packed) > _MOST_EXPANDED * len(smaller):
+            smaller = None
         sizes.append(0 if smaller is None else len(packed))
         frames.append(packed if smaller is None else smaller)
     return {"serializer": SEALED, "sizes": sizes}, frames
@@ -220,7 +231,7 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
     sizes = header.get("sizes")
     if type(sizes) is not tuple or len(sizes) != _LISTS or len(frames) != 1 + _LISTS:
         raise _malformed("its frames")
-    signed = SignedStatement.parse(bytes(frames[0]))
+    signed = read_statement(frames)
     read = Reader(limits)
     heads, trees, definitions, annotations = (
         _as_list(read.read(each)) for each in _decompressed(sizes, frames[1:], limits)
@@ -251,6 +262,8 @@ def _decompressed(sizes: Sequence[Any], frames: Sequence[Any], limits: Limits) -
     if not all(type(size) is int and size >= 0 for size in sizes):
         raise _malformed("the sizes of its frames")
     views = [memoryview(frame).cast("B") for frame in frames]
+    if any(size > _MOST_EXPANDED * view.nbytes for size, view in zip(sizes, views, strict=True)):
+        raise _malformed("the sizes of its frames")
     total = sum(size or view.nbytes for size, view in zip(sizes, views, strict=True))
     if total > limits.max_bytes:
         raise PayloadError(
@@ -295,10 +308,13 @@ def _checked(
     read = Reader(limits)
     heads = tuple(read_head(leaf.head, read) for leaf in leaves)
     check_hashes("a task's key", [head.key for head in heads])
-    if len({head.key for head in heads}) != len(heads):
+    known = {head.key for head in heads}
+    if len(known) != len(heads):
         raise _malformed("two tasks have one key")
-    if any(each not in definitions for head in heads for each in head.digests):
-        raise _malformed("a definition is missing")
+    foreign = [each for head in heads for each in head.dependencies if each not in known]
+    check_labels(foreign)
+    if {each for head in heads for each in head.digests} != definitions.keys():
+        raise _malformed("a definition is missing, or no task has it")
     named = _annotations(annotations, heads)
     plans = {
         place: read_plan(head.plan, limits)
@@ -306,6 +322,16 @@ def _checked(
         if head.plan is not None
     }
     return SealedGraph(signed, heads, leaves, definitions, named, tree, plans)
+
+
+def read_statement(frames: Sequence[Any]) -> SignedStatement:
+    """Return the statement of the graph that *frames* spell, before anything else of it is read.
+
+    :raises PayloadError: if there is none.
+    """
+    if not frames:
+        raise _malformed("its frames")
+    return SignedStatement.parse(bytes(memoryview(frames[0])[:_MOST_STATEMENT]))
 
 
 def read_head(data: bytes, read: Reader) -> Head:
@@ -316,6 +342,7 @@ def read_head(data: bytes, read: Reader) -> Head:
     match read.read(data):
         case (key, tuple() as dependencies, int() as flags, bytes() as digests, *plan) if (
             len(plan) <= 1
+            and None not in plan
             and is_key(key)
             and all(map(is_key, dependencies))
             and 0 <= flags <= FLAGS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, Task, TaskRef
 
 from safeser.dask.sealed import form
 from safeser.errors import PayloadError
@@ -33,7 +33,7 @@ def open_task(
     opening = _Opening(dependencies, definitions, load)
     try:
         node = opening.value(tree)
-    except (ValueError, TypeError, IndexError, RecursionError):
+    except (_MalformedError, ValueError, TypeError, RecursionError):
         raise _malformed("its tree") from None
     if not isinstance(node, GraphNode):
         raise _malformed("it is no task")
@@ -42,6 +42,10 @@ def open_task(
     if node.dependencies != frozenset(dependencies):
         raise _malformed("its dependencies are others")
     return node
+
+
+class _MalformedError(Exception):
+    """A tree is not what :mod:`safeser.dask.sealed.writing` writes."""
 
 
 class _Opening:
@@ -60,20 +64,27 @@ class _Opening:
 
     def value(self, tree: Any) -> Any:
         if type(tree) is not tuple:
+            _require(type(tree) in form.SCALARS)
             return tree
         tag, *parts = tree
-        return self._READ[tag](self, *parts)
+        return _at(self._READ, tag)(self, *parts)
 
-    def _dependency(self, place: int) -> TaskRef:
-        return TaskRef(self._dependencies[place])
+    def _dependency(self, place: Any) -> TaskRef:
+        return TaskRef(_at(self._dependencies, place))
 
-    def _definition(self, place: int) -> Any:
+    def _definition(self, place: Any) -> Any:
+        pickled = _at(self._definitions, place)
         if place not in self._loaded:
-            self._loaded[place] = self._load(self._definitions[place])
+            self._loaded[place] = self._load(pickled)
         return self._loaded[place]
 
-    def _task(self, key: Any, producer: bool, function: Any, args: Any, named: Any) -> Task:
-        keywords = {named[at]: self.value(named[at + 1]) for at in range(0, len(named), 2)}
+    def _task(self, key: Any, producer: Any, function: Any, args: Any, named: Any) -> Task:
+        _require(key is None or form.is_key(key))
+        _require(type(producer) is bool and type(args) is type(named) is tuple)
+        names = named[::2]
+        _require(all(type(name) is str for name in names) and len(set(names)) == len(names))
+        values = map(self.value, named[1::2])
+        keywords = dict(zip(names, values, strict=True))
         return Task(
             key,
             self.value(function),
@@ -82,30 +93,33 @@ class _Opening:
             **keywords,
         )
 
-    def _gathered(self, kind: int, *items: Any) -> Any:
-        cls = form.GATHERERS[kind]
+    def _gathered(self, kind: Any, *items: Any) -> Any:
+        cls = _at(form.GATHERERS, kind)
+        _require(cls is not Dict or not len(items) % 2)
         # Not by the class's own constructor, which takes one container for its items.
         made: Any = object.__new__(cls)
         Task.__init__(
             made,
             None,
-            cls.to_container,  # type: ignore[attr-defined]  # dask ships no types
+            cls.to_container,
             *map(self.value, items),
-            constructor=cls.constructor,  # type: ignore[attr-defined]  # as above
+            constructor=cls.constructor,
         )
         return made
 
-    def _plain(self, kind: int, *items: Any) -> Any:
-        cls = form.CONTAINERS[kind]
+    def _plain(self, kind: Any, *items: Any) -> Any:
+        cls = _at(form.CONTAINERS, kind)
         values = [self.value(item) for item in items]
         if cls is dict:
             return dict(zip(values[::2], values[1::2], strict=True))
         return cls(values)
 
     def _alias(self, key: Any, target: Any) -> Alias:
+        _require(form.is_key(key) and form.is_key(target))
         return Alias(key, target)
 
     def _data(self, key: Any, value: Any) -> DataNode:
+        _require(form.is_key(key))
         return DataNode(key, self.value(value))
 
     def _slice(self, *parts: Any) -> slice:
@@ -113,6 +127,7 @@ class _Opening:
         return slice(start, stop, step)
 
     def _reference(self, key: Any) -> TaskRef:
+        _require(form.is_key(key))
         return TaskRef(key)
 
     #: In the order of the tags of form.py.
@@ -127,6 +142,17 @@ class _Opening:
         _slice,
         _reference,
     )
+
+
+def _require(sound: bool) -> None:
+    if not sound:
+        raise _MalformedError
+
+
+def _at(items: Sequence[Any], place: Any) -> Any:
+    """Return the item at *place*, which counts from 0 and is no bool."""
+    _require(type(place) is int and 0 <= place < len(items))
+    return items[place]
 
 
 def _malformed(what: str) -> PayloadError:

@@ -43,9 +43,12 @@ FLAGS = COROUTINE | PRODUCER | ACTOR
 _DEEPEST = 24
 _LONGEST = 64
 
+#: Elements that a reader counts for one value of a tree, at most, with room for the head.
+_COST = 8
+
 _GATHERED = {cls: number for number, cls in enumerate(form.GATHERERS)}
 _PLAIN = {cls: number for number, cls in enumerate(form.CONTAINERS)}
-_INT64 = range(-(1 << 63), 1 << 64)
+_MUTABLE = frozenset({list, set, dict})
 
 
 class Leaf(NamedTuple):
@@ -70,12 +73,13 @@ def write_task(
 
     :raises PayloadError: if something in it cannot be pickled.
     """
-    written = _Task(node.dependencies, definitions)
+    written = _Task(node.dependencies, definitions, limits)
     try:
         tree = msgpack.packb(written.value(node, 0), use_bin_type=True)
-    except (_TooDeepError, RecursionError, ValueError, OverflowError):
-        written = _Task(node.dependencies, definitions)
+    except (_NoTreeError, RecursionError, ValueError, OverflowError):
+        written = _Task(node.dependencies, definitions, limits)
         tree = msgpack.packb(written.definition(node), use_bin_type=True)
+    definitions.name(written.digests)
     flags = COROUTINE * bool(node.is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
     digests = b"".join(written.digests)
     head = [form.key_form(key), list(written.dependencies), flags, digests]
@@ -84,22 +88,35 @@ def write_task(
     return Leaf(msgpack.packb(head, use_bin_type=True), tree)
 
 
-class _TooDeepError(Exception):
-    """A tree has more levels than a reader takes."""
+class _NoTreeError(Exception):
+    """A task has more levels or items than a reader takes, or has a container in two places."""
 
 
 class _Task:
     """One task while it is written: its dependencies and definitions, in the order of their use."""
 
-    def __init__(self, dependencies: Iterable[Any], definitions: Definitions) -> None:
+    def __init__(
+        self, dependencies: Iterable[Any], definitions: Definitions, limits: Limits
+    ) -> None:
         self._places = {key: place for place, key in enumerate(dependencies)}
         self.dependencies = [form.key_form(key) for key in self._places]
         self._definitions = definitions
-        self.digests: dict[bytes, int] = {}
+        # Each list of a tree counts as itself and its items, each of them as one more.
+        self._left = limits.max_refs // _COST
+        self._containers: set[int] = set()
+        self._defined: dict[int, int] = {}
+        self.digests: list[bytes] = []
 
     def definition(self, obj: Any) -> list[Any]:
-        found = self._definitions.add(obj)
-        return [form.DEFINITION, self.digests.setdefault(found, len(self.digests))]
+        """Return the place of *obj* among the definitions.
+
+        Two objects of equal pickles have two places, so that they are two objects on the worker.
+        """
+        place = self._defined.get(id(obj))
+        if place is None:
+            place = self._defined[id(obj)] = len(self.digests)
+            self.digests.append(self._definitions.add(obj))
+        return [form.DEFINITION, place]
 
     def value(self, obj: Any, depth: int, *, literal: bool = False) -> Any:
         """Return the tree of *obj*; what has no spelling of its own is pickled.
@@ -108,10 +125,11 @@ class _Task:
             of a future.
         """
         kind = type(obj)
-        if kind in form.SCALARS and _fits(obj, kind):
+        self._left -= 1
+        if kind in form.SCALARS and form.fits(obj, kind):
             return obj
-        if depth >= _DEEPEST:
-            raise _TooDeepError
+        if depth >= _DEEPEST or self._left < 0:
+            raise _NoTreeError
         if kind is TaskRef or (isinstance(obj, TaskRef) and not literal):  # or a future of Dask's
             return self._reference(obj.key)
         write = _SPELLED.get(kind)
@@ -156,6 +174,10 @@ class _Task:
         ]
 
     def _container(self, obj: Any, depth: int) -> list[Any]:
+        if type(obj) in _MUTABLE:
+            if id(obj) in self._containers:  # one object in two places stays one
+                raise _NoTreeError
+            self._containers.add(id(obj))
         items = chain.from_iterable(obj.items()) if type(obj) is dict else obj
         spelled = (self.value(item, depth, literal=True) for item in items)
         return [form.PLAIN, _PLAIN[type(obj)], *spelled]
@@ -171,18 +193,6 @@ _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {
 }
 
 
-def _fits(obj: Any, kind: type) -> bool:
-    """Tell whether msgpack can say a scalar; others are pickled."""
-    if kind is int:
-        return obj in _INT64
-    if kind is str and not obj.isascii():
-        try:
-            obj.encode()
-        except UnicodeEncodeError:  # half of a pair that stands for a character
-            return False
-    return True
-
-
 def _is_spelled(obj: Any, kind: type) -> bool:
     """Tell whether the items of a container are written one by one: few of them, or tasks."""
     if len(obj) <= _LONGEST:
@@ -193,8 +203,12 @@ def _is_spelled(obj: Any, kind: type) -> bool:
 
 def unwritable(key: Any, error: PayloadError) -> PayloadError:
     """Return *error*, which names the task that it is about."""
+    try:
+        name = repr(str(key)[:80])
+    except RecursionError:
+        name = "with a key of many levels"
     return PayloadError(
-        f"task {str(key)[:80]!r} cannot be sealed: {error.message}",
+        f"task {name} cannot be sealed: {error.message}",
         rule=error.rule,
         where=error.where,
         fix=error.fix,

@@ -1,0 +1,363 @@
+"""One sealed task from a scheduler to a worker: what both ends keep, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import tracemalloc
+from dataclasses import replace
+
+import msgpack
+import pytest
+from dask._task_spec import Task, TaskRef
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from safeser.dask.sealed import call as calls
+from safeser.dask.sealed.call import Kept, Sent
+from safeser.dask.sealed.node import nodes
+from safeser.errors import PayloadError, PolicyDenied, SafeserError
+from safeser.values import Limits
+
+LIMITS = Limits()
+
+
+def add(a, b):
+    return a + b
+
+
+@pytest.fixture(scope="module")
+def graph(sealed):
+    """A graph of three tasks, two of which have a definition in common."""
+    return sealed(
+        {
+            "x": Task("x", add, 1, 2),
+            ("y", 1): Task(("y", 1), add, TaskRef("x"), [3]),
+            "z": Task("z", lambda v: v, TaskRef("x")),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def tasks(graph):
+    return {key: node.call for key, node in nodes(graph).items()}
+
+
+def said(call, **changed):
+    """Return what a scheduler says of *call*, by the names of its parts."""
+    first, *parts = Sent().frames(call)
+    index, path, head, tree, places, count, cleared = msgpack.unpackb(first, strict_map_key=False)
+    whole = {
+        "index": index,
+        "path": path,
+        "head": head,
+        "tree": tree,
+        "places": places,
+        "count": count,
+        "cleared": cleared,
+    }
+    return [msgpack.packb([*{**whole, **changed}.values()], use_bin_type=True), *parts]
+
+
+def test_a_task_arrives_as_it_was_sent(tasks):
+    sent, kept = Sent(), Kept()
+    for call in tasks.values():
+        found = kept.call(sent.frames(call), LIMITS)
+        for name in ("signed", "index", "path", "leaf", "head", "definitions"):
+            assert getattr(found, name) == getattr(call, name)
+        assert found.is_included()
+        assert found.nbytes == call.nbytes > 0
+
+
+def test_statement_and_definitions_travel_once(tasks):
+    sent = Sent()
+    lengths = [len(sent.frames(call)) for call in tasks.values()]
+    assert lengths == [3, 1, 2]
+
+
+MALFORMED = {
+    "a negative index": {"index": -1},
+    "an index that is a bool": {"index": False},
+    "an index that is a float": {"index": 0.0},
+    "an index of another task": {"index": 1},
+    "an index outside": {"index": 3},
+    "a huge index": {"index": (1 << 64) - 1},
+    "text for a path": {"path": "x" * 64},
+    "no path": {"path": b""},
+    "a longer path": {"path": bytes(96)},
+    "a huge path": {"path": bytes(1 << 16)},
+    "half a hash": {"path": bytes(63)},
+    "another path": {"path": bytes(64)},
+    "text for a head": {"head": "x"},
+    "no head": {"head": b""},
+    "another head": {"head": msgpack.packb(["y", [], 0, b""])},
+    "text for a tree": {"tree": "x"},
+    "another tree": {"tree": b"\xc0"},
+    "nothing for places": {"places": None},
+    "no places": {"places": []},
+    "a number for places": {"places": 0},
+    "a place too few": {"places": [0]},
+    "a place too many": {"places": [0, 1, 1]},
+    "places exchanged": {"places": [1, 0]},
+    "a place that is a bool": {"places": [False, True]},
+    "a place that is a float": {"places": [0.0, 1.0]},
+    "a place that is text": {"places": ["0", "1"]},
+    "a place that is not there": {"places": [0, 2]},
+    "a negative place": {"places": [0, -1]},
+    "a huge place": {"places": [0, (1 << 64) - 1]},
+    "a huge negative place": {"places": [0, -(1 << 63)]},
+    "a negative count": {"count": -1},
+    "a count that is a bool": {"count": True},
+    "a count over the frames": {"count": 3},
+    "a huge count": {"count": 1 << 63},
+    "a count that is text": {"count": "2"},
+    "cleared by a number": {"cleared": 0},
+    "cleared by nothing": {"cleared": None},
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_task_is_one_clear_error(tasks, name):
+    with pytest.raises((PayloadError, PolicyDenied)) as caught:
+        Kept().call(said(tasks["x"], **MALFORMED[name]), LIMITS)
+    assert caught.value.rule in (
+        "sealed.task",
+        "sealed.inclusion",
+        "sealed.statement",
+        "payload.msgpack",
+    )
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b""],
+        [b"\xc0"],
+        [b"\x97"],
+        [b"\xdd\xff\xff\xff\xff"],
+        [b"\x91" * 5000],
+        [msgpack.packb({"index": 0})],
+        [msgpack.packb(list(range(7)))],
+        [msgpack.packb([0, b"", b"", b"", [0], 0, False, 0])],
+        [msgpack.packb([0, b"", b"", b"", [0], 0, False])],
+        [msgpack.packb([0, b"", b"", b"", [-1], 0, False]), b""],
+        [msgpack.packb([0, b"", b"", b"", [-1], 0, False]), bytes(200)],
+    ],
+)
+def test_frames_that_are_no_task_are_one_clear_error(frames):
+    with pytest.raises(SafeserError):
+        Kept().call(frames, LIMITS)
+
+
+def test_no_part_of_a_task_can_be_another(graph, tasks, sealed, alice):
+    """Whatever is exchanged between two tasks, or two graphs, the statement does not cover it."""
+    other = nodes(sealed({"x": Task("x", add, 1, 2), "w": Task("w", add, 5, 6)}))["x"].call
+    one, two = tasks["x"], tasks["z"]
+    for source in (two, other):
+        for name in ("index", "path", "leaf", "head", "signed", "definitions"):
+            if getattr(one, name) == getattr(source, name):
+                continue
+            altered = replace(one, **{name: getattr(source, name)})
+            if name == "head":  # what is read of a leaf is the leaf
+                altered = replace(altered, leaf=one.leaf._replace(head=source.leaf.head))
+            with pytest.raises(SafeserError):
+                Kept().call(Sent().frames(altered), LIMITS)
+    for leaf in (one.leaf._replace(tree=two.leaf.tree), one.leaf._replace(head=two.leaf.head)):
+        with pytest.raises(SafeserError):
+            Kept().call(Sent().frames(replace(one, leaf=leaf)), LIMITS)
+
+
+def test_head_and_tree_cannot_be_divided_elsewhere(tasks):
+    """Both are hashed one after the other, with the length of the first."""
+    call = tasks["x"]
+    whole = call.leaf.head + call.leaf.tree
+    for at in range(len(whole) + 1):
+        leaf = call.leaf._replace(head=whole[:at], tree=whole[at:])
+        assert replace(call, leaf=leaf).is_included() == (leaf == call.leaf)
+
+
+def test_another_definition_is_refused(tasks):
+    frames = said(tasks["x"])
+    frames[2] = frames[2] + b"."
+    with pytest.raises(PolicyDenied) as caught:
+        Kept().call(frames, LIMITS)
+    assert caught.value.rule == "sealed.inclusion"
+
+
+@given(at=st.integers(0, 1 << 16), bit=st.integers(0, 7), place=st.integers(0, 2))
+def test_a_flipped_bit_is_one_clear_error(tasks, at, bit, place):
+    frames = [bytearray(frame) for frame in said(tasks["x"])]
+    frames[place][at % len(frames[place])] ^= 1 << bit
+    try:
+        found = Kept().call(frames, LIMITS)
+    except SafeserError:
+        return
+    # A signature is verified elsewhere, and whether both ends forget has no signature.
+    assert found.leaf == tasks["x"].leaf
+    assert found.definitions == tasks["x"].definitions
+    assert place == 0 or not found.signed.verify()
+
+
+@given(frames=st.lists(st.binary(max_size=300), max_size=4))
+def test_any_frames_are_one_clear_error(frames):
+    with pytest.raises(SafeserError):
+        Kept().call(frames, LIMITS)
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_keeps_no_more_than_it_says(monkeypatch):
+    monkeypatch.setattr(calls, "MOST_KEPT", 1 << 20)
+    kept = Kept()
+    first = msgpack.packb([0, b"", b"", b"", [0], 1, False])
+    for number in range(10):
+        with pytest.raises(PayloadError) as caught:
+            kept.call([first, bytes(400_000)], LIMITS)
+        assert (caught.value.rule == "sealed.kept") == (number % 3 == 2)
+
+
+def test_parts_of_no_bytes_are_not_for_nothing(monkeypatch):
+    """A hostile scheduler has its worker keep as many of them as it likes otherwise."""
+    monkeypatch.setattr(calls, "MOST_KEPT", 1 << 20)
+    kept = Kept()
+    first = msgpack.packb([0, b"", b"", b"", [0], 1000, False])
+    frames = [first, *[b""] * 1000]
+    tracemalloc.start()
+    for _ in range(100):
+        with pytest.raises(PayloadError):
+            kept.call(frames, LIMITS)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 2 << 20
+
+
+def test_a_long_definition_travels_with_each_task_and_is_not_kept(sealed):
+    value = bytes(range(256)) * 8192
+    made = nodes(sealed({i: Task(i, add, [value] * 65, i) for i in range(2)}))
+    sent, kept = Sent(), Kept()
+    for node in made.values():
+        frames = sent.frames(node.call)
+        assert max(map(len, frames)) > 2 << 20
+        assert kept.call(frames, LIMITS).definitions == node.call.definitions
+    assert kept._size < 1 << 20
+
+
+def test_one_definition_in_two_places(sealed):
+    task = Task("x", add, hashlib.sha256, [1] * 65, k=[1] * 65)
+    [node] = nodes(sealed({"x": task})).values()
+    assert len(set(node.call.head.digests)) < len(node.call.head.digests)
+    for longest in (1 << 20, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(calls, "_LONGEST_KEPT", longest)
+            found = Kept().call(Sent().frames(node.call), LIMITS)
+        assert found.definitions == node.call.definitions
+
+
+# -- both ends, whatever happens to messages ------------------------------------------------------
+
+
+class _Definition:
+    """Pickles to so many bytes, and different ones for each number."""
+
+    def __init__(self, number, size):
+        self.number, self.data = number, hashlib.shake_128(bytes([number])).digest(size)
+
+    def __call__(self, *_):
+        return self.number
+
+
+class BothEnds(RuleBasedStateMachine):
+    """What is committed arrives in order; what is rolled back never leaves."""
+
+    made = None
+
+    def __init__(self):
+        super().__init__()
+        self.sent, self.kept = Sent(), Kept()
+        self.batch = []
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(calls, "MOST_KEPT", 6_000)
+        self.patch.setattr(calls, "_LONGEST_KEPT", 1_500)
+
+    @initialize()
+    def begin(self):
+        self.marks = []
+
+    @rule(number=st.integers(0, 11))
+    def encode(self, number):
+        call = self.made[number]
+        self.marks.append((self.sent.mark, len(self.batch)))
+        self.batch.append((call, self.sent.frames(call)))
+
+    @rule(number=st.integers(0, 11))
+    def encode_what_is_refused(self, number):
+        mark = self.sent.mark
+        self.sent.frames(self.made[number])
+        self.sent.rollback(mark)
+
+    @rule(place=st.integers(0, 5))
+    def take_back(self, place):
+        if self.marks:
+            mark, length = self.marks[-1 - place % len(self.marks)]
+            self.sent.rollback(mark)
+            del self.batch[length:]
+            self.marks = [each for each in self.marks if each[1] < length]
+
+    @rule()
+    def cut_in_two(self):
+        """As a batch that is too large for one message: encoded again by halves."""
+        whole = [call for call, _ in self.batch]
+        self.sent.rollback()
+        self.batch, self.marks = [], []
+        for half in (whole[: len(whole) // 2], whole[len(whole) // 2 :]):
+            self.batch = [(call, self.sent.frames(call)) for call in half]
+            self.send()
+
+    @rule()
+    def send(self):
+        self.sent.commit()
+        for call, frames in self.batch:
+            found = self.kept.call(frames, LIMITS)
+            assert (found.leaf, found.definitions) == (call.leaf, call.definitions)
+            assert found.signed == call.signed
+        self.batch, self.marks = [], []
+
+    @invariant()
+    def little_is_kept(self):
+        assert self.kept._size <= calls.MOST_KEPT
+        assert sum(len(part) + 256 for _, part in self.kept._parts) == self.kept._size
+        if not self.batch:
+            assert self.sent._size == self.kept._size
+            assert list(self.sent._numbers) == [key for key, _ in self.kept._parts]
+
+    def teardown(self):
+        self.patch.undo()
+
+
+def test_both_ends_agree_whatever_happens(sealed):
+    sizes = [10, 500, 1_000, 1_400, 1_600, 3_000]
+    made = [
+        [
+            n.call
+            for n in nodes(
+                sealed({i: Task(i, _Definition(i, s)) for i, s in enumerate(sizes)})
+            ).values()
+        ],
+        [
+            n.call
+            for n in nodes(
+                sealed(
+                    {
+                        i: Task(i, _Definition(i + 3, s), _Definition(i, 900))
+                        for i, s in enumerate(sizes)
+                    }
+                )
+            ).values()
+        ],
+    ]
+    BothEnds.made = [*made[0], *made[1]]
+    run = BothEnds.TestCase()
+    run.settings = settings(max_examples=60, stateful_step_count=30)
+    run.runTest()

@@ -1,0 +1,170 @@
+"""Trees as a liar spells them: each is one clear error, and no definition is loaded for it."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+from dask._task_spec import GraphNode
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.dask.reader import Reader
+from safeser.dask.sealed import form
+from safeser.dask.sealed.opening import open_task
+from safeser.errors import PayloadError, SafeserError
+from safeser.values import Limits
+
+FUNCTION = (form.DEFINITION, 0)
+CALL = (form.TASK, "x", False, FUNCTION, (), ())
+
+
+def task(*args, named=(), key="x", producer=False, function=FUNCTION):
+    return (form.TASK, key, producer, function, args, named)
+
+
+def opened(tree, key="x", dependencies=("a", "b"), definitions=(b"f",)):
+    return open_task(key, dependencies, tree, definitions, lambda _: len)
+
+
+BAD = {
+    "nothing": None,
+    "a number": 5,
+    "text": "x",
+    "bytes": b"x",
+    "no tag": (),
+    "a list for a tag": ((),),
+    "an unknown tag": (9, "x"),
+    "a huge tag": (1 << 63, "x"),
+    "a negative tag": (-1, "x"),
+    "a bool for a tag": (True, 0),
+    "a float for a tag": (2.0, "x", False, FUNCTION, (), ()),
+    "text for a tag": ("2", "x", False, FUNCTION, (), ()),
+    "no task": (form.PLAIN, 0, CALL),
+    "a reference alone": (form.REFERENCE, "x"),
+    "a dependency alone": (form.DEPENDENCY, 0),
+    "a function alone": FUNCTION,
+    "a slice alone": (form.SLICE, None, None, None),
+    "fewer parts": (form.TASK, "x", False, FUNCTION, ()),
+    "more parts": (*CALL, 1),
+    "a definition that is not there": task(function=(form.DEFINITION, 1)),
+    "a negative definition": task(function=(form.DEFINITION, -1)),
+    "a bool for a definition": task(function=(form.DEFINITION, False)),
+    "a huge definition": task((form.DEFINITION, 1 << 63)),
+    "a definition of no number": task(function=(form.DEFINITION, None)),
+    "a dependency that is not there": task((form.DEPENDENCY, 2)),
+    "a negative dependency": task((form.DEPENDENCY, -1), (form.DEPENDENCY, -2)),
+    "a bool for a dependency": task((form.DEPENDENCY, False), (form.DEPENDENCY, True)),
+    "a dictionary for a key": task(key={}),
+    "a list in a key": task((form.ALIAS, ("y", {}), "a")),
+    "no number for a key": task(key=float("nan")),
+    "a reference to no key": task((form.REFERENCE, {})),
+    "a reference to nothing": task((form.REFERENCE, None)),
+    "a number for a producer": task(producer=1),
+    "text for arguments": (form.TASK, "x", False, FUNCTION, "ab", ()),
+    "a dictionary for arguments": (form.TASK, "x", False, FUNCTION, {"a": 1}, ()),
+    "nothing for arguments": (form.TASK, "x", False, FUNCTION, None, ()),
+    "names without a value": task(named=("a",)),
+    "a name twice": task(named=("a", 1, "a", 2)),
+    "a number for a name": task(named=(1, 2)),
+    "a list for a name": task(named=((), 2)),
+    "bytes for a name": task(named=(b"a", 2)),
+    "text for names": task(named="ab"),
+    "a name of Dask's own": task(named=("_data_producer", True)),
+    "a task for a function": task(function=CALL),
+    "a dictionary as it is": task({"a": 1}),
+    "a set as it is": task({1}),
+    "an unknown container": task((form.PLAIN, 5)),
+    "a negative container": task((form.PLAIN, -1)),
+    "a bool for a container": task((form.PLAIN, True, 1)),
+    "a set of lists": task((form.PLAIN, 2, (form.PLAIN, 0))),
+    "half a dictionary": task((form.PLAIN, 4, 1)),
+    "a dictionary by lists": task((form.PLAIN, 4, (form.PLAIN, 0), 1)),
+    "an unknown gatherer": task((form.GATHERED, 4)),
+    "a negative gatherer": task((form.GATHERED, -1)),
+    "a gatherer without a kind": task((form.GATHERED,)),
+    "half a dictionary of tasks": task((form.GATHERED, 3, (form.DEPENDENCY, 0))),
+    "a slice of two": task((form.SLICE, 1, 2)),
+    "data without a value": (form.DATA, "x"),
+    "data without a key": (form.DATA, None, 1),
+    "an alias of nothing": (form.ALIAS, "x", None),
+    "an alias of a list": (form.ALIAS, "x", ((),)),
+    # What it depends on is said twice: what the scheduler reads must be what runs.
+    "fewer dependencies": task((form.DEPENDENCY, 0)),
+    "other dependencies": task((form.DEPENDENCY, 0), (form.REFERENCE, "c")),
+    "more dependencies": task((form.DEPENDENCY, 0), (form.DEPENDENCY, 1), (form.REFERENCE, "c")),
+    "an alias of another": (form.ALIAS, "x", "c"),
+    "none": CALL,
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_malformed_tree_is_one_clear_error(name):
+    with pytest.raises(PayloadError) as caught:
+        opened(BAD[name])
+    assert caught.value.rule == "sealed.task"
+    assert "malformed" in caught.value.message
+
+
+def test_references_among_parts_of_a_fused_task_count_as_dependencies():
+    assert opened(task((form.REFERENCE, "a"), (form.REFERENCE, "b"))).dependencies == {"a", "b"}
+
+
+@pytest.mark.parametrize("levels", [500, 100_000])
+def test_a_tree_of_many_levels_is_one_clear_error(levels):
+    tree = None
+    for _ in range(levels):
+        tree = (form.PLAIN, 0, tree)
+    with pytest.raises(PayloadError):
+        opened(task(tree), dependencies=())
+
+
+def test_no_key_of_the_tree_is_the_task_s():
+    assert opened(task(key="y"), key="x", dependencies=()).key == "x"
+    alias = opened((form.ALIAS, "y", "a"), dependencies=("a",))
+    assert (alias.key, alias.target) == ("x", "a")
+
+
+def test_what_cannot_be_loaded_is_said_as_it_is():
+    def load(_):
+        raise PayloadError("no such module", rule="families.build")
+
+    with pytest.raises(PayloadError, match="no such module"):
+        open_task("x", (), CALL, (b"f",), load)
+
+
+def test_a_definition_is_loaded_once_for_each_task():
+    loaded = []
+    tree = task((form.DEFINITION, 1), (form.DEFINITION, 1))
+    open_task("x", (), tree, (b"f", b"v"), lambda data: loaded.append(data) or len)
+    assert loaded == [b"f", b"v"]
+
+
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 12),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(),
+    st.sampled_from(["", "x", "a", "_data_producer"]),
+    st.binary(max_size=2),
+)
+trees = st.recursive(
+    leaves,
+    lambda each: (
+        st.lists(each, max_size=6)
+        | st.builds(lambda tag, rest: [tag, *rest], st.integers(0, 8), st.lists(each, max_size=5))
+        | st.dictionaries(st.text(max_size=2), each, max_size=2)
+    ),
+    max_leaves=25,
+)
+
+
+@given(tree=trees)
+def test_any_tree_is_a_task_or_one_clear_error(tree):
+    read = Reader(Limits()).read(msgpack.packb(tree))
+    try:
+        node = opened(read)
+    except SafeserError:
+        return
+    assert isinstance(node, GraphNode)
+    assert node.dependencies == {"a", "b"}

@@ -1,0 +1,181 @@
+"""The signed statement of a graph: one spelling, one purpose, and no field that can be changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.dask.sealed.statement import LIFETIME, MOST_TASKS, SignedStatement, Statement
+from safeser.errors import ConfigError, PayloadError, SafeserError
+from safeser.keys import Identity, PrivateKey, SigningKey
+
+SIGNATURE = 64
+NOW = 1_800_000_000
+
+
+@pytest.fixture(scope="module")
+def statement(doors):
+    alice = doors.identity("alice")
+    return Statement(
+        "alice",
+        alice.verifying,
+        doors.identity("scheduler").public,
+        bytes(range(16)),
+        3,
+        bytes(32),
+        NOW,
+        NOW + LIFETIME,
+    )
+
+
+@pytest.fixture(scope="module")
+def signed(statement, alice):
+    return statement.signed_by(alice)
+
+
+def packed_of(statement, **changed):
+    """Return the fields as msgpack, some of them changed, in their order."""
+    fields = {
+        "author": statement.author,
+        "signer": statement.signer.raw,
+        "audience": statement.audience.raw,
+        "graph": statement.graph,
+        "size": statement.size,
+        "root": statement.root,
+        "issued": statement.issued,
+        "expires": statement.expires,
+    }
+    return [*{**fields, **changed}.values()]
+
+
+def parsed(signature, data):
+    return SignedStatement.parse(signature + data)
+
+
+def test_what_was_signed_is_parsed_and_verifies(statement, signed):
+    again = SignedStatement.parse(signed.packed)
+    assert again.statement == statement
+    assert again.verify()
+    assert again.packed == signed.packed
+
+
+CHANGED = {
+    "author": "bob",
+    "audience": bytes(31) + b"\x09",
+    "graph": bytes(16),
+    "size": 4,
+    "root": b"\x01" * 32,
+    "issued": NOW + 1,
+    "expires": NOW + LIFETIME - 1,
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_no_field_can_be_changed(statement, signed, name):
+    data = msgpack.packb(packed_of(statement, **{name: CHANGED[name]}))
+    assert not parsed(signed.signature, data).verify()
+
+
+def test_another_key_in_the_statement_verifies_nothing(doors, statement, signed):
+    bob = doors.identity("bob")
+    data = msgpack.packb(packed_of(statement, signer=bob.verifying.raw))
+    assert not parsed(signed.signature, data).verify()
+
+
+@given(at=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_no_bit_can_be_changed(signed, at, bit):
+    packed = bytearray(signed.packed)
+    packed[at % len(packed)] ^= 1 << bit
+    try:
+        found = SignedStatement.parse(bytes(packed))
+    except PayloadError:
+        return
+    assert not found.verify()
+
+
+BAD = {
+    "author": ["", "a b", "-x", "a" * 65, b"alice", None, 7, "alice\n", "älice", ["alice"]],
+    "signer": [bytes(32), bytes(31), b"\xff" * 32, "x" * 32, None, b"\x01" + bytes(31), 5],
+    "audience": [bytes(32), bytes(31), b"\xff" * 32, "x" * 32, None, True],
+    "graph": [b"", bytes(15), bytes(17), "g" * 16, None],
+    "size": [-1, MOST_TASKS + 1, True, 1.0, "3", None, 1 << 60],
+    "root": [b"", bytes(31), bytes(33), "r" * 32, None],
+    "issued": [-1, True, float(NOW), None, 1 << 60, NOW - 1],
+    "expires": [NOW, NOW - 1, NOW + LIFETIME + 1, True, float("nan"), float("inf"), None, 1 << 63],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
+)
+def test_a_field_of_another_kind_is_refused(statement, signed, name, value):
+    with pytest.raises(PayloadError) as caught:
+        parsed(signed.signature, msgpack.packb(packed_of(statement, **{name: value})))
+    assert caught.value.rule == "sealed.statement"
+
+
+def test_a_statement_has_one_spelling(statement, signed):
+    fields = packed_of(statement)
+    longer = b"\xdc\x00\x08" + signed.data[1:]  # the same array by a longer header
+    assert msgpack.unpackb(longer) == msgpack.unpackb(signed.data)
+    for data in (
+        longer,
+        signed.data.replace(b"\xa5alice", b"\xd9\x05alice"),
+        signed.data.replace(b"\x03\xc4\x20" + bytes(32), b"\xcc\x03\xc4\x20" + bytes(32)),
+        signed.data + b"\x00",
+        signed.data[:-1],
+        b"",
+        msgpack.packb([*fields, 1]),
+        msgpack.packb(fields[:-1]),
+        msgpack.packb(dict(enumerate(fields))),
+        msgpack.packb(7),
+        msgpack.packb(msgpack.Timestamp(1)),
+        b"\x91" * 300,
+        b"\xdd\xff\xff\xff\xff",
+        b"\xc1",
+        b"\x81\x90\x00",
+    ):
+        with pytest.raises(PayloadError) as caught:
+            parsed(signed.signature, data)
+        assert caught.value.rule == "sealed.statement"
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 64 + 513, 1 << 20])
+def test_a_statement_of_another_length_is_not_looked_at(size):
+    with pytest.raises(PayloadError, match="its length"):
+        SignedStatement.parse(bytes(size))
+
+
+@given(st.binary(min_size=65, max_size=576))
+def test_any_bytes_are_a_statement_or_one_clear_error(data):
+    with pytest.raises(SafeserError):
+        SignedStatement.parse(data)
+
+
+def test_a_signature_counts_for_this_purpose_alone(statement, signed, alice):
+    # What the same key signs for another purpose begins with other bytes.
+    for prefix in (b"", b"safeser sealed graph v2\n", b"safeser sealed call v1\n"):
+        assert not parsed(alice.sign(prefix + signed.data), signed.data).verify()
+
+
+def test_an_identity_without_a_signing_key_signs_nothing(statement):
+    with pytest.raises(ConfigError):
+        statement.signed_by(Identity("alice", PrivateKey.generate()))
+
+
+def test_a_thief_of_another_key_cannot_sign_for_it(statement):
+    thief = Identity("alice", PrivateKey.generate(), SigningKey.generate())
+    assert not statement.signed_by(thief).verify()
+
+
+def test_a_statement_is_current_from_issue_to_expiry(statement):
+    assert statement.is_current(NOW)
+    assert statement.is_current(NOW - 300)
+    assert not statement.is_current(NOW - 301)
+    assert statement.is_current(NOW + LIFETIME - 1)
+    assert not statement.is_current(NOW + LIFETIME)
+    assert not replace(statement, expires=NOW + 1).is_current(NOW + 1)

@@ -1,0 +1,510 @@
+"""Tasks written out, signed, handed over and opened: each is the task that its author had."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections import OrderedDict, namedtuple
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    Dict,
+    GraphNode,
+    List,
+    Set,
+    Task,
+    TaskRef,
+    Tuple,
+    convert_legacy_graph,
+    execute_graph,
+)
+from dask.tokenize import tokenize
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeser.dask.sealed.graph import write_out
+from safeser.errors import ConfigError, PayloadError
+from safeser.keys import Identity, PrivateKey
+from safeser.values import Limits
+from tests.dask.sealed.graphs import Graph
+
+Point = namedtuple("Point", "x y")
+
+
+class Box:
+    """A mutable object whose equal instances have equal pickles."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def plus(self, other):
+        return self.value + other
+
+
+async def later(value):
+    return value
+
+
+def both(*args, **kwargs):
+    return args, kwargs
+
+
+def nested(levels, kind=list):
+    value = kind((1,))
+    for _ in range(levels):
+        value = kind((value,))
+    return value
+
+
+ARGUMENTS = {
+    "nothing": (),
+    "scalars": (None, True, False, 0, -1, 1.5, -0.0, math.inf, "text", "ä", b"bytes", ""),
+    "integers at the edge": (2**63 - 1, 2**63, 2**64 - 1, -(2**63)),
+    "integers over 64 bits": (2**64, -(2**63) - 1, 10**200),
+    "half a pair": ("\ud800", ["\udfff"], {"\ud800": 1}),
+    "numpy scalars": (np.int64(3), np.float32(1.5), np.bool_(True), np.datetime64("2026-01-01")),
+    "complex": (1j, slice(None), slice(1, None, 2), slice("a", 2**70), Ellipsis, range(3)),
+    "containers": ([1, [2, (3, {4})]], {"a": [1], 2: None}, frozenset({1}), set(), (), [], {}),
+    "a named tuple": (Point(1, [2]),),
+    "subclasses": (OrderedDict(a=1), type("Words", (str,), {})("a").upper()),
+    "keys that are no text": ({1: 2, None: 3, (1, 2): 4, 1.5: 5, b"b": 6},),
+    "a long list": (list(range(1000)), {i: i for i in range(1000)}, set(range(100))),
+    "64 and 65": (list(range(64)), list(range(65))),
+    "25 levels": (nested(25),),
+    "100 levels": (nested(100),),
+    "tuples in tuples": (nested(30, tuple),),
+    "large": ("x" * 100_000, b"y" * 100_000),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_are_the_same_on_the_worker(reopened, name):
+    args = ARGUMENTS[name]
+    task = Task("x", both, *args, named=args)
+    opened = reopened({"x": task})["x"]
+    assert type(opened) is Task
+    found, kwargs = opened()
+    assert found == args
+    assert [type(each) for each in found] == [type(each) for each in args]
+    assert kwargs == {"named": args}
+
+
+def test_nan_and_the_sign_of_zero_stay(reopened):
+    ((nan, zero), _) = reopened({"x": Task("x", both, math.nan, -0.0)})["x"]()
+    assert math.isnan(nan)
+    assert math.copysign(1, zero) == -1
+
+
+def test_names_of_arguments_may_be_those_of_a_task(reopened):
+    task = Task("x", dict, key=1, func=2, args=3, self=4, kwargs=5, tag=6)
+    assert reopened({"x": task})["x"]() == dict(task.kwargs)
+
+
+def test_a_lambda_a_partial_a_method_and_a_class_are_called(reopened):
+    three = 3
+    tasks = {
+        "lambda": Task("lambda", lambda x: x + three, 1),
+        "partial": Task("partial", functools.partial(both, 1, k=2), 3),
+        "method": Task("method", Box(5).plus, 3),
+        "class": Task("class", Box, 7),
+        "builtin": Task("builtin", sum, [1, 2]),
+        "c": Task("c", operator.itemgetter(1), [1, 2]),
+        "str.upper": Task("str.upper", str.upper, "a"),
+    }
+    opened = reopened(tasks)
+    assert opened["lambda"]() == 4
+    assert opened["partial"]() == ((1, 3), {"k": 2})
+    assert opened["method"]() == 8
+    assert opened["class"]().value == 7
+    assert opened["builtin"]() == 3
+    assert opened["c"]() == 2
+    assert opened["str.upper"]() == "A"
+
+
+def test_what_dask_gathers_is_gathered(reopened):
+    values = {"a": 1, "b": 2}
+    tasks = {
+        "list": Task("list", both, List(TaskRef("a"), [5], List(TaskRef("b")))),
+        "tuple": Task("tuple", both, Tuple(TaskRef("a"), 3)),
+        "set": Task("set", both, Set(TaskRef("a"), TaskRef("b"))),
+        "dict": Task("dict", both, Dict({"k": TaskRef("a"), "l": List(TaskRef("b"))})),
+        "empty": Task("empty", both, List(), Tuple(), Set(), Dict()),
+        "alone": Task("alone", both, List([1, 2])),
+        "inner": Task("inner", both, Task(None, operator.add, TaskRef("a"), TaskRef("b"))),
+    }
+    opened = reopened(tasks)
+    for key, task in tasks.items():
+        assert opened[key](values) == task(values)
+        assert opened[key].dependencies == task.dependencies
+        assert tokenize(opened[key]) == tokenize(task)
+
+
+def test_a_gatherer_is_the_class_that_it_was(reopened):
+    for cls in (List, Tuple, Set):
+        node = cls(TaskRef("a"), TaskRef("b"))
+        opened = reopened({"x": Task("x", both, node)})["x"].args[0]
+        assert type(opened) is cls
+        assert opened == node
+        assert opened.substitute({"a": "c"})({"b": 1, "c": 2}) == cls.constructor([2, 1])
+
+
+def test_a_gatherer_of_one_container_stays_that(reopened):
+    """Its own constructor takes a single list for the items."""
+    node = List(List(1, 2), [3])
+    inner = List(TaskRef("a"))
+    outer = object.__new__(List)
+    Task.__init__(outer, None, List.to_container, [TaskRef("a")], constructor=list)
+    opened = reopened({"x": Task("x", both, node, inner, outer)})["x"]
+    assert opened.args[0]({}) == [[1, 2], [3]]
+    assert opened.args[1]({"a": 1}) == [1]
+    assert opened.args[2]({}) == [[TaskRef("a")]]
+
+
+def test_aliases_and_data(reopened):
+    opened = reopened({"x": Alias("x", "y"), "y": DataNode("y", [1, {"a": 2}]), ("z", 1): 5})
+    assert type(opened["x"]) is Alias
+    assert opened["x"].target == "y"
+    assert opened["y"]() == [1, {"a": 2}]
+    assert opened["z", 1]() == 5
+
+
+def test_an_alias_that_its_graph_has_under_another_name(reopened):
+    opened = reopened({"x": Alias("other", "y"), "y": Task("that", sum, [1])})
+    assert (opened["x"].key, opened["x"].target) == ("x", "y")
+    assert opened["y"].key == "y"
+
+
+def test_fused_tasks(reopened):
+    one = Task("a", operator.add, TaskRef("in"), 2)
+    two = Task("b", operator.mul, TaskRef("a"), TaskRef("a"))
+    fused = GraphNode.fuse(one, two, key="f")
+    opened = reopened({"f": fused})["f"]
+    assert opened.dependencies == {"in"}
+    assert opened({"in": 1}) == 9
+    assert opened.has_subgraph()
+
+
+def test_fused_tasks_that_have_a_list_in_common(reopened):
+    common = [1, 2]
+    one = Task("a", both, common, TaskRef("in"))
+    two = Task("b", lambda found, again: found[0][0] is again, TaskRef("a"), common)
+    fused = GraphNode.fuse(one, two)
+    assert fused({"in": 1}) is True
+    assert reopened({"b": fused})["b"]({"in": 1}) is True
+
+
+def test_legacy_graphs(reopened):
+    graph = {
+        "a": 1,
+        "b": (operator.add, "a", 2),
+        "c": (sum, ["a", "b", (operator.add, "a", "b")]),
+        "d": {"x": 1},
+        ("e", 0): (both, {"k": "b"}, [["c"]]),
+        "f": "c",
+    }
+    opened = reopened(graph)
+    whole = convert_legacy_graph(graph)
+    keys = list(whole)
+    assert execute_graph(opened, keys=keys) == execute_graph(whole, keys=keys)
+
+
+def test_coroutine_functions_are_known_without_being_opened(sealed):
+    graph = sealed({"x": Task("x", later, 1), "y": Task("y", sum, [1])})
+    assert [head.flags for head in graph.heads] == [1, 0]
+
+
+def test_an_argument_that_is_a_future_is_a_dependency(reopened):
+    opened = reopened({"x": Task("x", both, TaskRef("f"), k=TaskRef(("f", 1)))})["x"]
+    assert opened.dependencies == {"f", ("f", 1)}
+    assert opened({"f": 1, ("f", 1): 2}) == ((1,), {"k": 2})
+
+
+# -- identity -------------------------------------------------------------------------------------
+
+
+def add_in_place(a, b):
+    a += 1
+    return a - b
+
+
+def test_two_equal_arguments_are_two_objects(reopened):
+    """Their pickles are equal, and a change of the one must not be one of the other."""
+    task = Task("x", add_in_place, np.zeros(3), np.zeros(3))
+    assert reopened({"x": task})["x"]().tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("make", [lambda: np.zeros(2), lambda: Box(1), list, lambda: [1], dict])
+def test_one_argument_in_two_places_is_one_object(reopened, make):
+    value = make()
+    task = Task("x", lambda a, b: a is b, value, value)
+    assert reopened({"x": task})["x"]() is True
+
+
+def test_no_two_tasks_share_an_object(reopened):
+    value = np.zeros(2)
+    opened = reopened({k: Task(k, lambda a: a, value) for k in "xy"})
+    assert opened["x"]() is not opened["y"]()
+
+
+def test_a_worker_that_opens_a_task_again_has_other_objects(sealed):
+    graph = sealed({"x": Task("x", lambda a: a, np.zeros(2))})
+    [node] = nodes_of(graph)
+    assert node.open()() is not node.open()()
+
+
+def nodes_of(graph):
+    from safeser.dask.sealed.node import VerifiedTask, nodes
+
+    return [VerifiedTask(node.call, Limits(), lambda: None) for node in nodes(graph).values()]
+
+
+def test_equal_definitions_travel_once(sealed):
+    value = np.arange(100)
+    tasks = {i: Task(i, operator.add, value, np.arange(100)) for i in range(50)}
+    assert len(sealed(tasks).definitions) == 2
+
+
+def test_lists_inside_each_other_twice_take_no_time(sealed):
+    value = [1]
+    for _ in range(22):
+        value = [value, value]
+    graph = sealed({"x": Task("x", len, value)})
+    assert sum(map(len, graph.definitions.values())) < 10_000
+    [task] = nodes_of(graph)
+    assert task() == 2
+
+
+def test_tuples_inside_each_other_twice_take_little(sealed):
+    value = (1,)
+    for _ in range(20):
+        value = (value, value)
+    graph = sealed({"x": Task("x", len, value)})
+    assert len(graph.leaves[0].tree) < 100
+    assert [task() for task in nodes_of(graph)] == [2]
+
+
+def test_a_list_that_holds_itself(reopened):
+    value = []
+    value.append(value)
+    [found], _ = reopened({"x": Task("x", both, value)})["x"]()
+    assert found[0] is found
+
+
+def test_one_task_of_many_inputs(reopened):
+    keys = [("in", i) for i in range(130_000)]
+    opened = reopened({"x": Task("x", sum, List(*map(TaskRef, keys)))})["x"]
+    assert opened(dict.fromkeys(keys, 1)) == 130_000
+
+
+# -- what cannot be written -----------------------------------------------------------------------
+
+
+def deep_key(levels):
+    key = "x"
+    for _ in range(levels):
+        key = (key,)
+    return key
+
+
+BAD_KEYS = {
+    "too large": 1 << 64,
+    "too small": -(1 << 63) - 1,
+    "half a pair": "\ud800",
+    "in a tuple": ("x", 1 << 70),
+    "half a pair in a tuple": ("x", ("\udfff",)),
+    "no number": math.nan,
+    "no number in a tuple": ("x", math.nan),
+    "deep": deep_key(17),
+    "deeper": deep_key(300),
+    "nothing": None,
+    "an object": ("x", Point),
+}
+
+
+@pytest.mark.parametrize("name", BAD_KEYS)
+def test_a_key_that_no_message_holds_is_one_clear_error(sealed, name):
+    key = BAD_KEYS[name]
+    for tasks in ({key: Task(key, sum, [1])}, {"x": Task("x", both, TaskRef(key))}):
+        with pytest.raises(PayloadError) as caught:
+            sealed(tasks)
+        assert caught.value.rule == "payload.unsendable"
+        assert "cannot be sealed" in caught.value.message
+        assert caught.value.fix
+
+
+def test_numbers_of_numpy_in_keys_are_pythons(sealed):
+    graph = sealed({("x", np.int64(1), np.str_("a"), np.float64(0.5)): 1, np.int64(7): "v"})
+    assert [head.key for head in graph.heads] == [("x", 1, "a", 0.5), 7]
+    assert [type(part) for part in graph.heads[0].key] == [str, int, str, float]
+
+
+def test_what_cannot_be_pickled_is_named_by_its_task(sealed):
+    import threading
+
+    with pytest.raises(PayloadError, match="task 'the-lock' cannot be sealed"):
+        sealed({"a": 1, "the-lock": Task("the-lock", both, threading.Lock())})
+
+
+def test_what_is_nested_too_deep_to_be_pickled_is_one_clear_error(sealed):
+    with pytest.raises(PayloadError, match="task 'x' cannot be sealed"):
+        sealed({"x": Task("x", both, nested(5000))})
+
+
+def test_a_graph_may_have_no_tasks(reopened):
+    assert reopened({}) == {}
+
+
+def test_an_identity_without_a_signing_key_hears_what_to_do(doors):
+    bare = Identity("alice", PrivateKey.generate())
+    with pytest.raises(ConfigError, match="no signing key") as caught:
+        write_out(Graph({"x": 1}), bare, doors.identity("scheduler").public, Limits())
+    assert "safeser keys rotate" in caught.value.fix
+
+
+# -- random tasks ---------------------------------------------------------------------------------
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**80), 2**80),
+    st.floats(allow_nan=False),
+    st.text(st.characters(), max_size=5),
+    st.binary(max_size=5),
+)
+hashable = st.recursive(
+    scalars, lambda each: st.tuples(each, each) | st.frozensets(each), max_leaves=5
+)
+values = st.recursive(
+    scalars | st.builds(slice, scalars, scalars, scalars) | st.builds(Point, scalars, scalars),
+    lambda each: (
+        st.lists(each, max_size=4)
+        | st.tuples(each, each)
+        | st.dictionaries(hashable, each, max_size=3)
+        | st.sets(hashable, max_size=3)
+    ),
+    max_leaves=10,
+)
+keys = st.one_of(
+    st.text("abcä", min_size=1, max_size=4),
+    st.integers(-(2**63), 2**64 - 1),
+    st.tuples(st.text("xyz", max_size=2), st.integers(0, 9)),
+)
+references = keys.map(TaskRef)
+
+
+def of_nodes(each):
+    many = st.lists(each, max_size=4)
+    return st.one_of(
+        many.map(lambda items: List(*items)),
+        many.map(lambda items: Tuple(*items)),
+        st.dictionaries(st.text("ab", max_size=3), each, max_size=3).map(Dict),
+        st.builds(
+            lambda args, kwargs: Task(None, both, *args, **kwargs),
+            many,
+            st.dictionaries(st.text("pq", min_size=1, max_size=3), each, max_size=2),
+        ),
+    )
+
+
+nodes = st.recursive(values | references, of_nodes, max_leaves=12)
+tasks = st.builds(
+    lambda args, kwargs, producer: Task("task", both, *args, _data_producer=producer, **kwargs),
+    st.lists(nodes, max_size=5),
+    st.dictionaries(st.text("kl", min_size=1, max_size=3), nodes, max_size=3),
+    st.booleans(),
+)
+
+
+@given(task=tasks)
+def test_any_task_is_the_same_on_the_worker(reopened, task):
+    opened = reopened({"task": task})["task"]
+    assert opened.dependencies == task.dependencies
+    given_values = {key: ("value of", key) for key in task.dependencies}
+    assert opened(given_values) == task(given_values)
+
+
+# -- collections ----------------------------------------------------------------------------------
+
+
+def frame():
+    data = pd.DataFrame({"a": range(20), "b": list("abcd") * 5, "c": np.arange(20.0)})
+    return dd.from_pandas(data, npartitions=3)
+
+
+def collections():
+    x = da.arange(100, chunks=10)
+    y = da.ones((20, 20), chunks=7)
+    yield "sum", (y + y.T).sum()
+    yield "slices", y[3:9, ::2]
+    yield "reduction", x.reshape(10, 10).mean(axis=0)
+    yield "blocks", x.map_blocks(lambda block, block_info=None: block * 2)
+    yield "random", da.random.default_rng(1).normal(size=50, chunks=10)
+    yield "bag", db.from_sequence(range(30), npartitions=4).map(lambda v: v % 3).frequencies()
+    yield "delayed", dask.delayed(both)(dask.delayed(sum)([1, 2]), {"k": dask.delayed(3)}, k=[4])
+    yield "frame", frame().assign(d=lambda d: d.a * 2)
+    yield "grouped", frame().groupby("b").c.mean()
+    yield "joined", frame().merge(frame(), on="b", shuffle_method="tasks")
+
+
+def lowered(collection):
+    """Return *collection* as a client submits it."""
+    if isinstance(collection, dd.DataFrame | dd.Series):
+        return collection.optimize()
+    [optimized] = dask.optimize(collection)
+    return optimized
+
+
+@pytest.mark.parametrize("name", [name for name, _ in collections()])
+def test_collections_compute_the_same(reopened, name):
+    found = dict(collections())[name]
+    optimized = lowered(found)
+    graph = dict(optimized.__dask_graph__())
+    opened = reopened(graph)
+    whole = convert_legacy_graph(graph)
+    assert opened.keys() == whole.keys()
+    ends = list(dask.core.flatten(optimized.__dask_keys__()))
+    result = execute_graph(opened, keys=ends)
+    expected = execute_graph(whole, keys=ends)
+    for end in ends:
+        found, wanted = result[end], expected[end]
+        assert type(found) is type(wanted)
+        if isinstance(wanted, pd.DataFrame | pd.Series):
+            assert found.equals(wanted)
+        else:
+            np.testing.assert_equal(found, wanted)
+
+
+@pytest.mark.parametrize("what", ["merge", "shuffle", "rechunk"])
+def test_shuffles_among_peers_have_plans_that_the_scheduler_reads(sealed, what):
+    with dask.config.set({"array.rechunk.method": "p2p"}):
+        if what == "rechunk":
+            made = da.ones((20, 20), chunks=(20, 2)).rechunk((2, 20))
+        elif what == "merge":
+            made = frame().merge(frame(), on="b", shuffle_method="p2p")
+        else:
+            made = frame().shuffle("b", shuffle_method="p2p")
+        graph = dict(lowered(made).__dask_graph__())
+    found = sealed(graph)
+    from distributed.shuffle._core import P2PBarrierTask
+
+    barriers = {key: node for key, node in graph.items() if isinstance(node, P2PBarrierTask)}
+    assert barriers
+    assert {found.heads[place].key for place in found.plans} == barriers.keys()
+    for place, plan in found.plans.items():
+        spec = barriers[found.heads[place].key].spec
+        assert type(plan) is type(spec)
+        assert plan.id == spec.id
+        assert list(plan.output_partitions) == list(spec.output_partitions)
+    for task, head in zip(nodes_of(found), found.heads, strict=True):
+        opened = task.open()
+        assert opened.key == head.key
+        assert opened.dependencies == frozenset(head.dependencies)
