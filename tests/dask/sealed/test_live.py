@@ -118,6 +118,7 @@ class Impostor:
         )
 
     def answer(self, wire):
+        wire.socket.settimeout(None)  # a worker without tasks says nothing on its stream
         while True:
             message = wire.read()
             if not isinstance(message, dict):
