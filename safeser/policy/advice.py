@@ -48,14 +48,14 @@ class Edit:
         return f"add {self.value} to '{where}'"
 
 
-def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:
+def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:  # noqa: PLR0911 - a table
     """Return the smallest change to *rule* that lifts the denial *name*; none if none can."""
-    if _is_misplaced(query):
-        return ()
     if name == "operation.not-granted" and query.operation is not None:
         return _granting(query, query.operation, rule)
     if name == "submission.none" and not _has_unknown(rule):
         return _submitting(query, rule)
+    if _is_misplaced(query):
+        return ()
     if name == "author.relayed" and query.author != UNKNOWN and "safeser" in rule.transports:
         return (Edit(rule.name, "authors", query.author),)
     if name == "context.family" and query.family != UNLISTED:
@@ -168,7 +168,7 @@ def _new_context(query: Query) -> str:
     )
 
 
-def _impossible(name: str, query: Query, rule: Rule) -> str:
+def _impossible(name: str, query: Query, rule: Rule) -> str:  # noqa: PLR0911 - a table
     hop = query.hop
     if query.family not in HARMLESS and query.author == UNKNOWN:
         return (

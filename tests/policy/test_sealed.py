@@ -1,4 +1,4 @@
-"""``submission: sealed``: signed graphs and tasks pass where a context says so, and nothing else."""
+"""``submission: sealed``: signed graphs and tasks pass where a context says so, nothing else."""
 
 from __future__ import annotations
 
