@@ -137,6 +137,7 @@ def judge_operation(
         # Who may not ask for it at all hears that, and no more.
         link.permit_named(link.inbound(row.kind, row.name), where="op")
         raise
+    require_sealed(link, link.inbound(row.kind, row.name), body, message.rows)
     if not payloads and row.plain:
         context = link.inbound(row.kind, row.name)
         return Judged(link, context, body, link.admit(message.verified, context))
@@ -281,7 +282,6 @@ def _judge(
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
     marked = declared | wholes | failures
-    require_sealed(link, context, body, message.rows)
     parts = []
     left_out = set()
     for where, found in places:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import (
     CODE_OPERATIONS,
+    COMPUTE,
     HARMLESS,
     SUBMIT,
     UNKNOWN_OPERATIONS,
@@ -47,12 +48,14 @@ class Edit:
         return f"add {self.value} to '{where}'"
 
 
-def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:
+def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:  # noqa: PLR0911 - a table
     """Return the smallest change to *rule* that lifts the denial *name*; none if none can."""
     if name == "operation.not-granted" and query.operation is not None:
         return _granting(query, query.operation, rule)
     if name == "submission.none" and not _has_unknown(rule):
         return _submitting(query, rule)
+    if _is_misplaced(query):
+        return ()
     if name == "author.relayed" and query.author != UNKNOWN and "safeser" in rule.transports:
         return (Edit(rule.name, "authors", query.author),)
     if name == "context.family" and query.family != UNLISTED:
@@ -61,6 +64,17 @@ def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:
             return ()
         return _listing(query, rule) + (_writing(query, rule) if powerful else ())
     return ()
+
+
+def _is_misplaced(query: Query) -> bool:
+    """Tell whether *query* is about a sealed call where no policy lets one through.
+
+    Those are graphs, and tasks that somebody else than the sender signed: no context can list its
+    sender as an author.
+    """
+    if query.family != SEALED or query.operation == SUBMIT:
+        return False
+    return query.operation != COMPUTE or not query.relayed
 
 
 def _granting(query: Query, operation: str, rule: Rule) -> tuple[Edit, ...]:
@@ -154,13 +168,18 @@ def _new_context(query: Query) -> str:
     )
 
 
-def _impossible(name: str, query: Query, rule: Rule) -> str:
+def _impossible(name: str, query: Query, rule: Rule) -> str:  # noqa: PLR0911 - a table
     hop = query.hop
     if query.family not in HARMLESS and query.author == UNKNOWN:
         return (
             "No policy can permit it: who wrote it is not known. Fetch the value from its author"
             " directly, or return it as numbers, text, arrays or frames, which travel as dask or"
             " msgpack."
+        )
+    if _is_misplaced(query):
+        return (
+            "No policy can permit it: sealed calls are graphs, and tasks that somebody else than"
+            " their sender signed."
         )
     if name in ("floor.admin", "floor.unknown"):
         return "No policy can permit it."
@@ -189,6 +208,8 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
     running = values & (CODE_OPERATIONS | {"code", "cloudpickle"})
     if running or (authors and rule.submission == "code"):
         return f"{senders} can then run any code in {recipients}, read the keys there and use them"
+    if SEALED in values or (authors and rule.submission == SEALED):
+        return f"any code that {senders} signed is then taken in {recipients}, and run by workers"
     if "approved" in values:
         return (
             f"graphs of {senders} are then opened in {recipients}, and what the profiles and"

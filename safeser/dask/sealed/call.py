@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -164,7 +165,7 @@ class Kept:
                 raise _malformed("its frames")
         self._keep(added, cleared=cleared)
         statement, *definitions = (self._found(place, loose) for place in places)
-        signed = SignedStatement.parse(statement[1])
+        signed = _statement(statement[1])
         if len(path) > longest_path(signed.statement.size):
             raise _malformed("its path")
         given = tuple(part for _, part in definitions)
@@ -200,6 +201,11 @@ class Kept:
 def _weight(part: bytes) -> int:
     """Return what *part* counts for; both ends of a connection say the same."""
     return len(part) + _OVERHEAD
+
+
+@lru_cache(maxsize=256)
+def _statement(packed: bytes) -> SignedStatement:
+    return SignedStatement.parse(packed)
 
 
 def _part(frame: Any) -> _Part:

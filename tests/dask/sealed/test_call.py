@@ -1,4 +1,4 @@
-"""One sealed task from a scheduler to a worker: what both ends keep, and what is refused."""
+"""One sealed task from a scheduler to a worker: what both keep, and what no liar may say."""
 
 from __future__ import annotations
 

@@ -469,13 +469,11 @@ def test_a_changed_plan_is_a_plan_or_one_clear_error(lies, plan, data, by):
 
 @given(data=st.data(), by=hostile)
 def test_a_changed_leaf_is_a_leaf_or_one_clear_error(lies, data, by):
-    leaf = [["x", 1], ["a", ["b", 2]], 1, b"", [{"serializer": "dask"}, [b""]]]
+    leaf = [["x", 1], ["a", ["b", 2]], 1, b""]
     path = data.draw(st.sampled_from(list(_places(leaf))))
     try:
-        graph = lies([(_changed(leaf[:4], path, by), [])] if len(path) < 3 else [(leaf, [])])
-    except (SafeserError, IndexError) as error:
-        if not isinstance(error, SafeserError) and path[:1] != (4,):
-            raise
+        graph = lies([(_changed(leaf, path, by), [])])
+    except SafeserError:
         return
     made = nodes(graph)
     assert len(made) == 1

@@ -106,7 +106,7 @@ def test_nan_and_the_sign_of_zero_stay(reopened):
 
 def test_names_of_arguments_may_be_those_of_a_task(reopened):
     task = Task("x", dict, key=1, func=2, args=3, self=4, kwargs=5, tag=6)
-    assert reopened({"x": task})["x"]() == dict(task.kwargs)
+    assert reopened({"x": task})["x"]() == task.kwargs
 
 
 def test_a_lambda_a_partial_a_method_and_a_class_are_called(reopened):

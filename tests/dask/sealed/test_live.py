@@ -1,0 +1,461 @@
+"""Sealed submissions between real processes: an engineer's day, and a stolen key of the scheduler.
+
+The one rule: whether something ran is read from files, and whether it was refused from the log of
+the worker that refused it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import queue
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import cloudpickle
+import msgpack
+import pytest
+from dask._task_spec import Task, TaskRef
+
+from safeser.channel import Channel
+from safeser.dask.codec import PayloadRow
+from safeser.dask.sealed.call import Sent
+from safeser.dask.sealed.graph import parse, write_out
+from safeser.dask.sealed.node import nodes
+from safeser.dask.sealed.statement import LIFETIME
+from safeser.keys import Identity, PrivateKey, Roster, SigningKey
+from safeser.policy import Policy
+from safeser.values import Limits
+from tests.conftest import DASK, Cluster, until
+from tests.dask.live.rig import Log, Silent
+from tests.dask.live.wires import Eager, Host
+from tests.dask.sealed.graphs import Graph
+
+pytestmark = pytest.mark.cluster
+
+HERE = Path(__file__).parent
+HEADER = {"serializer": "sealed"}
+
+MODULE = """
+from dataclasses import dataclass
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+class Unlucky(Exception):
+    pass
+
+tries = []
+
+def double(x): return 2 * x
+def total(point): return point.x + point.y
+def fail(): raise Unlucky("of the user's")
+
+def flaky():
+    tries.append(1)
+    if len(tries) < 2:
+        raise Unlucky("again")
+    return "at last"
+
+def in_place(a, b):
+    a += 1
+    return a - b
+"""
+
+
+class Sealing(Cluster):
+    """A cluster whose workers and clients can import a module that its scheduler cannot."""
+
+    def __init__(self, path):
+        policy = path / "policy.yaml"
+        policy.write_text((HERE / "sealed.yaml").read_text())
+        super().__init__(path, str(policy))
+        self.modules = path / "modules"
+        self.modules.mkdir()
+        (self.modules / "only_on_workers.py").write_text(MODULE)
+        self.watched = path / "watched"
+
+    def environment(self, principal, **more):
+        if principal == "scheduler":
+            own = {
+                "DASK_DISTRIBUTED__SCHEDULER__PRELOAD": json.dumps([str(HERE / "watching.py")]),
+                "WATCHED": str(self.watched),
+            }
+        else:
+            own = {"PYTHONPATH": str(self.modules)}
+        made = super().environment(principal, **own, **more)
+        if principal != "scheduler":
+            inherited = os.environ.get("PYTHONPATH")
+            made["PYTHONPATH"] = ":".join(filter(None, [str(self.modules), inherited]))
+        return made
+
+
+class Impostor:
+    """Who has the scheduler's keys, and says to the worker that registers what it likes."""
+
+    def __init__(self, cluster, policy):
+        channel = Channel(
+            identity=Identity.load(cluster.keys / "scheduler.key"),
+            policy=Policy.load(policy),
+            audit=Silent(),
+            roster=Roster.load(cluster.keys / "roster"),
+        )
+        self.heard = queue.Queue()
+        self.wires = queue.Queue()
+        self.host = Host(self.answer, channel=channel)
+        self.wire = None
+        scratch = str(cluster.path / f"scratch-of-{Path(policy).stem}")
+        cluster.start(
+            f"victim-of-{Path(policy).stem}",
+            *(DASK, "worker", self.host.address, "--no-nanny", "--nthreads", "1"),
+            *("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"),
+            *("--local-directory", scratch),
+            environment=cluster.environment("worker", DASK_SAFESER__POLICY=policy),
+        )
+
+    def answer(self, wire):
+        wire.socket.settimeout(None)  # a worker without tasks says nothing on its stream
+        while True:
+            message = wire.read()
+            if not isinstance(message, dict):
+                for each in message:
+                    self.heard.put(each)
+                continue
+            plugins = {"worker-plugins": {}} if message["op"] == "register-worker" else {}
+            if message.get("reply", True) is not False or plugins:
+                told = {"status": "OK", "time": time.time(), "heartbeat-interval": 5}
+                wire.send({**told, **plugins})
+            if plugins:
+                self.wires.put(wire)
+
+    def say(self, *elements):
+        if self.wire is None:
+            self.wire = self.wires.get(timeout=60)
+        self.wire.send(list(elements))
+
+    def outcome(self, key):
+        """Return what the worker says of the task *key*: the operation that names it."""
+        while True:
+            each = self.heard.get(timeout=60)
+            if each.get("key") == key and each["op"] in ("task-erred", "task-finished"):
+                return each["op"]
+
+    def close(self):
+        self.host.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    made = Sealing(tmp_path_factory.mktemp("sealed"))
+    try:
+        impostors = {
+            "sealed": Impostor(made, made.policy),
+            "code": Impostor(made, "demo"),
+        }
+        made.impostors = impostors
+        made.begin(2)
+        yield made
+        for each in impostors.values():
+            each.close()
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def day(cluster):
+    ended = cluster.run("alice", HERE / "everyday.py", cluster.address, timeout=180)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}\n{cluster.logs()}"
+    return ended.answer
+
+
+DAY = {
+    "submit": 3,
+    "lambda": 42,
+    "map": [0, 2, 4, 6, 8],
+    "future": 4,
+    "futures in containers": 7,
+    "futures in nested containers": 3,
+    "method": 8,
+    "coroutine": 4,
+    "module of the user's": 8,
+    "class of the user's": 3,
+    "error": ["ZeroDivisionError", "division by zero"],
+    "error of a dependency": ["ZeroDivisionError", "division by zero"],
+    "retries": "at last",
+    "priority": 5,
+    "no resources": "pending",
+    "workers": 6,
+    "equal arguments": 3.0,
+    "scattered": 1,
+    "array": 3200.0,
+    "persist": 1.0,
+    "rechunk among peers": 79800,
+    "bag": 285,
+    "delayed": 4,
+    "annotations": 3,
+    "grouped": {"a": 90, "b": 100},
+    "merged among peers": 1900,
+    "shuffled": 190,
+    "legacy graph": [4],
+    "many": 124750,
+}
+
+
+@pytest.mark.parametrize("step", DAY)
+def test_an_engineer_s_day_is_as_ever(day, step):
+    assert day[step] == DAY[step]
+
+
+def test_an_error_of_the_user_s_own_says_what_it_was(day):
+    assert "of the user's" in day["error of the user's"][1]
+
+
+def test_the_scheduler_unpickled_and_imported_nothing(cluster, day):
+    assert day
+    lines = cluster.watched.read_text().splitlines()
+    # What is watched for is seen: that one was asked for.
+    assert {line for line in lines if line.startswith("found")} == {"found collections.Counter"}
+    assert any(line.startswith("imported") for line in lines)
+    assert not [line for line in lines if "only_on_workers" in line]
+    assert "only_on_workers" not in cluster.log("scheduler")
+
+
+def test_no_honest_task_was_refused(cluster, day):
+    assert day
+    assert not [each for each in Log(cluster.audit).refusals() if each["rule"][:6] == "sealed"]
+
+
+# -- a stolen key of the scheduler ----------------------------------------------------------------
+
+
+class Thief:
+    """All that a thief of the scheduler's key has, beside what alice signed and it was sent."""
+
+    def __init__(self, cluster, markers):
+        self.impostor = cluster.impostors["sealed"]
+        self.markers = markers
+        self.scheduler = Identity.load(cluster.keys / "scheduler.key")
+        self.alice = Identity.load(cluster.keys / "alice.key")
+        self.bob = Identity.load(cluster.keys / "bob.key")
+        self.log = Log(cluster.audit)
+
+    def task(self, name, identity=None, *, more=None, **options):
+        """Return a sealed task that makes the marker *name*."""
+        tasks = {name: Task(name, Path.touch, self.markers / name), **(more or {})}
+        audience = options.get("audience", self.scheduler.public)
+        header, frames = write_out(Graph(tasks), identity or self.alice, audience, Limits())
+        return nodes(parse({**header, "sizes": tuple(header["sizes"])}, frames, Limits()))[name]
+
+    def restated(self, node, identity, **changed):
+        call = node.call
+        return replace(call, signed=replace(call.signed.statement, **changed).signed_by(identity))
+
+    def row(self, call):
+        first, *parts = Sent().frames(call)
+        *told, _ = msgpack.unpackb(first, strict_map_key=False)
+        return PayloadRow(HEADER, (msgpack.packb([*told, True], use_bin_type=True), *parts))
+
+
+def element(key, spec, **changed):
+    who_has = changed.pop("who_has", {})
+    return {
+        "op": "compute-task",
+        "key": key,
+        "run_id": 1,
+        "run_spec": spec,
+        "who_has": who_has,
+        "nbytes": dict.fromkeys(who_has, 1),
+        "priority": [0],
+        "stimulus_id": "s",
+        "resource_restrictions": {},
+        "actor": False,
+        "annotations": {},
+        "span_id": None,
+        **changed,
+    }
+
+
+@pytest.fixture(scope="module")
+def thief(cluster, tmp_path_factory):
+    return Thief(cluster, tmp_path_factory.mktemp("markers"))
+
+
+def test_the_impostor_s_worker_runs_what_alice_signed(thief):
+    """The control: all that is changed below is what each attack is about."""
+    node = thief.task("honest")
+    thief.impostor.say(element("honest", Eager(thief.row(node.call))))
+    assert thief.impostor.outcome("honest") == "task-finished"
+    assert (thief.markers / "honest").exists()
+
+
+def unsealed(thief, name):
+    data = cloudpickle.dumps(Task(name, Path.touch, thief.markers / name))
+    return Eager(PayloadRow({"serializer": "cloudpickle", "writeable": []}, (data,)))
+
+
+def test_under_code_the_same_frames_run(cluster, thief):
+    impostor = cluster.impostors["code"]
+    impostor.say(element("under-code", unsealed(thief, "under-code")))
+    assert impostor.outcome("under-code") == "task-finished"
+    assert (thief.markers / "under-code").exists()
+
+
+def signed_by_the_scheduler(thief, name):
+    return thief.row(thief.task(name, thief.scheduler).call), "author.relayed"
+
+
+def signed_in_alice_s_name(thief, name):
+    node = thief.task(name)
+    call = thief.restated(node, thief.scheduler, signer=thief.scheduler.verifying)
+    return thief.row(call), "sealed.author"
+
+
+def signed_with_alice_s_key_named(thief, name):
+    return thief.row(thief.restated(thief.task(name), thief.scheduler)), "sealed.signature"
+
+
+def signed_by_a_key_of_nobody(thief, name):
+    stranger = Identity("alice", PrivateKey.generate(), SigningKey.generate())
+    return thief.row(thief.task(name, stranger).call), "sealed.author"
+
+
+def signed_by_bob(thief, name):
+    return thief.row(thief.task(name, thief.bob).call), "author.relayed"
+
+
+def altered_tree(thief, name):
+    call = thief.task(name).call
+    tree = msgpack.packb([2, name, False, [1, 0], [str(thief.markers / name)], []])
+    return thief.row(replace(call, leaf=call.leaf._replace(tree=tree))), "sealed.inclusion"
+
+
+def altered_definition(thief, name):
+    call = thief.task(name).call
+    evil = (cloudpickle.dumps(Path.touch),) * len(call.definitions)
+    return thief.row(replace(call, definitions=evil)), "sealed.inclusion"
+
+
+def altered_head(thief, name):
+    call = thief.task(name).call
+    head = msgpack.packb([name, [], 1, b"".join(call.head.digests)])
+    return thief.row(replace(call, leaf=call.leaf._replace(head=head))), "sealed.inclusion"
+
+
+def another_place(thief, name):
+    call = thief.task(name, more={"other": 1}).call
+    return thief.row(replace(call, index=call.index ^ 1)), "sealed.inclusion"
+
+
+def of_another_graph(thief, name):
+    one, two = thief.task(name).call, thief.task("of-another").call
+    return thief.row(replace(one, signed=two.signed)), "sealed.inclusion"
+
+
+def for_another_cluster(thief, name):
+    node = thief.task(name, audience=PrivateKey.generate().public)
+    return thief.row(node.call), "sealed.audience"
+
+
+def expired(thief, name):
+    issued = int(time.time()) - LIFETIME - 10
+    call = thief.restated(thief.task(name), thief.alice, issued=issued, expires=issued + LIFETIME)
+    return thief.row(call), "sealed.expired"
+
+
+def of_tomorrow(thief, name):
+    issued = int(time.time()) + 10_000
+    call = thief.restated(thief.task(name), thief.alice, issued=issued, expires=issued + 60)
+    return thief.row(call), "sealed.expired"
+
+
+FORGED = [
+    signed_by_the_scheduler,
+    signed_in_alice_s_name,
+    signed_with_alice_s_key_named,
+    signed_by_a_key_of_nobody,
+    signed_by_bob,
+    altered_tree,
+    altered_definition,
+    altered_head,
+    another_place,
+    of_another_graph,
+    for_another_cluster,
+    expired,
+    of_tomorrow,
+]
+
+
+def does_not_run(thief, name, rule, elements):
+    """Say *elements*, and check that the worker refuses them, records it and goes on."""
+    thief.log.new()
+    thief.impostor.say(*elements)
+    after = f"after-{name}"
+    thief.impostor.say(element(after, Eager(thief.row(thief.task(after).call))))
+    assert thief.impostor.outcome(after) == "task-finished"
+    assert not (thief.markers / name).exists()
+    record = thief.log.wait(lambda each: each["rule"] == rule and each["sender"] == "scheduler")
+    assert record is not None
+
+
+@pytest.mark.parametrize("attack", FORGED)
+def test_no_forged_task_runs(thief, attack):
+    name = attack.__name__
+    row, rule = attack(thief, name)
+    does_not_run(thief, name, rule, [element(name, Eager(row))])
+
+
+def test_no_task_runs_under_another_key_or_with_other_inputs(thief):
+    node = thief.task("moved")
+    does_not_run(
+        thief, "moved", "sealed.moved", [element("elsewhere", Eager(thief.row(node.call)))]
+    )
+    marker = thief.markers / "inputs"
+    node = thief.task("w", more={"inputs": Task("inputs", Path.touch, marker, TaskRef("mode"))})
+    other = nodes(node.graph)["inputs"]
+    told = element("inputs", Eager(thief.row(other.call)))
+    does_not_run(thief, "inputs", "sealed.moved", [told])
+
+
+def test_no_unsealed_task_runs(thief):
+    does_not_run(
+        thief, "unsealed", "sealed.required", [element("unsealed", unsealed(thief, "unsealed"))]
+    )
+
+
+@pytest.mark.parametrize(
+    "op", ["run", "plugin-add", "actor_execute", "update_data", "acquire-replicas"]
+)
+def test_no_other_element_takes_a_sealed_payload(thief, op):
+    row = thief.row(thief.task(f"by-{op}").call)
+    thief.log.new()
+    thief.impostor.say({"op": op, "run_spec": row, "function": row, "plugin": row, "data": row})
+    after = f"after-{op}"
+    thief.impostor.say(element(after, Eager(thief.row(thief.task(after).call))))
+    assert thief.impostor.outcome(after) == "task-finished"
+    assert not (thief.markers / f"by-{op}").exists()
+    assert thief.log.wait(lambda each: each["sender"] == "scheduler") is not None
+
+
+def test_a_retired_author_s_tasks_do_not_run(cluster, thief):
+    """The last test: alice is retired for good, and the worker reads the roster meanwhile."""
+    path = cluster.keys / "roster"
+    lines = path.read_text().splitlines()
+    gone = [line.replace(" active ", " retired ") if " alice " in line else line for line in lines]
+    assert gone != lines
+    path.write_text("\n".join(gone) + "\n")
+    thief.log.new()
+    names = (f"retired-{number}" for number in itertools.count())
+
+    def is_refused():
+        name = next(names)
+        thief.impostor.say(element(name, Eager(thief.row(thief.task(name).call))))
+        refused = thief.impostor.outcome(name) == "task-erred"
+        assert refused != (thief.markers / name).exists()
+        return refused
+
+    until("alice's task is refused", is_refused)
+    assert thief.log.wait(lambda each: each["rule"] == "sealed.author")

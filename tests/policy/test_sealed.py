@@ -1,0 +1,142 @@
+"""``submission: sealed``: signed graphs and tasks pass where a context says so, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from safeser.errors import ConfigError
+from safeser.policy import Policy
+from safeser.policy.rules import CODE_OPERATIONS
+from safeser.values import FAMILIES, SEALED, SUBMISSIONS, Context, Grant, Kind
+
+HEAD = (
+    "safeser: 1\nname: test\nrevision: 3\n"
+    "principals: {a: {groups: [g]}, b: {}, c: {groups: [g]}}\ncontexts:\n"
+)
+GRANT = "  operations: {grant: [update-graph, compute-task]}\n"
+SAID = "  submission: sealed\n"
+GRAPH = Context("a", "b", Kind.TASK, "update-graph")
+TASK = Context("a", "b", Kind.TASK, "compute-task")
+
+
+def policy(rest: str, sender: str = "a") -> Policy:
+    return Policy.parse(
+        f"{HEAD}- name: x\n  sender: {sender}\n  recipient: b\n{rest}", source="p.yaml"
+    )
+
+
+def refused(rest: str, sender: str = "a") -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        policy(rest, sender)
+    return caught.value
+
+
+def test_a_graph_passes_from_its_sender_and_a_task_from_listed_authors() -> None:
+    loaded = policy(SAID + GRANT + "  authors: [c]\n")
+    assert loaded.grant(GRAPH).submission == SEALED
+    for sealing in (False, True):
+        assert loaded.decide(GRAPH, SEALED, sealing=sealing).permitted
+        assert loaded.decide(TASK, SEALED, sealing=sealing, author="c").permitted
+        for author in (None, "a", "b", "x", "unknown", 5):
+            denied = loaded.decide(TASK, SEALED, sealing=sealing, author=author)
+            assert denied.rule == "author.relayed"
+            assert "a listed author" in denied.reason
+
+
+def test_without_authors_no_task_passes() -> None:
+    loaded = policy(SAID + GRANT)
+    assert loaded.decide(GRAPH, SEALED).permitted
+    for author in (None, "a", "b", "c"):
+        assert not loaded.decide(TASK, SEALED, author=author).permitted
+
+
+@pytest.mark.parametrize("submission", sorted({*SUBMISSIONS} - {SEALED}))
+def test_no_other_word_lets_sealed_calls_through(submission: str) -> None:
+    both = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
+    loaded = policy(f"  submission: {submission}\n{both}{GRANT}")
+    for context, author in ((GRAPH, None), (TASK, "c")):
+        denied = loaded.decide(context, SEALED, author=author)
+        assert not denied.permitted
+        assert "set 'submission: sealed'" in denied.fix
+
+
+def test_the_advice_permits_what_was_denied() -> None:
+    assert "set 'submission: sealed'" in policy(GRANT).decide(GRAPH, SEALED).fix
+    assert policy(SAID + GRANT).decide(GRAPH, SEALED).permitted
+    denied = policy(SAID + GRANT).decide(TASK, SEALED, author="c")
+    assert "add c to 'authors'" in denied.fix
+    assert "any code that c (as a relay it) signed" in denied.fix
+    assert policy(SAID + GRANT + "  authors: [c]\n").decide(TASK, SEALED, author="c").permitted
+
+
+def test_a_sender_that_is_no_author_hears_no_advice_that_would_not_load() -> None:
+    denied = policy(SAID + GRANT).decide(TASK, SEALED)
+    assert denied.fix.startswith("No policy can permit it: sealed calls are graphs")
+    assert refused(SAID + GRANT + "  authors: [a]\n").rule == "config.no-effect"
+
+
+@pytest.mark.parametrize("operation", ["scatter", "gather", "get_data", "register-worker", None])
+def test_a_sealed_call_passes_in_no_other_operation(operation: str | None) -> None:
+    loaded = policy(
+        SAID + "  operations: {grant: [basic, cluster, update-graph]}\n  authors: [c]\n"
+    )
+    for kind in (Kind.TASK, Kind.DATA):
+        context = replace(GRAPH, operation=operation, kind=kind)
+        assert not loaded.decide(context, SEALED).permitted
+        assert not loaded.decide(context, SEALED, author="c").permitted
+
+
+def test_other_families_are_as_before() -> None:
+    loaded = policy(SAID + GRANT)
+    for family in FAMILIES:
+        expected = family in ("msgpack", "error", "dask") and (family != "dask")
+        assert loaded.decide(GRAPH, family).permitted == expected
+
+
+@pytest.mark.parametrize("operation", sorted(CODE_OPERATIONS))
+def test_nothing_that_runs_what_is_sent_is_granted_beside_it(operation: str) -> None:
+    error = refused(SAID + f"  operations: {{grant: [update-graph, {operation}]}}\n")
+    assert error.rule == "config.code"
+
+
+@pytest.mark.parametrize(
+    ("rest", "rule", "words"),
+    [
+        (SAID, "config.no-effect", "neither update-graph nor compute-task"),
+        (SAID + "  operations: {grant: [identity]}\n", "config.no-effect", "has no effect"),
+        (SAID + GRANT + "  kinds: [admin, data]\n", "config.no-effect", "of kind task"),
+        (SAID + GRANT + "  deserializers: [msgpack, pickle, cloudpickle]\n", "config.code", "code"),
+        ("  submission: seeled\n" + GRANT, "config.submission", "'sealed'"),
+        ("  submission: Sealed\n" + GRANT, "config.submission", "'sealed'"),
+        (GRANT + "  serializers: [msgpack, sealed]\n", "config.family", ""),
+        (SAID + GRANT + "  deserializers: [sealed]\n", "config.family", ""),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(rest: str, rule: str, words: str) -> None:
+    error = refused(rest)
+    assert error.rule == rule
+    assert words in str(error)
+
+
+def test_it_is_nothing_for_unknown() -> None:
+    assert refused(SAID + GRANT, "[a, unknown]").rule == "floor.unknown"
+    loaded = policy(SAID + GRANT)
+    for context in (replace(GRAPH, sender="unknown"), replace(GRAPH, recipient="unknown")):
+        assert not loaded.decide(context, SEALED).permitted
+
+
+def test_authors_have_an_effect_with_it() -> None:
+    assert policy(SAID + GRANT + "  authors: [group:g]\n")
+    assert refused(GRANT + "  authors: [c]\n").rule == "config.no-effect"
+
+
+def test_key_conflicts_can_be_said_with_it() -> None:
+    loaded = policy(SAID + GRANT + "  key_conflicts: {definition: warn}\n")
+    assert loaded.key_conflicts(GRAPH) == ("warn", "warn")
+
+
+def test_the_words_are_named_where_another_is_given() -> None:
+    with pytest.raises(ConfigError, match="none, approved, sealed or code"):
+        Grant(context="x", families=(), submission="other")
