@@ -249,8 +249,8 @@ class Link(Recording):
                 payload=payload,
                 fix="Submit it again as a principal with an active key.",
             )
-        if payload.family == SEALED and payload.author == self.local:
-            return  # what this principal signed itself is no other's
+        if is_own_reply(context, payload, self.local):
+            return  # what this principal signed and asked for
         decision = policy.decide(context, payload.family, author=author)
         if not decision.permitted:
             reason, fix = decision.reason, decision.fix
@@ -447,8 +447,8 @@ class Link(Recording):
     def permit_sending(self, context: Context, payload: Payload) -> None:
         """Raise :class:`PolicyDenied` unless *payload* may leave in *context*."""
         self.require_open(context)
-        if payload.family == SEALED and payload.author == self.peer:
-            return  # it is back where it came from
+        if is_own_reply(context, payload, self.peer):
+            return  # it goes back to who signed it
         author = None if payload.author == self.local else payload.author
         decision = self.policy.decide(context, payload.family, sealing=True, author=author)
         if not decision.permitted:
@@ -543,6 +543,12 @@ class Link(Recording):
             self.note_refusal(context, error)
             raise
         return self.admit(verified, context, [payload])
+
+
+def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:
+    """Tell whether *payload* is what *principal* signed, in the reply to a request of its own."""
+    signed = payload.family == SEALED and payload.author == principal
+    return signed and context.operation is None
 
 
 def _sound(

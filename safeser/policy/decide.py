@@ -30,6 +30,7 @@ from safeser.policy.rules import (
     COMPUTE,
     HARMLESS,
     REFUSED,
+    SEALED_IN,
     SUBMIT,
     UNLISTED,
     Hop,
@@ -360,7 +361,7 @@ def _judge_floors(query: Query, rule: Rule) -> Decision | None:
 
 def _judge_family(query: Query, rule: Rule) -> Decision | None:
     if query.family == SEALED:
-        if rule.submission == SEALED:
+        if rule.submission == SEALED and query.operation in SEALED_IN:
             return None
         return _deny(query, rule, "context.family", "sealed calls are not granted")
     # Failures as data hold nothing that msgpack does not.
@@ -375,7 +376,11 @@ def _judge_family(query: Query, rule: Rule) -> Decision | None:
 
 def _judge_author(query: Query, rule: Rule) -> Decision | None:
     # A scheduler has a signing key of its own: that it signs a task is no reason to run it.
-    listed_only = query.family == SEALED and (COMPUTE in rule.operations or rule.authors)
+    listed_only = (
+        query.family == SEALED
+        and query.operation != SUBMIT
+        and (COMPUTE in rule.operations or bool(rule.authors))
+    )
     if query.family in HARMLESS or not (query.relayed or listed_only):
         return None
     author = query.author or query.hop.sender

@@ -148,8 +148,8 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
     handed = {SUBMIT, COMPUTE} & rule.operations and Kind.TASK in rule.kinds
     if not handed and not SIGNED_OPERATIONS & rule.operations:
         entry.refuse(
-            f"'submission: sealed' has no effect where {SUBMIT}, {COMPUTE} and all operations"
-            " that can be signed are not granted",
+            f"'submission: sealed' has no effect where {SUBMIT}, {COMPUTE} of kind task and all"
+            " operations that can be signed are not granted",
             "submission",
             rule="config.no-effect",
             fix=f"Grant {SUBMIT} towards a scheduler, or {COMPUTE} from it, and match kind task.",

@@ -28,6 +28,7 @@ __all__ = [
     "PICKLES",
     "PROFILES",
     "REFUSED",
+    "SEALED_IN",
     "SESSION_TRANSPORTS",
     "SIGNED_OPERATIONS",
     "SUBMIT",
@@ -78,6 +79,12 @@ CODE_OPERATIONS = GROUPS["run"] | GROUPS["plugins"] | GROUPS["files"] | GROUPS["
 #: Those whose code workers and nannies alone open, so that it can be signed by its author; an
 #: actor's calls take data, in the session of their caller.
 SIGNED_OPERATIONS = PARTS["worker-run"] | PARTS["worker-plugins"] | GROUPS["actors"]
+
+#: In what sealed payloads stand: graphs, tasks, requests that carry code to workers, what relays
+#: those, and replies, which name no operation.
+SEALED_IN: frozenset[str | None] = frozenset(
+    {SUBMIT, COMPUTE, "broadcast", "proxy", None, *PARTS["worker-run"], *PARTS["worker-plugins"]}
+)
 
 #: The weakest kind that a message of each operation can have; payloads only make it stronger.
 WEAKEST: Mapping[str, Kind] = MappingProxyType(

@@ -156,7 +156,7 @@ def runnable(link: Link, context: Context, call: Call) -> VerifiedTask:
 def _require_valid(link: Link, context: Context, signed: SignedStatement) -> None:
     try:
         author = require_signed(signed, link.voices, scheduler=link.peer)
-        if author != link.local:
+        if context.operation is not None:  # in a reply, this principal's own
             _require_permitted(link, context, author)
     except PolicyDenied as error:
         link.note_refusal(context, error)
