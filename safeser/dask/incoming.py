@@ -26,7 +26,7 @@ from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.operations import Channel, Encoding, Operation, Server, lookup
 from safeser.policy.rules import COMPUTE, HARMLESS
-from safeser.values import Context, Kind, Limits
+from safeser.values import SEALED, Context, Kind, Limits
 
 __all__ = [
     "Judged",
@@ -353,6 +353,11 @@ def _payload(
 ) -> Received:
     if is_sealed(row):
         return received(link, verified, context, where, row, actor=actor)
+    if actor and link.policy.grant(context).submission == SEALED:
+        # Whoever may call an actor calls any of its methods by name, tofile of an array as well.
+        raise PolicyDenied(
+            "a task that nobody signed is to make an actor", rule="sealed.actor", where=where
+        )
     return link.payload(
         verified,
         context,
