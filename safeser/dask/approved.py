@@ -26,7 +26,7 @@ from safeser.dask.annotations import check_annotation, require_small
 from safeser.dask.approved_culprits import named_culprit
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.pickles.shims.labels import hide_memory_in_frames
-from safeser.pickles.shims.standing import name_of, named
+from safeser.pickles.shims.standing import holds_functions, name_of, named, original
 from safeser.policy import Policy
 from safeser.values import Grant, Kind, Limits
 
@@ -36,6 +36,7 @@ __all__ = [
     "WrittenOut",
     "as_granted",
     "grant_of",
+    "handed_on",
     "hide_memory",
     "opened",
     "reduced",
@@ -229,6 +230,51 @@ def _malformed(why: str) -> PayloadError:
         rule="submission.graph",
         fix="Submit it with safeser.Client, which writes it out.",
     )
+
+
+# -- where it is handed on ------------------------------------------------------------------------
+
+
+def handed_on(task: GraphNode) -> tuple[dict[str, Any], list[Any]]:
+    """Return *task*, which was opened here, as a worker reads it by the same profile.
+
+    Functions of safeser's own stand in it for listed ones; the worker's reader puts them there again.
+
+    :raises PayloadError: if it holds what pickle cannot name.
+    """
+    buffers: list[Any] = []
+    data = pickles.dumps(task, buffer_callback=buffers.append, reduce=_restored)
+    header = {"serializer": "pickle", "writeable": tuple(not b.raw().readonly for b in buffers)}
+    return header, [data, *(buffer.raw() for buffer in buffers)]
+
+
+def _restored(obj: Any) -> Any:
+    """Return how *obj* is written with the functions that its own stand for."""
+    found = reduced(obj)
+    if not isinstance(obj, GraphNode) and not holds_functions(obj):
+        return found
+    if type(obj).__name__ == "curry":
+        obj = _curried(obj)
+    return _original(obj.__reduce_ex__(5) if found is NotImplemented else found)
+
+
+def _curried(made: Any) -> Any:
+    """Return a curried function like *made* over the original: by that, toolz looks for its name."""
+    function, *args = map(_original, (made.func, *made.args))
+    again = type(made)(function, *args, **_original(made.keywords))
+    for name in ("__doc__", "__module__", "__name__", "__qualname__"):
+        again.__dict__[name] = made.__dict__.get(name)
+    return again
+
+
+def _original(value: Any) -> Any:
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind(map(_original, value))
+    if kind is dict:
+        return {name: _original(each) for name, each in value.items()}
+    own = original(value)
+    return _ATTRIBUTE if own is getattr else own
 
 
 class _Built:

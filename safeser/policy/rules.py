@@ -32,6 +32,7 @@ __all__ = [
     "SESSION_TRANSPORTS",
     "SIGNED_OPERATIONS",
     "SUBMIT",
+    "TASKS",
     "UNKNOWN_OPERATIONS",
     "UNLISTED",
     "UNSAID",
@@ -69,6 +70,9 @@ APPROVED = ("data", "numpy", "pandas", "functions", "dask-tasks")
 
 #: Profiles by which a pickle hands over what can be called, or what a graph is made of.
 CALLING = frozenset({"functions", "dask-tasks", "dask-graph"})
+
+#: Profiles by which a pickle hands over tasks.
+TASKS = frozenset({"dask-tasks", "dask-graph"})
 
 #: Operations that run what the sender sends, or write it to a path of the sender's choice.
 #: ``upload_file`` does both in plain msgpack, so that families alone could not hold it back.

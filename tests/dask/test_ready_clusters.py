@@ -22,23 +22,34 @@ PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "alice", "dashboard")
 
 #: The line that docs/approved.md has for functions of one's own.
 ALLOW = 'allow: {"mylib.models:train": reference, "mylib.models:double": reference}'
-APPROVED = "pickle: {profile: [dask-graph, data, numpy, pandas]"
+#: Where it goes: to where analysts submit, and to where the scheduler hands tasks out.
+APPROVED = (
+    "pickle: {profile: [dask-graph, data, numpy, pandas]",
+    "pickle: {profile: [dask-tasks, functions, data, numpy, pandas]",
+)
 
 
 @pytest.fixture(scope="module")
 def shared(cluster_under):
     """A cluster under dask-cluster on which carol left something to look at."""
     policy = locate("dask-cluster").read_text("utf-8")
-    assert policy.count(APPROVED) == 1
+    for listed in APPROVED:
+        assert policy.count(listed) == 1
+        policy = policy.replace(listed, f"{listed}, {ALLOW}")
     with pytest.MonkeyPatch.context() as patch:
         # Scheduler, workers and analysts have the operator's library; see programs/mylib.
         paths = [str(PROGRAMS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-        with cluster_under(policy.replace(APPROVED, f"{APPROVED}, {ALLOW}"), PRINCIPALS) as cluster:
+        with cluster_under(policy, PRINCIPALS) as cluster:
             left = cluster.run("carol", PROGRAMS / "carol.py", cluster.address)
             answer = left.answer
             cluster.passed, cluster.recreated = answer.pop("passed on"), answer.pop("recreated")
-            assert answer == {"squares": [0, 1, 4, 9], "empty part moved": True}, cluster.logs()
+            cluster.refused = answer.pop("refused")
+            assert answer == {
+                "squares": [0, 1, 4, 9],
+                "empty part moved": True,
+                "run": [4, 4],
+            }, cluster.logs()
             yield cluster
 
 
@@ -93,7 +104,9 @@ from distributed import Variable
 with safeser.Client(sys.argv[1], timeout=30) as client:
     client.wait_for_workers(2, timeout=60)
     out = {"fetched": Variable("squares").get(timeout=20).result(timeout=20).tolist()}
+    failed = Variable("failed").get(timeout=20)
     for name, call in {
+        "recreate": lambda: client.recreate_error_locally(failed),
         "lambda": lambda: client.submit(lambda: 1).result(timeout=30),
         "run": lambda: client.run(len, "x"),
     }.items():
@@ -109,6 +122,7 @@ def test_an_analyst_fetches_and_submits_no_code(shared):
     ended = shared.run("alice", ALICE, shared.address)
     assert ended.answer == {
         "fetched": SQUARES,
+        "recreate": "operation.not-granted",
         "lambda": "refused",
         "run": "operation.not-granted",
     }
@@ -122,9 +136,16 @@ def test_workers_pass_on_values_of_registered_classes_and_say_what_to_do_of_othe
     assert 'pickle: {allow: {"mylib.readings:Unregistered": class}}' in said
 
 
-def test_a_failed_task_is_not_run_again_where_only_data_comes(shared):
-    assert "cannot serialize an object of type dask._task_spec:Task" in shared.recreated
-    assert "a task is code, which would run where it is sent" in shared.recreated
+def test_a_failed_task_is_run_again_by_who_signed_it(shared):
+    assert shared.recreated == ["ZeroDivisionError", True]
+
+
+def test_nothing_of_an_engineer_runs_on_the_scheduler(shared):
+    assert shared.refused == {
+        "run_on_scheduler": "operation.not-granted",
+        "scheduler plugin": "operation.not-granted",
+        "scatter direct": "operation.not-granted",
+    }
 
 
 # --- what is approved ---------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from safeser.pickles.shims.calls import (
 from safeser.pickles.shims.rooms import not_installed
 from safeser.pickles.shims.whole import Ufunc, Whole, refuse
 
-__all__ = ["is_unnamed", "name_of", "named", "original", "replaced"]
+__all__ = ["holds_functions", "is_unnamed", "name_of", "named", "original", "replaced"]
 
 #: What makes arrays of whatever type a task tells.
 _MAKERS = ("numpy", "dask.array.", "dask.dataframe.", "scipy.")
@@ -90,6 +90,12 @@ _CALLABLE = frozenset(
         "toolz.functoolz:curry",
     )
 )
+
+
+def holds_functions(value: Any) -> bool:
+    """Tell whether *value* is a partial or the like, which calls other functions that it holds."""
+    kind = type(value)
+    return kind is partial or f"{kind.__module__}:{kind.__qualname__}" in _CALLABLE
 
 
 @cache

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from traceback import format_exc
 
 import numpy as np
 from dask.bag.core import no_result
-from distributed import Variable
+from distributed import SchedulerPlugin, Variable
 from mylib.readings import Reading, Unregistered, value_of
 
 import safeser
+
+
+class Counting(SchedulerPlugin):
+    """Would count transitions in the scheduler."""
+
 
 with safeser.Client(sys.argv[1], timeout=30) as client:
     client.wait_for_workers(2, timeout=60)
@@ -33,11 +39,24 @@ with safeser.Client(sys.argv[1], timeout=30) as client:
             passed[kind.__name__] = [here.result(timeout=30), there.result(timeout=30)]
         except Exception as error:
             passed[kind.__name__] = [here.result(timeout=30), str(error)]
+    # Her own task, which she signed, comes back for her to run.
     failed = client.submit(lambda: 1 / 0, key="failed")
+    Variable("failed").set(failed)
     try:
         client.recreate_error_locally(failed)
-    except safeser.SafeserError as error:
-        recreated = str(error)
+    except Exception as error:
+        recreated = [type(error).__name__, __file__ in format_exc()]
+    # What only a scheduler could open never leaves her process, or is refused there.
+    refused = {}
+    for name, call in {
+        "run_on_scheduler": lambda: client.run_on_scheduler(len, "x"),
+        "scheduler plugin": lambda: client.register_plugin(Counting()),
+        "scatter direct": lambda: client.scatter([1], direct=True),
+    }.items():
+        try:
+            refused[name] = repr(call())
+        except safeser.SafeserError as error:
+            refused[name] = error.rule
     print(
         json.dumps(
             {
@@ -45,6 +64,8 @@ with safeser.Client(sys.argv[1], timeout=30) as client:
                 "empty part moved": moved.result(timeout=30),
                 "passed on": passed,
                 "recreated": recreated,
+                "refused": refused,
+                "run": sorted(client.run(len, "four").values()),
             }
         )
     )

@@ -249,7 +249,7 @@ def test_where_pickles_of_data_pass_no_task_does(doors, author):
         "    deserializers: [dask, msgpack]\n    operations: {grant: [basic, cluster,",
         "    submission: sealed\n    serializers: [dask, msgpack, pickle]\n"
         "    deserializers: [dask, msgpack, pickle]\n"
-        "    pickle: {profile: [data, functions, dask-tasks]}\n"
+        "    pickle: {profile: [data, functions]}\n"
         "    operations: {grant: [basic, cluster,",
     )
     assert text != POLICY
