@@ -238,7 +238,7 @@ def _malformed(why: str) -> PayloadError:
 def handed_on(task: GraphNode) -> tuple[dict[str, Any], list[Any]]:
     """Return *task*, which was opened here, as a worker reads it by the same profile.
 
-    Functions of safeser's own stand in it for listed ones; the worker's reader puts them there again.
+    Functions of safeser's own stand in it for listed ones; the worker's reader makes them again.
 
     :raises PayloadError: if it holds what pickle cannot name.
     """
@@ -259,7 +259,7 @@ def _restored(obj: Any) -> Any:
 
 
 def _curried(made: Any) -> Any:
-    """Return a curried function like *made* over the original: by that, toolz looks for its name."""
+    """Return a curried function like *made* over the original, by which toolz finds its name."""
     function, *args = map(_original, (made.func, *made.args))
     again = type(made)(function, *args, **_original(made.keywords))
     for name in ("__doc__", "__module__", "__name__", "__qualname__"):
