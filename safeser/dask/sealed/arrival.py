@@ -155,7 +155,10 @@ def runnable(link: Link, context: Context, call: Call) -> VerifiedTask:
     Before it runs it is asked again whether its author may: keys and policy may have changed.
     """
     still = partial(_require_valid, link, context, call.signed)
-    return VerifiedTask(call, link.policy.limits, still)
+    task = VerifiedTask(call, link.policy.limits, still)
+    if call.head.dependencies:
+        task.prepare()
+    return task
 
 
 def _require_valid(link: Link, context: Context, signed: SignedStatement) -> None:

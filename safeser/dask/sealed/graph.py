@@ -170,9 +170,9 @@ def _under(key: Any, node: GraphNode) -> GraphNode:
     return Alias(key, node.target) if type(node) is Alias else node.substitute({}, key=key)
 
 
-def is_sealed(graph: Serialized) -> bool:
+def is_sealed(graph: Any) -> bool:
     """Tell whether what Dask's client is about to send is what :func:`write_out` returned."""
-    return bool(graph.header.get("serializer") == SEALED)
+    return isinstance(graph, Serialized) and graph.header.get("serializer") == SEALED
 
 
 def without_functions(annotations: Mapping[str, Any]) -> dict[str, Any]:

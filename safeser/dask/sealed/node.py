@@ -8,6 +8,7 @@ asked again whether its author may still have it run.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from dask._task_spec import Alias, GraphNode, Task, TaskRef
@@ -18,7 +19,7 @@ from safeser.dask.sealed.call import Call
 from safeser.dask.sealed.graph import Head, SealedGraph
 from safeser.dask.sealed.opening import open_task
 from safeser.dask.sealed.writing import COROUTINE, PRODUCER
-from safeser.errors import PayloadError
+from safeser.errors import PayloadError, SafeserError
 from safeser.pickles.stock import load_code
 from safeser.values import Limits
 
@@ -122,7 +123,7 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
     """One task of a sealed graph on a worker, verified, decided and recorded.
 
     It has function and arguments, as plugins expect of a task, and opens them when they are first
-    asked for: by Dask, in the thread that runs it.
+    asked for. That is in the thread that runs it, unless it waits for inputs.
 
     :param still_valid: raises if its author may not have it run any more.
     """
@@ -148,6 +149,14 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
         tree = Reader(self._limits).read(self._call.leaf.tree)
         return open_task(head.key, head.dependencies, tree, self._call.definitions, _load)
 
+    def prepare(self) -> None:
+        """Open the call before its inputs arrive: its modules may register their classes.
+
+        What goes wrong is said when it runs.
+        """
+        with suppress(SafeserError):
+            self._parts()
+
     def _parts(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return function, arguments and keyword arguments of the call."""
         if self._opened is None:
@@ -166,6 +175,8 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
 
     @property
     def args(self) -> tuple[Any, ...]:
+        if self._opened is not None:
+            self._still_valid()  # nothing is called without its arguments
         return self._parts()[1]
 
     @property

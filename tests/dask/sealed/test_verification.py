@@ -602,3 +602,17 @@ def test_a_graph_whose_author_was_retired_is_refused(doors, submitted):
     talk, got = submitted(identity=thief)
     assert got is Talk.SKIP
     assert talk.refused_by_server[-1] == "sealed.author"
+
+
+def test_a_task_that_waits_for_inputs_is_opened_when_it_arrives_and_asks_again(
+    doors, stream, author
+):
+    """Its module may register the classes of those inputs."""
+    node = author(tasks={"x": Task("x", sum, TaskRef("a"))})["x"]
+    task = stream.honest(node)["run_spec"]
+    assert task._opened is not None
+    near = stream.talk.near
+    near.voices.adopt(roster=rosters(doors, alice=STATES["retired"][0]))
+    with pytest.raises(PolicyDenied) as caught:
+        task({"a": [1, 2]})
+    assert caught.value.rule == "sealed.author"
