@@ -231,8 +231,11 @@ def _opened(expr: Any) -> dict[Any, Any]:
 
 def _carried(expr: Any) -> dict[Any, Any]:
     """Return the tasks of *expr* as workers get them from the scheduler that opened it."""
-    tasks = _opened(expr)
-    return {key: cloudpickle.loads(cloudpickle.dumps(task)) for key, task in tasks.items()}
+    carried = {}
+    for key, task in _opened(expr).items():
+        _, (data, *buffers) = approved.handed_on(task)
+        carried[key] = pickles.loads(data, buffers=buffers, profile=_PROFILE)
+    return carried
 
 
 def _through(expr: Any, keys: Any, **_: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from traceback import format_exc
 
 import numpy as np
@@ -29,6 +30,8 @@ with safeser.Client(sys.argv[1], timeout=30) as client:
     empty = client.submit(lambda: no_result, workers=[one])
     moved = client.submit(lambda part: part is no_result, empty, workers=[other])
 
+    # Workers open her tasks when they run: what a value's class needs is imported before.
+    client.run(import_module, "mylib.readings")
     # Values of classes of her own: what goes from worker to worker is data, as what comes to her.
     passed = {}
     for kind in (Reading, Unregistered):
