@@ -71,7 +71,7 @@ def main(alice, bob):
         future.release()
 
     def gone():
-        # A client releases on its own thread: until then, its next future of the key is the old one.
+        # A client releases on its own thread: before that, a new future of the key is the old one.
         if "poisoned" in alice.futures:
             return False
         return not bob.run_on_scheduler(lambda dask_scheduler: "poisoned" in dask_scheduler.tasks)
