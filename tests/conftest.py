@@ -83,12 +83,24 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         sys.settrace(tracer)
 
 
-def unmeasured(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* for processes whose coverage is not asked for: they take half the time.
+#: What has a Python process measure its coverage; kept out of the environment that tests pass on.
+_MEASURED: dict[str, str] = {}
 
-    What runs in them is measured in others, or is no part of safeser.
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure coverage in the processes that run tests, and below them where a test asks for it.
+
+    Measuring doubles what a process costs, and most that safeser does in processes of its own, it
+    does in tests as well. The process that starts the two test processes has them measured.
     """
-    return {name: value for name, value in environment.items() if not name.startswith("COVERAGE_")}
+    if not config.getoption("numprocesses", None):
+        names = [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]
+        _MEASURED.update({name: os.environ.pop(name) for name in names})
+
+
+def measured(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* for a process whose coverage is measured, if the tests' own is."""
+    return {**environment, **_MEASURED}
 
 
 class Witness:
@@ -270,8 +282,7 @@ PRINCIPALS = ("scheduler", "worker", "nanny", "alice", "bob")
 class Folder:
     """Keys of the demo's principals, or others, logs, and processes that use them.
 
-    :ivar measured: whether coverage is measured in the processes that are started from now on. Few
-        tests ask for it: most that safeser does in processes of its own, it does in tests as well.
+    :ivar measured: whether coverage is measured in the processes that are started from now on.
     """
 
     def __init__(
@@ -297,7 +308,7 @@ class Folder:
         }
         if principal == "worker":
             environment["DASK_SAFESER__NANNY__IDENTITY"] = str(self.keys / "nanny.key")
-        return {**(environment if self.measured else unmeasured(environment)), **more}
+        return {**(measured(environment) if self.measured else environment), **more}
 
     def start(self, name: str, *command: str, environment: Mapping[str, str]) -> Any:
         """Start a process group whose output goes to the log called *name*."""

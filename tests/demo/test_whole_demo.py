@@ -16,7 +16,7 @@ import pytest
 
 from safeser.demo.attacks import ATTACKS, markers
 from safeser.policy.ready import locate
-from tests.conftest import unmeasured
+from tests.conftest import measured
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +38,7 @@ def left_running(folder: Path) -> list[int]:
 def demo(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [SAFESER, "demo", "--directory", str(folder)],
-        env=ENVIRONMENT,
+        env=measured(ENVIRONMENT),
         capture_output=True,
         text=True,
         timeout=240,
@@ -105,7 +105,7 @@ def test_a_policy_that_grants_bob_code_fails_the_demo(folder: Path, tmp_path: Pa
     policy.write_text(text[:guests] + granted, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_WORK, str(folder), str(policy)],
-        env=unmeasured(ENVIRONMENT),  # the other one is measured
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=240,

@@ -136,13 +136,11 @@ class Stock:
     def _start(self, role: str, *arguments: str) -> None:
         if role == "scheduler":
             arguments = ("--protocol", self.scheme, *arguments)
-        # No process of this cluster has safeser.
-        unmeasured = {k: v for k, v in environment().items() if not k.startswith("COVERAGE_")}
         with (self.path / f"{role}.log").open("ab") as log:
             self._running.append(
                 subprocess.Popen(
                     [DASK, role, *arguments],
-                    **{"stdout": log, "stderr": log, "env": unmeasured, "cwd": self.path},
+                    **{"stdout": log, "stderr": log, "env": environment(), "cwd": self.path},
                     start_new_session=True,
                 )
             )

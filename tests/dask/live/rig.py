@@ -193,7 +193,7 @@ class Rig:
 
     def begin(self) -> None:
         """Start stock Dask; return when both clusters work."""
-        plain = {k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "COVERAGE_"))}
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
         self._helper = subprocess.Popen(
             [sys.executable, str(BLOCKED), str(self.path / "blocked")],
             env=plain,

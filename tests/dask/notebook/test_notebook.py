@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import unmeasured
 from tests.dask.notebook.running import BEGINNINGS, operations
 
 PROJECT = Path(__file__).parents[3]
@@ -27,7 +26,7 @@ DIFFERENT = {
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """What each operation printed on both schemes, in kernels that run beside each other."""
-    environment = unmeasured(os.environ) | {"PYTHONPATH": str(PROJECT)}
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR"):
         environment[variable] = str(tmp_path_factory.mktemp(variable.lower()))
 
