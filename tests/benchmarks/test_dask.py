@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -54,17 +55,43 @@ def test_a_tiny_run_measures_everything_on_every_transport(tmp_path):
     assert str(tmp_path) not in text
 
 
-@pytest.mark.cluster
-def test_one_measure_alone(tmp_path):
+class Counted:
+    """A cluster that notes what is measured."""
+
+    def __init__(self):
+        self.measured = []
+
+    def measure(self, measure, amount):
+        self.measured.append((measure, amount))
+        return [0.1, 0.2]
+
+    def cpu_seconds(self):
+        return 1.0
+
+    scheduler_seconds = cpu_seconds
+
+
+def test_one_measure_alone(report, tmp_path, monkeypatch):
+    import typer
+    from typer.testing import CliRunner
+
+    from benchmarks import dask
+
+    up = {scheme: Counted() for scheme in ("safeser", "tcp", "tls")}
+    monkeypatch.setattr(dask, "running", lambda folder, workers: contextlib.nullcontext(up))
+    monkeypatch.setattr(dask, "notes", lambda *_, **__: ["a note"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    app = typer.Typer()
+    app.command()(dask.main)
     file = tmp_path / "table.md"
     only = ("--only", "transfer", "--workers", "1", "--markdown", str(file))
-    with start(*TINY, *only) as run:
-        _, err = run.communicate(timeout=300)
-    assert run.returncode == 0, err
+    ran = CliRunner().invoke(app, [*TINY, *only], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
     text = file.read_text()
     assert "| scatter 0.1 MB (MB/s) |" in text
     assert "| gather 0.1 MB (MB/s) |" in text
     assert text.count("| tls:// |") == 2
+    assert {measure for each in up.values() for measure in each.measured} == {("transfer", 100_000)}
 
 
 @pytest.mark.cluster

@@ -556,6 +556,7 @@ OBJECTS: st.SearchStrategy[Any] = st.one_of(
 )
 
 
+@pytest.mark.unmeasured
 @given(policies(), st.sampled_from(QUESTIONS), OBJECTS, OBJECTS, st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_decide_never_raises(
