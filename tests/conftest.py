@@ -262,6 +262,22 @@ def until(what: str, probe: Callable[[], Any], patience: float = PATIENCE) -> An
     raise AssertionError(f"{what} did not happen within {patience:.0f} s")
 
 
+#: Settings of Dask for the processes that tests start. By its defaults, a cluster that has nothing
+#: to do takes a tenth of a processor, by loops that run up to a hundred times a second.
+SETTINGS = {
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "200ms",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL": "100ms",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "1s",
+}
+
+
+def base_environment() -> dict[str, str]:
+    """Return the environment without settings of Dask but those that tests share."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith("DASK_")}
+    return own | SETTINGS
+
+
 @dataclass(frozen=True)
 class Ended:
     code: int
@@ -299,12 +315,10 @@ class Folder:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def environment(self, principal: str, **more: str) -> dict[str, str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
-        environment |= {
+        environment = base_environment() | {
             "DASK_SAFESER__POLICY": self.policy,
             "DASK_SAFESER__AUDIT": str(self.audit),
             "DASK_SAFESER__IDENTITY": str(self.keys / f"{principal}.key"),
-            "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
         }
         if principal == "worker":
             environment["DASK_SAFESER__NANNY__IDENTITY"] = str(self.keys / "nanny.key")
