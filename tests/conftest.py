@@ -91,9 +91,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Measure coverage in the processes that run tests, and below them where a test asks for it.
 
     Measuring doubles what a process costs, and most that safeser does in processes of its own, it
-    does in tests as well. The process that starts the two test processes has them measured.
+    does in tests as well. The process that starts test processes has them measured, and runs none.
     """
-    if not config.getoption("numprocesses", None):
+    if config.getoption("numprocesses", None):
+        sys.settrace(None)
+    else:
         names = [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]
         _MEASURED.update({name: os.environ.pop(name) for name in names})
 

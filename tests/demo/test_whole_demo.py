@@ -86,12 +86,14 @@ def _commands_work(output: str) -> None:
     assert codes == [1, 0, 0]  # what bob may do with a graph is explained by a denial
 
 
-#: The demo without its third step: what alice works is the same under any policy.
+#: The demo without its third step, and with one attack: what alice works is the same under any
+#: policy, and the other attacks are refused here as there.
 WITHOUT_WORK = """
 import os, sys
 from pathlib import Path
-from safeser.demo import story
+from safeser.demo import assault, story
 story._work = lambda *_: None
+assault.ATTACKS = [attack for attack in assault.ATTACKS if attack.name == "update-graph"]
 raise SystemExit(story.run(directory=Path(sys.argv[1]), policy=sys.argv[2], environment=os.environ))
 """
 
