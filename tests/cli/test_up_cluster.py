@@ -134,7 +134,7 @@ def until(what, probe):
     deadline = time.monotonic() + DEADLINE
     while not probe():
         assert time.monotonic() < deadline, what
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def nothing_is_left_of(leader):
