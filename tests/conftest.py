@@ -11,6 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,23 +73,44 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Run tests marked ``unmeasured``, which repeat what others do, at twice the speed."""
-    if item.get_closest_marker("unmeasured") is None:
+    """Run tests that do many times what others do as well at twice the speed, unmeasured."""
+    if item.get_closest_marker("unmeasured") is None and not _draws_examples(item):
         return (yield)
-    tracer = sys.gettrace()
+    tracer, of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
+    threading.settrace(None)
     try:
         return (yield)
     finally:
+        threading.settrace(of_threads)
         sys.settrace(tracer)
 
 
-def unmeasured(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* for processes whose coverage is not asked for: they take half the time.
+def _draws_examples(item: pytest.Item) -> bool:
+    """Tell whether Hypothesis runs a test, once for each of its examples."""
+    return getattr(getattr(item, "function", None), "is_hypothesis_test", False)
 
-    What runs in them is measured in others, or is no part of safeser.
+
+#: What has a Python process measure its coverage; kept out of the environment that tests pass on.
+_MEASURED: dict[str, str] = {}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure coverage in the processes that run tests, and below them where a test asks for it.
+
+    Measuring doubles what a process costs, and most that safeser does in processes of its own, it
+    does in tests as well. The process that starts test processes has them measured, and runs none.
     """
-    return {name: value for name, value in environment.items() if not name.startswith("COVERAGE_")}
+    if config.getoption("numprocesses", None):
+        sys.settrace(None)
+    else:
+        names = [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]
+        _MEASURED.update({name: os.environ.pop(name) for name in names})
+
+
+def measured(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* for a process whose coverage is measured, if the tests' own is."""
+    return {**environment, **_MEASURED}
 
 
 class Witness:
@@ -256,6 +278,22 @@ def until(what: str, probe: Callable[[], Any], patience: float = PATIENCE) -> An
     raise AssertionError(f"{what} did not happen within {patience:.0f} s")
 
 
+#: Settings of Dask for the processes that tests start. By its defaults, a cluster that has nothing
+#: to do takes a tenth of a processor, by loops that run up to a hundred times a second.
+SETTINGS = {
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "200ms",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL": "100ms",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "1s",
+}
+
+
+def base_environment() -> dict[str, str]:
+    """Return the environment without settings of Dask but those that tests share."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith("DASK_")}
+    return own | SETTINGS
+
+
 @dataclass(frozen=True)
 class Ended:
     code: int
@@ -276,8 +314,7 @@ PRINCIPALS = ("scheduler", "worker", "nanny", "alice", "bob")
 class Folder:
     """Keys of the demo's principals, or others, logs, and processes that use them.
 
-    :ivar measured: whether coverage is measured in the processes that are started from now on. Few
-        tests ask for it: most that safeser does in processes of its own, it does in tests as well.
+    :ivar measured: whether coverage is measured in the processes that are started from now on.
     """
 
     def __init__(
@@ -294,16 +331,14 @@ class Folder:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def environment(self, principal: str, **more: str) -> dict[str, str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
-        environment |= {
+        environment = base_environment() | {
             "DASK_SAFESER__POLICY": self.policy,
             "DASK_SAFESER__AUDIT": str(self.audit),
             "DASK_SAFESER__IDENTITY": str(self.keys / f"{principal}.key"),
-            "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
         }
         if principal == "worker":
             environment["DASK_SAFESER__NANNY__IDENTITY"] = str(self.keys / "nanny.key")
-        return {**(environment if self.measured else unmeasured(environment)), **more}
+        return {**(measured(environment) if self.measured else environment), **more}
 
     def start(self, name: str, *command: str, environment: Mapping[str, str]) -> Any:
         """Start a process group whose output goes to the log called *name*."""

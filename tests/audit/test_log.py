@@ -203,6 +203,7 @@ def test_permitted_loads_are_written_one_by_one_in_any_flood(make, records):
     assert sum(each.fields["permitted"] is True for each in records(log)) == 300
 
 
+@pytest.mark.unmeasured
 def test_invented_senders_and_rules_cannot_fill_memory_or_split_the_summary(make, clock, records):
     log = make()
     for n in range(2_000):

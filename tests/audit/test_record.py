@@ -29,7 +29,6 @@ EVENTS = st.dictionaries(
 )
 
 
-@pytest.mark.unmeasured
 @given(EVENTS)
 def test_any_event_becomes_one_bounded_printable_line_and_comes_back(event):
     fields = records.clean(event)
@@ -50,7 +49,6 @@ def test_any_event_becomes_one_bounded_printable_line_and_comes_back(event):
     )
 
 
-@pytest.mark.unmeasured
 @given(EVENTS)
 def test_what_a_person_sees_is_printable_ascii_on_one_line(event):
     record = Record(0, 1_795_000_000_000_000, "event", records.clean(event), b"")

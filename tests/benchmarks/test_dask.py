@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -24,15 +26,11 @@ def report(monkeypatch):
     return report
 
 
-#: Benchmarks are no part of the package, and what they run of it is measured by its own tests.
-PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-
-
 def start(*arguments, **settings):
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.dask", *arguments],
         cwd=PROJECT,
-        env={**PLAIN, **settings},
+        env={**os.environ, **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -57,17 +55,43 @@ def test_a_tiny_run_measures_everything_on_every_transport(tmp_path):
     assert str(tmp_path) not in text
 
 
-@pytest.mark.cluster
-def test_one_measure_alone(tmp_path):
+class Counted:
+    """A cluster that notes what is measured."""
+
+    def __init__(self):
+        self.measured = []
+
+    def measure(self, measure, amount):
+        self.measured.append((measure, amount))
+        return [0.1, 0.2]
+
+    def cpu_seconds(self):
+        return 1.0
+
+    scheduler_seconds = cpu_seconds
+
+
+def test_one_measure_alone(report, tmp_path, monkeypatch):
+    import typer
+    from typer.testing import CliRunner
+
+    from benchmarks import dask
+
+    up = {scheme: Counted() for scheme in ("safeser", "tcp", "tls")}
+    monkeypatch.setattr(dask, "running", lambda folder, workers: contextlib.nullcontext(up))
+    monkeypatch.setattr(dask, "notes", lambda *_, **__: ["a note"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    app = typer.Typer()
+    app.command()(dask.main)
     file = tmp_path / "table.md"
     only = ("--only", "transfer", "--workers", "1", "--markdown", str(file))
-    with start(*TINY, *only) as run:
-        _, err = run.communicate(timeout=300)
-    assert run.returncode == 0, err
+    ran = CliRunner().invoke(app, [*TINY, *only], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
     text = file.read_text()
     assert "| scatter 0.1 MB (MB/s) |" in text
     assert "| gather 0.1 MB (MB/s) |" in text
     assert text.count("| tls:// |") == 2
+    assert {measure for each in up.values() for measure in each.measured} == {("transfer", 100_000)}
 
 
 @pytest.mark.cluster
@@ -75,7 +99,7 @@ def test_a_run_that_is_told_to_stop_leaves_nothing_behind(tmp_path):
     with start("--rounds", "1000", TMPDIR=str(tmp_path)) as run:
         below = psutil.Process(run.pid)
         while run.poll() is None and len(below.children()) < 3:
-            os.sched_yield()
+            time.sleep(0.02)
         children = below.children()
         run.send_signal(signal.SIGTERM)
         run.communicate(timeout=120)

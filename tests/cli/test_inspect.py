@@ -213,7 +213,6 @@ def test_nothing_that_a_file_names_is_imported(tmp_path):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
-@pytest.mark.unmeasured
 @given(data=st.binary(max_size=80))
 def test_any_bytes_give_a_code(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any"

@@ -67,6 +67,7 @@ class Proxy:
         target.close()
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("where", [0, 5, 12, 20, 40, 63, 64, 75, 10_000])
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_a_byte_changed_on_the_wire_ends_the_session_and_nothing_else(net, run, direction, where):
@@ -84,6 +85,7 @@ def test_a_byte_changed_on_the_wire_ends_the_session_and_nothing_else(net, run, 
     assert len(net.seen) == (1 if direction == "up" else 2)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("where", [0, 8, 9, 11, 30, 43, 10_000])
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_a_byte_changed_in_the_handshake_ends_it(net, run, monkeypatch, direction, where):

@@ -14,7 +14,7 @@ import pytest
 
 from safeser.dask.security import Security
 from safeser.errors import ConfigError
-from tests.conftest import Folder
+from tests.conftest import Folder, base_environment
 
 ROLES = ("scheduler", "worker", "nanny", "client")
 
@@ -82,9 +82,8 @@ def run(place, program, **environment):
     path = place.path / "program.py"
     body = "".join(f"    {line}\n" for line in program.strip().splitlines())
     path.write_text(f"{PROGRAM}\nif __name__ == '__main__':\n{body}")
-    settings = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s", **environment}
-    base = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
-    ended = place.call(sys.executable, str(path), environment={**base, **settings}, timeout=150)
+    given = base_environment() | environment
+    ended = place.call(sys.executable, str(path), environment=given, timeout=150)
     assert ended.code == 0, f"{ended.out}\n{ended.err}"
     return ended
 
@@ -143,65 +142,89 @@ WRONG = {
 }
 
 
-def wrong_in(place, role, changes, program):
+#: Cases that one program tries after each other: with which roles changed, started by what.
+CASES = {
+    **{
+        f"{wrong} of {role}": (role, WRONG[wrong][0], "local(made(roles))")
+        for wrong in WRONG
+        for role in ("scheduler", "worker", "nanny")
+    },
+    **{
+        f"spec, {role}": (role, WRONG["no log key"][0], "spec(made(roles), Worker)")
+        for role in ("scheduler", "worker")
+    },
+    # Its key is listed on its own side only.
+    **{
+        f"another {role}": (
+            role,
+            {"identity": "other/keys/KEY", "roster": "both", "audit_key": "keys/audit.key"},
+            "local(made(roles))",
+        )
+        for role in ("worker", "nanny")
+    },
+    "client": ("client", WRONG["open key"][0], "local(made(roles))"),
+}
+
+TRYING = """
+def roles_of(role, changes):
+    changed = json.loads(json.dumps(changes).replace("KEY", f"{role}.key"))
+    return {**ROLES, role: {**ROLES[role], **changed}}
+
+found = {}
+for name, (role, changes, start) in json.load(open("cases.json")).items():
+    print("CASE", name, file=sys.stderr, flush=True)
+    try:
+        with eval(start, {**globals(), "roles": roles_of(role, changes)}) as cluster:
+            worked(cluster)
+    except Exception as error:
+        found[name] = "".join(traceback.format_exception(error))
+    else:
+        found[name] = "it worked"
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """Return the traceback that a user sees, by case."""
+    place = Folder(tmp_path_factory.mktemp("wrong"), "default", ROLES)
     open_keys = place.path / "open"
     shutil.copytree(place.keys, open_keys)
     for each in open_keys.glob("*.key"):
         each.chmod(0o644)
     (place.path / "empty").write_text("")
-    text = json.dumps(changes).replace("KEY", f"{role}.key")
-    return run(
-        place,
-        f"roles = {{**ROLES, {role!r}: {{**ROLES[{role!r}], **{text}}}}}\n"
-        f"try:\n"
-        f"    with {program} as cluster:\n"
-        f"        worked(cluster)\n"
-        f"except Exception as error:\n"
-        f"    print('UNTIL HERE', file=sys.stderr)\n"
-        f"    print(''.join(traceback.format_exception(error)))\n"
-        f"else:\n"
-        f"    sys.exit('it worked')",
-    ).out
+    other = Folder(place.path / "other", "default", ROLES)
+    both = (place.keys / "roster").read_text() + (other.keys / "roster").read_text()
+    (place.path / "both").write_text(both)
+    (place.path / "cases.json").write_text(json.dumps(CASES))
+    return run(place, TRYING).answer
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("role", ["scheduler", "worker", "nanny"])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_the_reason_is_in_the_traceback_of_a_local_cluster(place, role, wrong):
-    changes, says = WRONG[wrong]
-    shown = wrong_in(place, role, changes, "local(made(roles))")
-    assert says in shown
-    assert "failed to start" in shown.strip().splitlines()[-1]
+def test_the_reason_is_in_the_traceback_of_a_local_cluster(shown, role, wrong):
+    _, says = WRONG[wrong]
+    text = shown[f"{wrong} of {role}"]
+    assert says in text
+    assert "failed to start" in text.strip().splitlines()[-1]
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("role", ["scheduler", "worker"])
-def test_the_reason_is_in_the_traceback_of_a_spec_cluster(place, role):
-    changes, says = WRONG["no log key"]
-    assert says in wrong_in(place, role, changes, "spec(made(roles), Worker)")
+def test_the_reason_is_in_the_traceback_of_a_spec_cluster(shown, role):
+    assert WRONG["no log key"][1] in shown[f"spec, {role}"]
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("role", ["worker", "nanny"])
-def test_a_refusal_by_the_scheduler_is_in_the_traceback(place, role):
-    """Its key is listed on its own side only."""
-    other = Folder(place.path / "other", "default", ROLES)
-    both = (place.keys / "roster").read_text() + (other.keys / "roster").read_text()
-    (place.path / "both").write_text(both)
-    changes = {
-        "identity": f"other/keys/{role}.key",
-        "roster": "both",
-        "audit_key": "keys/audit.key",
-    }
-    shown = wrong_in(place, role, changes, "local(made(roles))")
-    assert "did not accept each other [authentication]" in shown
+def test_a_refusal_by_the_scheduler_is_in_the_traceback(shown, role):
+    assert "did not accept each other [authentication]" in shown[f"another {role}"]
 
 
 @pytest.mark.cluster
-def test_the_reason_is_in_the_traceback_of_a_client(place):
-    changes, says = WRONG["open key"]
-    shown = wrong_in(place, "client", changes, "local(made(roles))")
-    assert says in shown.strip().splitlines()[-1]
+def test_the_reason_is_in_the_traceback_of_a_client(shown):
+    assert WRONG["open key"][1] in shown["client"].strip().splitlines()[-1]
 
 
 # --- dask-jobqueue -------------------------------------------------------------------------------
@@ -265,9 +288,8 @@ with SLURMCluster(cores=1, memory="1GB", **options) as cluster:
 @pytest.mark.cluster
 def test_the_example_for_slurm_runs(place, slurm):
     example = Path(__file__).parents[2] / "examples" / "deploy" / "slurm" / "cluster.py"
-    base = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
     command = (sys.executable, str(example), f"--keys={place.keys}", f"--audit={place.audit}")
-    ended = place.call(*command, environment={**base, **slurm}, timeout=120)
+    ended = place.call(*command, environment=base_environment() | slurm, timeout=120)
     assert ended.code == 0, ended.err
     assert "sum: 42" in ended.out
 

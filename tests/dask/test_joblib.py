@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from joblib import _dask, parallel
 
 from safeser.dask import joblib_calls
 from safeser.errors import SerializationError
-from tests.conftest import unmeasured
+from tests.conftest import base_environment
 
 PROGRAM = Path(__file__).parent / "programs" / "joblib_refused.py"
 
@@ -127,8 +126,7 @@ def test_without_joblib(monkeypatch):
 @pytest.mark.cluster
 def test_refused_calls_end(folder):
     # Keys, folders and policies are those of a local cluster, which makes them for itself.
-    clean = {name: text for name, text in os.environ.items() if not name.startswith("DASK_")}
-    ended = folder.call(sys.executable, str(PROGRAM), environment=unmeasured(clean), timeout=300)
+    ended = folder.call(sys.executable, str(PROGRAM), environment=base_environment(), timeout=300)
     refused = {"result": "SerializationError peer.unsent", "raised": "ValueError"}
     for policy, nested in (("default", "returned [[1, 1]]"), ("strict", "PolicyDenied")):
         told = ended.answer[policy]

@@ -68,7 +68,7 @@ STARTED = {
 def used(cluster_under):
     """What comes out of all that a program does on a cluster that lets it."""
     trusted = (POLICIES / "trusted.yaml").read_text()
-    with cluster_under(trusted, PRINCIPALS, measured=True) as cluster:
+    with cluster_under(trusted, PRINCIPALS) as cluster:
         ended = cluster.run("client", PROGRAMS / "usage.py", cluster.address, timeout=200)
         assert ended.code == 0, f"{ended.err}\n{cluster.logs()}"
         yield {**ended.answer, "stderr": ended.err}
@@ -81,6 +81,5 @@ def test_what_policy_grants_works(used, step):
 
 def test_clusters_that_a_program_starts(folder):
     """LocalCluster scaled, SpecCluster, and both with ``await``: one process after the other."""
-    folder.measured = True
     ended = folder.run("alice", PROGRAMS / "embedded.py", str(folder.path / "spec"), timeout=300)
     assert ended.answer == STARTED, ended.err[-6000:]

@@ -16,7 +16,7 @@ import pytest
 
 from safeser.demo.attacks import ATTACKS, markers
 from safeser.policy.ready import locate
-from tests.conftest import unmeasured
+from tests.conftest import measured
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +38,7 @@ def left_running(folder: Path) -> list[int]:
 def demo(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [SAFESER, "demo", "--directory", str(folder)],
-        env=ENVIRONMENT,
+        env=measured(ENVIRONMENT),
         capture_output=True,
         text=True,
         timeout=240,
@@ -86,12 +86,14 @@ def _commands_work(output: str) -> None:
     assert codes == [1, 0, 0]  # what bob may do with a graph is explained by a denial
 
 
-#: The demo without its third step: what alice works is the same under any policy.
+#: The demo without its third step, and with one attack: what alice works is the same under any
+#: policy, and the other attacks are refused here as there.
 WITHOUT_WORK = """
 import os, sys
 from pathlib import Path
-from safeser.demo import story
+from safeser.demo import assault, story
 story._work = lambda *_: None
+assault.ATTACKS = [attack for attack in assault.ATTACKS if attack.name == "update-graph"]
 raise SystemExit(story.run(directory=Path(sys.argv[1]), policy=sys.argv[2], environment=os.environ))
 """
 
@@ -105,7 +107,7 @@ def test_a_policy_that_grants_bob_code_fails_the_demo(folder: Path, tmp_path: Pa
     policy.write_text(text[:guests] + granted, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_WORK, str(folder), str(policy)],
-        env=unmeasured(ENVIRONMENT),  # the other one is measured
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=240,

@@ -156,7 +156,6 @@ def test_scalars(value):
 dtypes = st.sampled_from(["i1", "u8", "f8", "f4", "?", "M8[ns]", "m8[ns]", "c16"])
 
 
-@pytest.mark.unmeasured
 @given(
     hpd.data_frames(
         [hpd.column("a", dtype=dtype) for dtype in ("i8",)]

@@ -53,7 +53,6 @@ def same(a, b):
     return a == b and repr(a) == repr(b)
 
 
-@pytest.mark.unmeasured
 @given(values)
 def test_round_trip_keeps_every_type(value):
     assert same(plain.decode(plain.encode(value)), value)
@@ -121,7 +120,6 @@ def test_any_bytes_give_a_value_or_one_error(data):
         repr(plain.decode(data))
 
 
-@pytest.mark.unmeasured
 @given(values, st.data())
 def test_changed_bytes_give_a_value_or_one_error(value, data):
     good = bytearray(plain.encode(value))
@@ -131,7 +129,6 @@ def test_changed_bytes_give_a_value_or_one_error(value, data):
         repr(plain.decode(good))
 
 
-@pytest.mark.unmeasured
 @given(values)
 def test_every_prefix_and_trailing_byte_is_refused(value):
     good = plain.encode(value)

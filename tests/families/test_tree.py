@@ -93,7 +93,6 @@ anything = st.recursive(
 )
 
 
-@pytest.mark.unmeasured
 @given(anything, st.lists(st.binary(max_size=9), max_size=3))
 @settings(max_examples=300)
 def test_any_header_gives_a_value_or_one_error(header, frames):

@@ -44,7 +44,7 @@ if __name__ == "__main__":
 """
 
 CLUSTER = """
-import os, signal, subprocess, sys
+import os, signal, subprocess, sys, time
 import measured
 from distributed import Client
 
@@ -64,7 +64,7 @@ if __name__ == "__main__":
     try:
         while not os.path.exists("scheduler.json"):
             assert scheduler.poll() is None
-            os.sched_yield()
+            time.sleep(0.02)
         with Client(scheduler_file="scheduler.json") as client:
             assert client.submit(measured.in_worker, pure=False).result(timeout=60) == 4
     finally:

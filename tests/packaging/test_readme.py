@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -51,25 +50,22 @@ def test_commands_that_the_documents_name_exist():
             re.findall(r"safeser ((?:keys|policy|audit) [a-z]+)(?![\w-])", page.read_text())
         )
     assert {"keys init", "policy show", "audit verify"} <= named
-    code = "from safeser.cli import main; main()"
-    for command in sorted(named):
-        subprocess.run(
-            [sys.executable, "-c", code, *command.split(), "--help"],
-            check=True,
-            capture_output=True,
-            env={**os.environ, "COLUMNS": "80"},
-            timeout=60,
-        )
+    assert named - commands() == set()
 
 
-def test_every_command_is_documented():
-    page = (PROJECT / "docs" / "command-line.md").read_text()
+def commands():
+    """Return the words of each command, as they are typed after ``safeser``."""
     tree = typer.main.get_command(app)
     names = {name for name, each in tree.commands.items() if not hasattr(each, "commands")}
     for group, each in tree.commands.items():
         names |= {f"{group} {name}" for name in getattr(each, "commands", ())}
-    assert "keys init" in names
-    assert [name for name in sorted(names) if f"`safeser {name}" not in page] == []
+    return names
+
+
+def test_every_command_is_documented():
+    page = (PROJECT / "docs" / "command-line.md").read_text()
+    assert "keys init" in commands()
+    assert [name for name in sorted(commands()) if f"`safeser {name}" not in page] == []
 
 
 def test_the_changelog_knows_this_version():

@@ -63,6 +63,7 @@ def attack(name, value):
     return found[name].repeated(2), found[name].filling(SIZE)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("case", AMPLIFIED)
 def test_attack_copies_of_one_value_are_charged(case):
     name, make = AMPLIFIED[case]
@@ -92,6 +93,7 @@ SLOW_KEYS = {
 }
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("case", SLOW_KEYS)
 def test_attack_keys_that_are_slow_to_hash_are_charged(case):
     value = SLOW_KEYS[case]
@@ -102,6 +104,7 @@ def test_attack_keys_that_are_slow_to_hash_are_charged(case):
     assert refusal.value.rule == "pickle.max-refs"
 
 
+@pytest.mark.unmeasured
 def test_attack_zones_that_are_not_cached_are_charged():
     zone = zoneinfo.ZoneInfo.no_cache("America/New_York")
     assert loads(pickle.dumps(zone), profile=DATA_PROFILES).key == zone.key

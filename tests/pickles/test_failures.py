@@ -302,6 +302,7 @@ def test_bytes_that_are_no_pickle():
         exception_record(b"nonsense")
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("data", "rule"),
     [

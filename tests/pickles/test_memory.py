@@ -69,6 +69,7 @@ def test_no_code_of_a_class_runs():
     assert Memory().added(Loud())[1] > 0
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", [list, dict, set])
 def test_containers_of_the_pickle_are_not_charged_to_the_call_that_holds_them(kind):
     value = functools.partial(max, [kind() for _ in range(50_000)])

@@ -431,6 +431,7 @@ def test_objects_that_collide_are_refused():
         opened(Called(INDEX, pd.Index, {"data": labels}))
 
 
+@pytest.mark.unmeasured
 def test_the_same_holidays_again_and_again_are_charged():
     days = tuple(np.arange("2026", "2126", dtype="M8[D]"))[:3000]
     calendar = Called(offsets.CDay, 1, False, "1111100", days)

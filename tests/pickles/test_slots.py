@@ -45,6 +45,7 @@ def long_walks():
 ATTACK = long_walks()
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("keys", HONEST)
 def test_honest_numbers_do_not_walk_far(keys):
     assert spread_out(keys)

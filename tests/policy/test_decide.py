@@ -214,7 +214,6 @@ def permits(policy: Policy, question: tuple[Context, Any, bool, str | None]) -> 
 # --- the properties ---------------------------------------------------------------------------
 
 
-@pytest.mark.unmeasured
 @given(policies())
 @settings(max_examples=30, deadline=None)
 def test_decide_is_the_reference(spelled: dict[str, Any]) -> None:
@@ -225,7 +224,6 @@ def test_decide_is_the_reference(spelled: dict[str, Any]) -> None:
         assert (decision.permitted, decision.rule) == expected, (context, family, sealing, author)
 
 
-@pytest.mark.unmeasured
 @given(policies())
 @settings(max_examples=15, deadline=None)
 def test_floors_grants_and_denials(spelled: dict[str, Any]) -> None:
@@ -254,7 +252,6 @@ def test_floors_grants_and_denials(spelled: dict[str, Any]) -> None:
             assert grant.submission in ("approved", "code")
 
 
-@pytest.mark.unmeasured
 @given(policies(), st.data())
 @settings(max_examples=15, deadline=None)
 def test_taking_away_from_a_context_never_permits_more(
@@ -274,7 +271,6 @@ def test_taking_away_from_a_context_never_permits_more(
         assert not permits(fewer, question) or permits(before, question), question
 
 
-@pytest.mark.unmeasured
 @given(policies(), contexts())
 @settings(max_examples=15, deadline=None)
 def test_an_appended_context_changes_only_what_nothing_matched(
@@ -294,7 +290,6 @@ def test_an_appended_context_changes_only_what_nothing_matched(
         assert other.permitted or not one.permitted
 
 
-@pytest.mark.unmeasured
 @given(policies(), st.data())
 @settings(max_examples=15, deadline=None)
 def test_removing_a_context_changes_only_what_it_matched(
@@ -328,7 +323,6 @@ def placed(
     return Context(sender, recipient, kind, transport=transport, same_host=same_host)
 
 
-@pytest.mark.unmeasured
 @given(policies())
 @settings(max_examples=15, deadline=None)
 def test_counterparts_are_whom_some_context_joins(spelled: dict[str, Any]) -> None:

@@ -482,7 +482,6 @@ _VALUES = st.recursive(
 )
 
 
-@pytest.mark.unmeasured
 @given(st.dictionaries(_WORDS, _VALUES, max_size=6))
 @settings(max_examples=300, deadline=None)
 def test_any_tree_gives_a_policy_or_one_error(value: dict[str, object]) -> None:

@@ -183,6 +183,7 @@ _TEXTS = st.lists(st.sampled_from((*_PIECES.split(" "), *_SPACES)), max_size=25)
 _DEEP, _MANY, _LONG = "nest this deep", f"{MAX_MARKS} line ends and marks", "longer than 256"
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
@@ -247,7 +248,6 @@ def test_nesting_is_bounded() -> None:
     assert "deep" in refused("a: [[[[[[[[x]]]]]]]]\n").message
 
 
-@pytest.mark.unmeasured
 @given(_TEXTS)
 @settings(max_examples=400, deadline=None)
 def test_any_text_gives_a_document_or_one_error(text: str) -> None:
@@ -255,7 +255,6 @@ def test_any_text_gives_a_document_or_one_error(text: str) -> None:
         assert isinstance(parse(text).value, dict)
 
 
-@pytest.mark.unmeasured
 @given(st.binary(max_size=60))
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_give_a_document_or_one_error(data: bytes) -> None:

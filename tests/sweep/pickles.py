@@ -98,9 +98,11 @@ def constructors() -> dict[str, Entry]:
     }
 
 
-def sized(make: samples.Maker) -> Iterator[Any]:
-    """Yield what *make* makes: the smallest, and one whose pickle has some 50 kB."""
+def sized(make: samples.Maker, *, large: bool) -> Iterator[Any]:
+    """Yield what *make* makes: the smallest, and if *large* one whose pickle has some 50 kB."""
     yield make(_FIRST)
+    if not large:
+        return
     sizes = [len(pickle.dumps(make(n), 5)) for n in (_FIRST, _SECOND)]
     each = (sizes[1] - sizes[0]) / (_SECOND - _FIRST)
     for count in (int(LARGE * 0.9 / each), _SECOND) if each > 0.02 else (10**6,):
@@ -126,10 +128,10 @@ def _pickled(label: str, value: Any) -> Iterator[tuple[str, bytes]]:
             continue
 
 
-def everything(only: str = "") -> Iterator[tuple[str, bytes]]:
+def everything(only: str = "", *, large: bool = True) -> Iterator[tuple[str, bytes]]:
     """Yield the label and the pickle of every sample; estimators only if they are asked for."""
     for label, make in samples.makers():
-        for value in sized(make):
+        for value in sized(make, large=large):
             yield from _pickled(label, value)
     for label, value in samples.estimators() if not only or "sklearn" in only else ():
         yield from _pickled(label, value)

@@ -23,6 +23,7 @@ from distributed.protocol import dumps
 from safeser.channel import OpenLink
 from safeser.dask.guarded.conversation import GuardedConversation
 from safeser.policy import Policy
+from tests.conftest import base_environment
 
 GREETING = {"compression": None, "python": (3, 11, 7), "pickle-protocol": 5}
 ADDRESS = "tcp://127.0.0.1:8786"
@@ -136,13 +137,11 @@ class Stock:
     def _start(self, role: str, *arguments: str) -> None:
         if role == "scheduler":
             arguments = ("--protocol", self.scheme, *arguments)
-        # No process of this cluster has safeser.
-        unmeasured = {k: v for k, v in environment().items() if not k.startswith("COVERAGE_")}
         with (self.path / f"{role}.log").open("ab") as log:
             self._running.append(
                 subprocess.Popen(
                     [DASK, role, *arguments],
-                    **{"stdout": log, "stderr": log, "env": unmeasured, "cwd": self.path},
+                    **{"stdout": log, "stderr": log, "env": environment(), "cwd": self.path},
                     start_new_session=True,
                 )
             )
@@ -179,9 +178,8 @@ class Stock:
 
 
 def environment(**settings: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
+    kept = base_environment()
     own = {
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
         # The functions that users submit are imported on the cluster, too.
         "PYTHONPATH": os.pathsep.join(filter(None, [HERE, kept.get("PYTHONPATH", "")])),
     }

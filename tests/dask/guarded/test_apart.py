@@ -562,6 +562,7 @@ def replaced(value):
             yield from ([*value[:at], made, *value[at + 1 :]] for made in replaced(inner))
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", FRAMES)
 def test_whatever_a_header_says_is_a_value_or_a_refusal(name):
     head, *frames = taking_apart()(FRAMES[name])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from safeser.keys import Identity
 from safeser.policy.ready import locate
+from tests.conftest import base_environment
 from tests.dask.live.controls import Traps
 from tests.dask.live.rig import SECRET, Rig, policy_text
 from tests.dask.live.told import Told
@@ -43,7 +43,7 @@ def traps(rig: Rig) -> Iterator[Traps]:
 
 def _told(rig: Rig, name: str, principal: str, *arguments: str) -> Iterator[dict[str, Told]]:
     """Yield the process that runs *name* on stock Dask, and the one that is *principal* here."""
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
+    plain = base_environment()
     environments = {STOCK: plain, "safeser": rig.cluster.environment(principal)}
     made = {
         kind: Told(

@@ -21,6 +21,7 @@ from typing import Any
 from safeser.channel import Channel
 from safeser.keys import Identity, Roster
 from safeser.policy import Policy
+from tests.conftest import base_environment
 from tests.dask.live.wires import Sealing, Stock, Wire, value_of
 
 __all__ = ["DASK", "Log", "Rig", "Silent", "policy_text"]
@@ -193,7 +194,7 @@ class Rig:
 
     def begin(self) -> None:
         """Start stock Dask; return when both clusters work."""
-        plain = {k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "COVERAGE_"))}
+        plain = base_environment()
         self._helper = subprocess.Popen(
             [sys.executable, str(BLOCKED), str(self.path / "blocked")],
             env=plain,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import unmeasured
+from tests.conftest import base_environment
 from tests.dask.notebook.running import BEGINNINGS, operations
 
 PROJECT = Path(__file__).parents[3]
@@ -27,7 +26,7 @@ DIFFERENT = {
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """What each operation printed on both schemes, in kernels that run beside each other."""
-    environment = unmeasured(os.environ) | {"PYTHONPATH": str(PROJECT)}
+    environment = {**base_environment(), "PYTHONPATH": str(PROJECT)}
     for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR"):
         environment[variable] = str(tmp_path_factory.mktemp(variable.lower()))
 
