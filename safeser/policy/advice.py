@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import (
     CODE_OPERATIONS,
+    COMPUTE,
     HARMLESS,
+    SIGNED_OPERATIONS,
     SUBMIT,
     UNKNOWN_OPERATIONS,
     UNLISTED,
@@ -56,6 +58,8 @@ def edits(name: str, query: Query, rule: Rule) -> tuple[Edit, ...]:
     if name == "author.relayed" and query.author != UNKNOWN and "safeser" in rule.transports:
         return (Edit(rule.name, "authors", query.author),)
     if name == "context.family" and query.family != UNLISTED:
+        if query.family == SEALED and not query.relayed and COMPUTE in rule.operations:
+            return ()  # where tasks are handed out, their sender signs none
         powerful = query.family not in HARMLESS
         if powerful and (query.author == UNKNOWN or _has_unknown(rule)):
             return ()
@@ -72,9 +76,14 @@ def _granting(query: Query, operation: str, rule: Rule) -> tuple[Edit, ...]:
         return ()
     if operation == SUBMIT and rule.submission == "none":
         return (grant, *_submitting(query, rule))
-    if operation in CODE_OPERATIONS and rule.submission != "code":
+    if operation in _unsigned(rule) and rule.submission != "code":
         return (grant, Edit(rule.name, "submission", "code"))
     return (grant,)
+
+
+def _unsigned(rule: Rule) -> frozenset[str]:
+    """Return the operations that run code, but for those that are signed where *rule* applies."""
+    return CODE_OPERATIONS - (SIGNED_OPERATIONS if rule.submission == SEALED else frozenset())
 
 
 def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
@@ -162,6 +171,8 @@ def _impossible(name: str, query: Query, rule: Rule) -> str:
             " directly, or return it as numbers, text, arrays or frames, which travel as dask or"
             " msgpack."
         )
+    if query.family == SEALED and not query.relayed:
+        return "No policy can permit it: list under 'authors' whose sealed calls these may run."
     if name in ("floor.admin", "floor.unknown"):
         return "No policy can permit it."
     if UNLISTED in (query.operation, query.family) and name in (
@@ -186,9 +197,18 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
         # Whoever relays could write it itself; what is new is what it is written by.
         senders = f"{authors[0]} (as {senders} relay it)"
     values = {change.value for change in changes if change.field != "authors"}
-    running = values & (CODE_OPERATIONS | {"code", "cloudpickle"})
+    running = values & (_unsigned(rule) | {"code", "cloudpickle"})
     if running or (authors and rule.submission == "code"):
         return f"{senders} can then run any code in {recipients}, read the keys there and use them"
+    if rule.submission == SEALED and authors:
+        who = authors[0]
+        return f"{who} can then run any code in {recipients}, read the keys there and use them"
+    signed = values & SIGNED_OPERATIONS if rule.submission == SEALED else values & {SEALED}
+    if signed:
+        return (
+            f"what {senders} signed then runs on workers, by way of {recipients}: any code, which"
+            " can read the keys there and use them"
+        )
     if "approved" in values:
         return (
             f"graphs of {senders} are then opened in {recipients}, and what the profiles and"

@@ -10,7 +10,8 @@ is never permitted, and no function here raises for it. The steps of :meth:`Tabl
    whatever a rule says;
 4. the family must be listed for this side;
 5. what somebody wrote whom the context does not list as an author passes only in families that
-   cannot reach code.
+   cannot reach code; where authors are listed, or tasks handed out, nobody else's sealed calls pass,
+   the sender's own included.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from safeser.policy import advice
 from safeser.policy.rules import (
     APPROVED,
     CALLING,
+    COMPUTE,
     HARMLESS,
     REFUSED,
     SUBMIT,
@@ -373,6 +375,10 @@ def _judge_family(query: Query, rule: Rule) -> Decision | None:
 
 
 def _judge_author(query: Query, rule: Rule) -> Decision | None:
+    if query.family == SEALED and not query.relayed and (rule.authors or _hands_out(rule)):
+        # A scheduler has a signing key as everybody has. It hands on what others signed.
+        reason = f"what {query.hop.sender} signed itself is not what a listed author signed,"
+        return _deny(query, rule, "author.own", reason)
     if not query.relayed or query.family in HARMLESS:
         return None
     if query.author != UNKNOWN and query.author in rule.authors:
@@ -380,6 +386,10 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
     who = "somebody unknown" if query.author == UNKNOWN else query.author
     reason = f"{query.family} passes only from its sender or a listed author, not from {who},"
     return _deny(query, rule, "author.relayed", reason)
+
+
+def _hands_out(rule: Rule) -> bool:
+    return COMPUTE in rule.operations and Kind.TASK in rule.kinds
 
 
 #: Steps 2 to 5 of the module's list, in that order.

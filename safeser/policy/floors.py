@@ -156,6 +156,15 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
         )
 
 
+    if COMPUTE in rule.operations and Kind.TASK in rule.kinds and not rule.authors:
+        entry.refuse(
+            f"{COMPUTE} hands out what others signed, and nobody is listed whose tasks may run",
+            "submission",
+            rule="config.sealed",
+            fix="List under 'authors' whose sealed tasks the recipients run.",
+        )
+
+
 def _hears_of_work(rule: Rule) -> bool:
     """Tell whether a graph can come by *rule* at all, whatever becomes of it."""
     return SUBMIT in rule.operations and Kind.TASK in rule.kinds

@@ -110,7 +110,7 @@ WRONG = [
     ((*C, "kinds"), "data"),
     ((*C, "transport"), "udp"),
     ((*C, "same_host"), "yes"),
-    ((*C, "submission"), "sealed"),
+    ((*C, "submission"), "signed"),
     ((*C, "serializers"), []),
     ((*C, "serializers"), ["msgpack", "error"]),
     ((*C, "serializers"), ["Pickle"]),
