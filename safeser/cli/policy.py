@@ -155,16 +155,26 @@ def _show_way(rule: Rule) -> None:
 
 def _show_submission(rule: Rule) -> None:
     from safeser.policy.rules import SUBMIT
+    from safeser.values import SEALED
 
     if rule.submission == "code":
         _row("submission", "code: the sender can run what it likes there", style="yellow")
     elif rule.submission == "approved":
         _row("submission", "approved: functions that profiles and 'allow' list, no code")
+    elif rule.submission == SEALED:
+        _row("submission", _sealed(rule), style="yellow")
     else:
         _row("submission", rule.submission)
     if rule.submission != "none" and SUBMIT in rule.operations:
         conflicts = rule.key_conflicts._asdict()
         _row("conflicts", ", ".join(f"{name}: {word}" for name, word in conflicts.items()))
+
+
+def _sealed(rule: Rule) -> str:
+    """Return who runs what where a context says ``sealed``: its authors, or else its senders."""
+    whose = "authors" if rule.authors else "the sender"
+    where = "there" if rule.authors else "on workers; no scheduler opens it"
+    return f"sealed: what {whose} signed runs {where}"
 
 
 def _row(name: str, value: str, *, style: str = "") -> None:
@@ -206,7 +216,8 @@ def explain(
     sender: Annotated[str, typer.Option(metavar="NAME", help="Who hands over.")],
     recipient: Annotated[str, typer.Option(metavar="NAME", help="Who opens.")],
     family: Annotated[
-        str, typer.Option(metavar="FAMILY", help="msgpack, error, dask, pickle or cloudpickle.")
+        str,
+        typer.Option(metavar="FAMILY", help="Such as msgpack, dask, pickle, sealed."),
     ],
     kind: Annotated[
         str, typer.Option(metavar="KIND", help="admin, data, task or control.")
@@ -227,10 +238,10 @@ def explain(
     from safeser.operations import NAMES
     from safeser.policy import Policy
     from safeser.policy import explain as explained
-    from safeser.values import FAMILIES, Context
+    from safeser.values import FAMILIES, SEALED, Context
 
     loaded = Policy.load(policy)
-    _require_known("family", family, {*FAMILIES, *loaded.families})
+    _require_known("family", family, {*FAMILIES, SEALED, *loaded.families})
     if operation is not None:
         _require_known("operation", operation, NAMES)
     explanation = explained(

@@ -14,6 +14,7 @@ from safeser.policy.rules import (
     CODE_OPERATIONS,
     COMPUTE,
     HARMLESS,
+    SIGNED_OPERATIONS,
     SUBMIT,
     UNKNOWN_OPERATIONS,
     UNLISTED,
@@ -86,9 +87,14 @@ def _granting(query: Query, operation: str, rule: Rule) -> tuple[Edit, ...]:
         return ()
     if operation == SUBMIT and rule.submission == "none":
         return (grant, *_submitting(query, rule))
-    if operation in CODE_OPERATIONS and rule.submission != "code":
+    if operation in _unsigned(rule) and rule.submission != "code":
         return (grant, Edit(rule.name, "submission", "code"))
     return (grant,)
+
+
+def _unsigned(rule: Rule) -> frozenset[str]:
+    """Return the operations that run code, but for those that are signed where *rule* applies."""
+    return CODE_OPERATIONS - (SIGNED_OPERATIONS if rule.submission == SEALED else frozenset())
 
 
 def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
@@ -205,10 +211,11 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
         # Whoever relays could write it itself; what is new is what it is written by.
         senders = f"{authors[0]} (as {senders} relay it)"
     values = {change.value for change in changes if change.field != "authors"}
-    running = values & (CODE_OPERATIONS | {"code", "cloudpickle"})
+    running = values & (_unsigned(rule) | {"code", "cloudpickle"})
     if running or (authors and rule.submission == "code"):
         return f"{senders} can then run any code in {recipients}, read the keys there and use them"
-    if SEALED in values or (authors and rule.submission == SEALED):
+    signing = rule.submission == SEALED and (authors or values & SIGNED_OPERATIONS)
+    if SEALED in values or signing:
         return f"any code that {senders} signed is then taken in {recipients}, and run by workers"
     if "approved" in values:
         return (

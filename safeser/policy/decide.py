@@ -10,7 +10,8 @@ is never permitted, and no function here raises for it. The steps of :meth:`Tabl
    whatever a rule says;
 4. the family must be listed for this side;
 5. what somebody wrote whom the context does not list as an author passes only in families that
-   cannot reach code.
+   cannot reach code. Where authors are listed, or tasks handed out, sealed calls of the sender pass
+   only if it is listed, too.
 """
 
 from __future__ import annotations

@@ -48,26 +48,20 @@ PEOPLE = ("carol", "alice", "dashboard")
 
 #: Who hands whom values, and by which family at most; all other pairs: nothing at all.
 HOPS = {
-    ("scheduler", "worker"): "cloudpickle",
-    ("scheduler", "nanny"): "cloudpickle",
+    ("scheduler", "worker"): "dask",
+    ("scheduler", "nanny"): "dask",
     ("worker", "scheduler"): "pickle",
     ("nanny", "scheduler"): "pickle",
     ("worker", "worker"): "pickle",
     ("worker", "nanny"): "msgpack",
     ("nanny", "worker"): "msgpack",
-    ("carol", "scheduler"): "cloudpickle",
-    ("carol", "worker"): "cloudpickle",
+    ("carol", "scheduler"): "dask",
+    ("carol", "worker"): "dask",
     ("alice", "scheduler"): "pickle",
     ("alice", "worker"): "dask",
     ("dashboard", "scheduler"): "msgpack",
     ("dashboard", "worker"): "msgpack",
     **{(sender, user): "dask" for sender in ("scheduler", "worker") for user in PEOPLE},
-}
-
-#: What the scheduler may pass on of others, and by which family at most.
-RELAYED = {
-    ("worker", "carol"): "cloudpickle",
-    ("nanny", "carol"): "cloudpickle",
 }
 
 
@@ -85,20 +79,69 @@ def test_each_hop_carries_what_is_written_here_and_no_more(shared: Policy) -> No
     assert {hop: family for hop, family in found.items() if family} == HOPS
 
 
-def test_what_others_wrote_is_data_save_where_they_run_code_anyway(shared: Policy) -> None:
+def test_what_others_wrote_is_data(shared: Policy) -> None:
     for (sender, recipient), most in HOPS.items():
         for author in (*shared.principals, "any", "unknown", "eve"):
-            expected = most if author == sender else RELAYED.get((recipient, author), "dask")
-            expected = min(expected, most, key=LADDER.index)
-            if sender != "scheduler" and author != sender:
-                expected = min("dask", most, key=LADDER.index)
+            expected = most if author == sender else min("dask", most, key=LADDER.index)
             assert families(shared, sender, recipient, author=author) == expected
+
+
+def test_cloudpickle_passes_nowhere(shared: Policy) -> None:
+    everybody = [*shared.principals, "unknown"]
+    for sender, recipient, author in itertools.product(everybody, everybody, (None, *everybody)):
+        for kind, operation in itertools.product(Kind, (None, "update-graph", "compute-task")):
+            context = Context(sender, recipient, kind, operation)
+            for sealing in (True, False):
+                asked = {"sealing": sealing, "author": author}
+                assert not shared.decide(context, "cloudpickle", **asked).permitted
+
+
+#: Operations by which code comes to workers and nannies, and the kinds of their messages.
+TO_WORKERS = [
+    ("compute-task", Kind.TASK),
+    *((name, Kind.CONTROL) for name in ("run", "plugin-add")),
+]
+
+
+@pytest.mark.parametrize("recipient", ["worker", "nanny"])
+@pytest.mark.parametrize(("operation", "kind"), TO_WORKERS)
+def test_workers_run_what_engineers_signed_and_nobody_else(
+    shared: Policy, recipient: str, operation: str, kind: Kind
+) -> None:
+    context = Context("scheduler", recipient, kind, operation)
+    decisions = {
+        author: shared.decide(context, "sealed", author=author)
+        for author in (None, *shared.principals, "any", "unknown", "eve")
+    }
+    assert {author for author, decision in decisions.items() if decision.permitted} == {"carol"}
+    # The scheduler's identity has a signing key as well.
+    assert decisions[None].rule == decisions["scheduler"].rule == "author.relayed"
+    assert decisions["alice"].rule == "author.relayed"
+    assert shared.decide(context, "sealed", author="carol", sealing=True).permitted
+
+
+def test_tasks_that_nobody_signed_are_made_of_listed_functions(shared: Policy) -> None:
+    tasks = shared.grant(Context("scheduler", "worker", Kind.TASK, "compute-task"))
+    assert tasks.families == ("dask", "msgpack", "pickle", "error")
+    assert set(tasks.profiles) == {"dask-tasks", "functions", "data", "numpy", "pandas"}
+    assert not tasks.allow
+    for kind in set(Kind) - {Kind.TASK}:
+        assert not shared.grant(Context("scheduler", "worker", kind)).profiles
+    # Graphs, layers and expressions write themselves out: their code would run on operands.
+    assert tasks.operations == {"compute-task"}
+
+
+def test_what_needs_code_on_the_scheduler_is_granted_to_nobody(shared: Policy) -> None:
+    needs = {"run_function", "register_scheduler_plugin", "unregister_scheduler_plugin", "feed"}
+    for name in {*shared.principals} - {"scheduler"}:
+        assert not operations(shared, name, "scheduler") & needs
+        assert shared.grant(Context(name, "scheduler", Kind.CONTROL)).submission != "code"
 
 
 @pytest.mark.parametrize(
     ("sender", "recipient", "granted"),
     [
-        ("carol", "worker", {"identity", "close", "get_data", "update_data"} | GROUPS["actors"]),
+        ("carol", "worker", {"identity", "close", "get_data"} | GROUPS["actors"]),
         ("alice", "worker", {"identity", "close", "get_data"}),
         ("alice", "scheduler", GROUPS["basic"]),
         ("dashboard", "worker", {"identity", "close", "get_data"}),
@@ -135,7 +178,11 @@ def test_a_viewer_changes_nothing(shared: Policy, operation: str) -> None:
 
 def test_graphs_by_grant(shared: Policy) -> None:
     graph = {"kind": "task", "operation": "update-graph"}
-    assert families(shared, "carol", "scheduler", **graph) == "cloudpickle"
+    assert families(shared, "carol", "scheduler", **graph) == "dask"
+    for name, submission in (("carol", "sealed"), ("alice", "approved"), ("dashboard", "none")):
+        context = Context(name, "scheduler", Kind.TASK, "update-graph")
+        assert shared.grant(context).submission == submission
+        assert shared.decide(context, "sealed").permitted is (submission == "sealed")
     assert families(shared, "alice", "scheduler", **graph) == "pickle"
     assert families(shared, "dashboard", "scheduler", **graph) == ""
     approved = shared.grant(Context("alice", "scheduler", Kind.TASK, "update-graph"))

@@ -194,3 +194,47 @@ def test_where_nothing_matches_key_conflicts_are_refused() -> None:
 
 def test_update_graph_is_in_the_group_that_clients_are_given() -> None:
     assert "update-graph" in GROUPS["basic"]
+
+
+# --- sealed -----------------------------------------------------------------------------------
+
+SEALED = "  submission: sealed\n"
+TASK = Context("a", "b", Kind.TASK, "compute-task")
+HANDED = SEALED + "  operations: {grant: [compute-task]}\n"
+RUN = SEALED + "  operations: {grant: [worker-run]}\n"
+
+
+def signed_by(loaded: Policy, context: Context) -> set[str | None]:
+    authors = (None, "a", "b", "c")
+    return {each for each in authors if loaded.decide(context, "sealed", author=each).permitted}
+
+
+def test_where_tasks_are_handed_out_the_sender_signs_nothing() -> None:
+    loaded = policy(HANDED + "  authors: [b]\n")
+    assert signed_by(loaded, TASK) == {"b"}
+    assert loaded.decide(TASK, "sealed").rule == "author.relayed"
+    assert loaded.decide(TASK, "sealed", author="c").rule == "author.relayed"
+
+
+def test_where_authors_are_listed_the_sender_signs_nothing() -> None:
+    run = Context("a", "b", Kind.CONTROL, "run")
+    assert signed_by(policy(RUN + "  authors: [b]\n"), run) == {"b"}
+    assert signed_by(policy(RUN), run) == {None, "a"}  # a user who hands over what it signed itself
+
+
+def test_no_edit_lets_the_sender_sign_what_it_hands_out() -> None:
+    decision = policy(HANDED + "  authors: [b]\n").decide(TASK, "sealed")
+    assert decision.fix.startswith("No policy can permit it")
+
+
+def test_advice_about_sealed_names_the_workers_as_what_is_at_risk() -> None:
+    asked = Context("a", "b", Kind.TASK, "update-graph")
+    plain = policy(GRANT)
+    assert "run by workers" in plain.decide(asked, "sealed").fix
+    sealed = policy(RUN).permits_operation(Context("a", "b", Kind.CONTROL, "plugin-add"))
+    assert "set 'submission" not in sealed.fix  # it can be signed where 'sealed' is said
+    assert "run by workers" in sealed.fix
+    code = policy(RUN).permits_operation(Context("a", "b", Kind.CONTROL, "run_function"))
+    assert "set 'submission: code'" in code.fix
+    relayed = policy(HANDED + "  authors: [b]\n").decide(TASK, "sealed", author="a")
+    assert relayed.rule == "author.relayed"
