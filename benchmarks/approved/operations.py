@@ -24,7 +24,6 @@ import pandas as pd
 from dask._expr import FinalizeCompute, LLGExpr
 from dask._task_spec import convert_legacy_graph
 from dask.base import collections_to_expr, flatten, is_dask_collection
-from distributed.protocol.serialize import deserialize
 
 from benchmarks.approved import lib
 from safeser import pickles
@@ -225,7 +224,7 @@ def _opened(expr: Any) -> dict[Any, Any]:
     """Return the tasks of *expr* as the scheduler opens them."""
     data, *buffers = approved.written(expr, GRANT, Limits()).frames
     handed = approved.opened(pickles.loads(data, buffers=buffers, profile=_PROFILE))
-    tasks: dict[Any, Any] = deserialize(handed.header, handed.frames).__dask_graph__()
+    tasks: dict[Any, Any] = handed.frames[0].take().__dask_graph__()
     return tasks
 
 
