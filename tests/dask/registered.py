@@ -71,8 +71,8 @@ class Cluster:
         if guarded:
             serve(self.scheduler, Server.SCHEDULER, doors.channel("scheduler", "dask-cluster"))
 
-    def link(self, key: str, peer: str = "worker") -> Any:
-        near, far = self.doors.links(peer, "scheduler", "dask-cluster")
+    def link(self, key: str, peer: str = "worker", policy: str = "dask-cluster") -> Any:
+        near, far = self.doors.links(peer, "scheduler", policy)
         del near
         far.session = SimpleNamespace(peer_key=SimpleNamespace(text=key))
         return far

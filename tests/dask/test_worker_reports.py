@@ -110,7 +110,7 @@ def test_nobody_claims_to_have_what_it_was_never_told_of(doors, guarded):
 def test_whoever_may_run_code_on_the_scheduler_is_believed(doors):
     async def main(c: Cluster) -> None:
         await c.register(1)
-        await c.register(2, comm=Comm(c.link("another", "carol")))
+        await c.register(2, comm=Comm(c.link("another", "alice", "demo")))
         task = c.held("k", 1)
         c.scheduler.stream_handlers["add-keys"](worker=address(2), keys=["k"], stimulus_id="s")
         assert holders(task) == {address(1), address(2)}

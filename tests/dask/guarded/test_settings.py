@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import subprocess
 import sys
+import threading
 
 import dask
 import distributed
@@ -125,6 +126,8 @@ class Unconnected:
     def __init__(self, *args, **options):
         self.given = (args, options)
         self.security = options["security"]
+        self.futures = {}
+        self._refcount_lock = threading.RLock()
 
     def _graph_to_futures(self, expr, keys, *args, **options):
         return {}
