@@ -546,9 +546,12 @@ class Link(Recording):
 
 
 def is_own_reply(context: Context, payload: Payload, principal: str) -> bool:
-    """Tell whether *payload* is what *principal* signed, in the reply to a request of its own."""
+    """Tell whether *payload* is a task that *principal* signed, and the reply to its request.
+
+    What stands beside others in a reply, as plugins do when a worker registers, is none.
+    """
     signed = payload.family == SEALED and payload.author == principal
-    return signed and context.operation is None
+    return signed and context.operation is None and payload.where == ""
 
 
 def _sound(

@@ -53,7 +53,10 @@ def find_difference(first: Any, second: Any) -> Difference:
     """Return where *second* differs from *first*, two tasks or data nodes of one key."""
     if isinstance(first, Sealed) or isinstance(second, Sealed):
         return _between_sealed(first, second)
-    return _Search().tasks(first, second)
+    try:
+        return _Search().tasks(first, second)
+    except Exception:  # a peer's node may have any fields, and an object's own code may raise
+        return Difference("its definition, of which the parts cannot be compared")
 
 
 def _between_sealed(first: Any, second: Any) -> Difference:

@@ -1,0 +1,227 @@
+"""A scheduler that was taken over runs no code on workers under ``dask-cluster``."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import os
+import pickle
+
+import cloudpickle
+import dask.array as da
+import pytest
+from dask._expr import LLGExpr
+from dask._task_spec import Task
+from dask.base import collections_to_expr
+from distributed.protocol.serialize import ToPickle
+
+from safeser import pickles
+from safeser.dask import approved
+from safeser.dask.sealed.call import HEADER, Sent
+from safeser.dask.sealed.graph import parse, write_out
+from safeser.dask.sealed.node import nodes
+from safeser.dask.sealed.value import sign_request
+from safeser.errors import PolicyDenied
+from safeser.keys import Roster, SigningKey
+from safeser.policy.rules import APPROVED
+from safeser.values import Limits
+from tests.conftest import Doors
+from tests.dask.conftest import Talk
+
+PICKLE = {"serializer": "pickle", "writeable": []}
+PROFILE = pickles.Profile.named(*APPROVED)
+
+
+class Signing(Doors):
+    """Identities with signing keys, as ``keys init`` makes them for everybody."""
+
+    def identity(self, principal, key="", *, signing=None):
+        seed = super().identity(f"{principal}-signs", key).public.raw
+        return super().identity(principal, key, signing=signing or SigningKey.from_bytes(seed))
+
+    def roster(self, policy):
+        lines = []
+        for name in policy.principals:
+            own = self.identity(name)
+            lines.append(f"{own.public.text} {own.verifying.text} {name} active 2026-01-01")
+        return Roster.parse("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def worker():
+    """A worker that has registered with its scheduler, whose answers are the attacker's."""
+    return Talk(Signing(), "worker", "scheduler", "dask-cluster").greet().worker_stream()
+
+
+def handed(worker, run_spec, **more):
+    [element] = worker.attack_back(
+        [{"op": "compute-task", "key": "x", "run_spec": run_spec, **more}]
+    )
+    return element["run_spec"]
+
+
+def signed_by(author, task):
+    """Return *task* as the scheduler hands it out, signed by *author* for its cluster."""
+    doors = Signing()
+    audience = doors.identity("scheduler").public
+    header, frames = write_out(LLGExpr({"x": task}), doors.identity(author), audience, Limits())
+    header = {**header, "sizes": tuple(header["sizes"])}  # as msgpack is read
+    call = nodes(parse(header, frames, Limits()))["x"].call
+    return Talk.Row(HEADER, tuple(Sent().frames(call)))
+
+
+def opening(path):
+    return Task("x", open, str(path), "w")
+
+
+def test_what_an_engineer_signed_runs(worker):
+    assert handed(worker, signed_by("carol", Task("x", lambda: 42)))() == 42
+
+
+@pytest.mark.parametrize(
+    ("author", "rule"),
+    [
+        ("scheduler", "author.relayed"),
+        ("alice", "author.relayed"),
+        ("worker", "author.relayed"),
+        ("nanny", "author.relayed"),
+        ("dashboard", "author.relayed"),
+    ],
+)
+def test_what_anybody_else_signed_does_not(worker, marker, author, rule):
+    task = handed(worker, signed_by(author, opening(marker.path)))
+    with pytest.raises(PolicyDenied):
+        task()
+    assert worker.refused_by_asker == [rule]
+
+
+@pytest.mark.parametrize("family", ["pickle", "cloudpickle"])
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_a_task_that_nobody_signed_is_no_code(worker, marker, family, dumps):
+    header = {**PICKLE, "serializer": family}
+    for data in (dumps(opening(marker.path)), marker.pickle, dumps(Task("x", os.system, "true"))):
+        task = handed(worker, Talk.Row(header, (data,)))
+        with pytest.raises(PolicyDenied):
+            task()
+    assert set(worker.refused_by_asker) <= {"context.family", "sealed.required"}
+    assert len(worker.refused_by_asker) == 3
+
+
+def test_a_task_of_listed_functions_runs_and_makes_no_actor(worker):
+    row = Talk.Row(PICKLE, (pickle.dumps(Task("x", operator.add, 1, 2)),))
+    assert handed(worker, row)() == 3
+    with pytest.raises(PolicyDenied, match="not sealed"):
+        handed(worker, row, actor=True)()
+    assert worker.refused_by_asker == ["sealed.required"]
+
+
+def test_listed_functions_pass_as_tasks_alone(worker):
+    worker.near.audit.events.clear()
+    server = Talk(Signing(), "scheduler", "worker", "dask-cluster").greet()
+    row = Talk.Row(PICKLE, (pickle.dumps(operator.add),))
+    server.refuses({"op": "update_data", "data": {"x": row}})
+    assert server.refused_by_server == ["context.family"]
+
+
+# --- what is handed on -------------------------------------------------------------------------
+
+
+def opened(expr):
+    """Return the tasks of *expr* as a scheduler opens an analyst's."""
+    buffers = []
+    data = pickles.dumps(
+        approved.write_out(expr),
+        buffer_callback=buffers.append,
+        profile=PROFILE,
+        reduce=approved.reduced,
+    )
+    graph = pickles.loads(data, buffers=buffers, profile=PROFILE)
+    return approved.opened(graph).frames[0].take().__dask_graph__()
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "result"),
+    [
+        (Task("x", operator.add, 1, 2), {}, 3),
+        (Task("x", getattr, 2.5, "__class__"), {}, None),
+        (Task("x", functools.partial(sum, start=1), [1, 2]), {}, 4),
+        (Task("x", functools.reduce, operator.add, [1, 2, 3]), {}, 6),
+    ],
+    ids=["function", "getattr", "partial", "argument"],
+)
+def test_an_approved_task_is_handed_on_as_its_author_wrote_it(worker, task, given, result):
+    [made] = opened(LLGExpr({"x": task})).values()
+    back = handed(worker, Talk.Row(*approved.handed_on(made)))
+    if result is None:
+        with pytest.raises(PolicyDenied, match="__class__"):
+            back(given)
+    else:
+        assert back(given) == result
+
+
+def test_curried_functions_and_ufuncs_are_handed_on():
+    total = (da.ones(4, chunks=2) + 1).sum()
+    expr = collections_to_expr([total]).optimize()
+    values = {}
+    tasks = opened(expr)
+    while len(values) < len(tasks):
+        for key, task in tasks.items():
+            if key not in values and task.dependencies <= values.keys():
+                head, (data, *buffers) = approved.handed_on(task)
+                assert head["serializer"] == "pickle"
+                loaded = pickles.loads(data, buffers=buffers, profile=PROFILE)
+                values[key] = loaded({each: values[each] for each in task.dependencies})
+    assert 8.0 in [value for value in values.values() if getattr(value, "ndim", 1) == 0]
+
+
+@pytest.mark.parametrize(
+    ("task", "leaves"), [(Task("x", operator.add, 1, 2), True), (Task("x", lambda: 1), False)]
+)
+def test_no_honest_scheduler_sends_a_task_as_code(worker, task, leaves):
+    message = [{"op": "compute-task", "key": "x", "run_spec": ToPickle(task)}]
+    [row] = worker.sent(worker.server, message).rows
+    assert row.failed is not leaves
+    assert row.header["serializer"] == ("pickle" if leaves else "error")
+
+
+# --- functions and plugins -----------------------------------------------------------------------
+
+
+def run_by(author, function):
+    doors = Signing()
+    audience = doors.identity("scheduler").public
+    signed = sign_request(
+        {"run.function": pickle.dumps(function)}, doors.identity(author), audience
+    )
+    return {"op": "run", "function": signed["run.function"], "wait": True}
+
+
+def test_a_function_that_an_engineer_signed_reaches_its_handler():
+    server = Talk(Signing(), "scheduler", "worker", "dask-cluster").greet()
+    assert server.attack(run_by("carol", len))["function"] == pickle.dumps(len)
+
+
+@pytest.mark.parametrize("recipient", ["worker", "nanny"])
+@pytest.mark.parametrize("author", ["scheduler", "worker", "nanny", "alice", "dashboard"])
+def test_a_function_that_anybody_else_signed_does_not(author, recipient):
+    server = Talk(Signing(), "scheduler", recipient, "dask-cluster").greet()
+    server.refuses(run_by(author, len))
+    assert server.refused_by_server == ["author.relayed"]
+
+
+@pytest.mark.parametrize("author", ["carol", "scheduler", "worker"])
+def test_whose_plugins_a_worker_takes_when_it_registers(author):
+    doors = Signing()
+    worker = Talk(doors, "worker", "scheduler", "dask-cluster").greet()
+    worker.request({"op": "register-worker", "address": "safeser://127.0.0.1:1", "reply": False})
+    pickles_ = {"plugin-add.plugin:p": pickle.dumps(len)}
+    audience = doors.identity("scheduler").public
+    [signed] = sign_request(pickles_, doors.identity(author), audience).values()
+    message = {"status": "OK", "worker-plugins": {"p": signed}}
+    if author == "carol":
+        assert worker.attack_back(message)["worker-plugins"] == {"p": pickle.dumps(len)}
+        return
+    with contextlib.suppress(PolicyDenied):
+        assert worker.attack_back(message) is Talk.SKIP
+    assert worker.refused_by_asker == ["author.relayed"]
