@@ -122,7 +122,7 @@ class Link(Recording):
         author: str,
         sealed: Any,
     ) -> Received:
-        """Return a payload of *verified* that its author signed, whoever handed it over.
+        """Return a payload of *verified* that its author signed, whichever peer hands it over.
 
         :param author: whose signature was verified.
         :param sealed: what it was parsed to.
@@ -292,7 +292,7 @@ class Link(Recording):
         self, policy: Policy, context: Context, payload: Received, budget: serialization.Budget
     ) -> None:
         """Refuse what cannot be loaded, and a pickle whose globals the profiles do not list."""
-        if payload.family == SEALED:  # verified and parsed by whoever made it
+        if payload.family == SEALED:  # it was verified and parsed where it was made
             return
         limits = policy.limits
         header, frames = payload.header, payload.frames

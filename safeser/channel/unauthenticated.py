@@ -56,10 +56,10 @@ class _Fixed:
         raise TypeError("a principal without keys has no identity")
 
     def author_of(self, key: VerifyingKey) -> None:
-        """Nobody signs for a policy without keys."""
+        """Return None: principals without keys sign nothing."""
 
     def owner_of(self, key: PublicKey) -> None:
-        """Nobody has keys."""
+        """Return None: there are no keys."""
 
     def statement(self) -> dict[str, str | int]:
         return {}
