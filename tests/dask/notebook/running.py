@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 MARK = "# %% "
 
 #: Seconds for one cell on a busy machine, where one that hangs would wait for ever.
-DEADLINE = 300
+DEADLINE = 100
 
 #: What a user writes at the beginning; the rest of the notebook is the same.
 BEGINNINGS = {
