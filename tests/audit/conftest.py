@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
-import itertools
-import json.encoder
-import posixpath
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -146,43 +142,11 @@ STATEFUL = frozenset(
 )
 
 
-#: What calls nothing that keeps any: where in a function of these it comes makes no difference.
-COMPUTING = frozenset(
-    {posixpath.__file__, "<frozen posixpath>", json.encoder.__file__, "<string>"}
-    | {str(Path(safeser.audit.__file__).with_name(f"{name}.py")) for name in ("chain", "record")}
-)
-
-#: Instructions that read and change nothing but the stack of their frame.
-READING = frozenset(
-    {"KW_NAMES", "LOAD_ATTR", "LOAD_CONST", "LOAD_DEREF", "LOAD_FAST", "LOAD_FAST_BORROW"}
-    | {"LOAD_FAST_BORROW_LOAD_FAST_BORROW", "LOAD_FAST_LOAD_FAST", "LOAD_GLOBAL", "LOAD_METHOD"}
-    | {"LOAD_SMALL_INT", "NOP", "PRECALL", "PUSH_NULL"}
-)
-
-
-@functools.cache
-def repeated(code: CodeType) -> frozenset[int]:
-    """Return the instructions before which an exception finds what it finds before the last one.
-
-    The last one only read, leads nowhere else, and the same handlers are in force.
-    """
-    guarded = dis.Bytecode(code)
-    found = set()
-    for last, this in itertools.pairwise(guarded):
-        around = [
-            [entry for entry in guarded.exception_entries if entry.start <= at.offset < entry.end]
-            for at in (last, this)
-        ]
-        if last.opname in READING and not this.is_jump_target and around[0] == around[1]:
-            found.add(this.offset)
-    return frozenset(found)
-
-
 class Interrupt:
     """Raises one exception in the middle of a call: before its instruction number *at*.
 
-    Those do not count before which it would find what it finds before the last one. In functions of
-    other files it comes before each of their lines, or the first alone where they only compute.
+    In functions that only compute, of this package or another, before each of their lines: they
+    leave the same behind wherever they end.
     """
 
     def __init__(self, at: int, error: type[BaseException]) -> None:
@@ -210,10 +174,7 @@ class Interrupt:
         return self._step
 
     def _step(self, frame: FrameType, event: str, arg: object) -> Any:
-        if frame.f_code.co_filename in COMPUTING:
-            frame.f_trace_lines = False  # from the next line on
-        is_new = event == "opcode" and frame.f_lasti not in repeated(frame.f_code)
-        if is_new or event == "line":
+        if event in {"opcode", "line"}:
             self.left -= 1
             if self.left < 0:
                 raise self.error
