@@ -223,7 +223,7 @@ def test_text_of_any_length_is_refused(make):
     assert "StringDType is refused" in by_typed(make()).message
 
 
-@settings(max_examples=750)
+@settings(max_examples=1500)
 @given(strategies.values())
 def test_what_one_accepts_the_other_accepts(value):
     verdicts = compared(value)
