@@ -10,7 +10,7 @@ import dataclasses
 import re
 import sys
 from functools import cache
-from math import prod
+from math import isnan, prod
 from typing import Any
 
 from distributed.protocol.pickle import dumps
@@ -117,8 +117,8 @@ def _is_sound(spec: Any) -> bool:
         return False
     if type(spec) is ArrayRechunkSpec:
         axes = (spec.new, spec.old)
-        counted = all(type(each) is tuple and all(map(_are_counts, each)) for each in axes)
-        return counted and len(spec.new) == len(spec.old)
+        sized = all(type(each) is tuple and all(map(_are_sizes, each)) for each in axes)
+        return sized and len(spec.new) == len(spec.old)
     parts = spec.parts_out
     return (
         _is_count(spec.npartitions)
@@ -142,6 +142,13 @@ def _is_span(value: Any) -> bool:
 
 def _are_counts(values: Any) -> bool:
     return type(values) in (tuple, list, set) and all(map(_is_count, values))
+
+
+def _are_sizes(values: Any) -> bool:
+    """Tell whether *values* are the sizes of chunks, of which NaN is one that is not known yet."""
+    return type(values) in (tuple, list) and all(
+        _is_count(each) or (type(each) is float and isnan(each)) for each in values
+    )
 
 
 def _typed(cls: type) -> Typed:

@@ -79,6 +79,8 @@ def collections(client):
     y = da.arange(400, chunks=40).reshape(20, 20).rechunk((5, 20))
     with dask.config.set({"array.rechunk.method": "p2p"}):
         yield "rechunk among peers", int(y.rechunk((20, 5)).sum().compute())
+        unknown = y[y.sum(axis=1) > 1000]
+        yield "rechunk of unknown sizes", int(unknown.rechunk({1: 10}).sum().compute())
     yield "bag", db.range(10, npartitions=3).map(lambda v: v**2).sum().compute()
     yield "delayed", delayed(add)(delayed(add)(1, 2), {"a": 1}["a"]).compute()
     with dask.annotate(priority=3, retries=1):

@@ -7,6 +7,7 @@ author can do to it is make it fail or take memory.
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import time
 import tracemalloc
@@ -18,11 +19,14 @@ import msgpack
 import pandas as pd
 import pytest
 from dask._task_spec import Task, TaskRef
+from distributed.shuffle._core import P2PBarrierTask
+from distributed.shuffle._rechunk import ArrayRechunkSpec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
+from safeser.dask.shuffles import write_plan
 from safeser.errors import PayloadError, SafeserError
 from safeser.values import Limits
 from tests.dask.sealed.graphs import Graph, forged, in_bytes
@@ -364,6 +368,12 @@ def test_tasks_that_were_not_signed_are_refused(alice, audience):
 # -- plans of shuffles ----------------------------------------------------------------------------
 
 
+def written(spec):
+    """Return *spec* as msgpack has the plan of a barrier."""
+    packed = msgpack.packb(write_plan(spec, LIMITS))
+    return msgpack.unpackb(packed, use_list=True, strict_map_key=False)
+
+
 @pytest.fixture(scope="module")
 def plan():
     """Return the head of a barrier's plan, as msgpack has it."""
@@ -371,14 +381,30 @@ def plan():
     made = dd.from_pandas(data, npartitions=3)
     with dask.config.set({"dataframe.shuffle.method": "p2p"}):
         graph = made.shuffle("b").optimize().__dask_graph__()
-    from distributed.shuffle._core import P2PBarrierTask
-
-    from safeser.dask.shuffles import write_plan
-
     [barrier] = [each for each in graph.values() if isinstance(each, P2PBarrierTask)]
-    return msgpack.unpackb(
-        msgpack.packb(write_plan(barrier.spec, LIMITS)), use_list=True, strict_map_key=False
-    )
+    return written(barrier.spec)
+
+
+def rechunk(old, new=((4, 4), (2, 2))):
+    return ArrayRechunkSpec(id="a" * 32, new=new, old=old, disk=False)
+
+
+def test_a_plan_of_sizes_that_are_not_known_is_read(lies):
+    old = ((math.nan, math.nan), (2, 2))
+    new = ((math.nan, math.nan), (1, 1, 1, 1))
+    plan = written(rechunk(old, new))
+    graph = lies([(head("x", (), 0, b"", plan), [])])
+    [found] = graph.plans.values()
+    assert repr((found.old, found.new)) == repr((old, new))
+    assert len(list(found.output_partitions)) == 8
+
+
+@pytest.mark.parametrize("size", [0.5, 2.0, math.inf, -math.inf, -1, True, "4", None, (4,)])
+def test_what_is_no_size_of_a_chunk_is_no_plan(lies, size):
+    plan = written(rechunk(((4, size), (2, 2))))
+    with pytest.raises(SafeserError) as raised:
+        lies([(head("x", (), 0, b"", plan), [])])
+    assert raised.value.rule == "shuffle.plan"
 
 
 def test_a_plan_is_read(lies, plan):

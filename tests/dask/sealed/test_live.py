@@ -194,6 +194,7 @@ DAY = {
     "array": 3200.0,
     "persist": 1.0,
     "rechunk among peers": 79800,
+    "rechunk of unknown sizes": 78030,
     "bag": 285,
     "delayed": 4,
     "annotations": 3,
