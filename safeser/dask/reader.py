@@ -6,7 +6,7 @@ more than make a plain value or a reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -49,9 +49,14 @@ _MARKED = frozenset(MARKERS)
 #: Large messages are looked through in pieces of so many bytes.
 _PIECE = 1 << 18
 
-#: The ends of the headers of msgpack's timestamps, which other bytes may be too: no hook is asked
-#: about that extension. They are 4, 8 or 12 bytes long, and msgpack takes no others.
-_TIMES = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
+#: What stands before the type, 0xFF, of msgpack's timestamps, and may stand there in other bytes:
+#: no hook is asked about that extension. They are 4, 8 or 12 bytes long; msgpack takes no others.
+_BEFORE_TIMES = b"\xd6\xd7\x04\x08\x0c"
+_TIMES = tuple(bytes((before, 0xFF)) for before in _BEFORE_TIMES)
+
+#: Bytes 0xFF of a message that are looked at one by one; more are searched for, which costs the
+#: same however many there are.
+_FEW = 8
 
 
 def _refuse_marker(value: dict[Any, Any]) -> NoReturn:
@@ -114,11 +119,13 @@ def check_readable(packed: bytes, limits: Limits) -> None:
         Reader(limits).read(packed)
 
 
-def _pieces(packed: Any, *, overlap: int = 0) -> Iterator[bytes]:
-    """Yield *packed* in pieces: no other thread of the process runs while one is looked through."""
+def _pieces(packed: Any, *, overlap: int = 0) -> Iterable[bytes]:
+    """Return *packed* in pieces: no other thread runs while one is looked through."""
+    if len(packed) <= _PIECE:
+        return (bytes(packed),)
     view = memoryview(packed)
-    for at in range(0, len(view), _PIECE):
-        yield bytes(view[at : at + _PIECE + overlap])
+    places = range(0, len(view), _PIECE)
+    return (bytes(view[at : at + _PIECE + overlap]) for at in places)
 
 
 def _may_be_deeper(packed: Any, limit: int) -> bool:
@@ -134,7 +141,18 @@ def _may_be_deeper(packed: Any, limit: int) -> bool:
 
 
 def _may_hold_times(packed: Any) -> bool:
-    return any(mark in piece for piece in _pieces(packed, overlap=1) for mark in _TIMES)
+    return any(map(_has_time, _pieces(packed, overlap=1)))
+
+
+def _has_time(piece: bytes) -> bool:
+    at = -1
+    for _ in range(_FEW):
+        at = piece.find(0xFF, at + 1)
+        if at < 0:
+            return False
+        if at and piece[at - 1] in _BEFORE_TIMES:
+            return True
+    return any(mark in piece for mark in _TIMES)
 
 
 class Reader:
