@@ -17,7 +17,7 @@ import msgpack
 from safeser.dask.reader import Reader
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import Head, read_head
-from safeser.dask.sealed.merkle import leaf_hash, longest_path, root_from_path
+from safeser.dask.sealed.merkle import Inclusion, leaf_hash, longest_path
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.sealed.writing import Leaf, leaf_data
 from safeser.errors import PayloadError, PolicyDenied
@@ -57,13 +57,6 @@ class Call:
     leaf: Leaf
     head: Head
     definitions: tuple[bytes, ...]
-
-    def is_included(self) -> bool:
-        """Tell whether the statement covers exactly this task."""
-        statement = self.signed.statement
-        leaf = leaf_hash(leaf_data(statement.graph, self.leaf))
-        root = root_from_path(leaf, self.index, statement.size, self.path)
-        return root == statement.root
 
     @property
     def nbytes(self) -> int:
@@ -165,12 +158,14 @@ class Kept:
                 raise _malformed("its frames")
         self._keep(added, cleared=cleared)
         statement, *definitions = (self._found(place, loose) for place in places)
-        signed = _statement(statement[1])
+        signed, inclusion = _statement(statement[1])
         if len(path) > longest_path(signed.statement.size):
             raise _malformed("its path")
         given = tuple(part for _, part in definitions)
         call = Call(signed, index, path, Leaf(head, tree), read_head(head, read), given)
-        if tuple(found for found, _ in definitions) != call.head.digests or not call.is_included():
+        hashed = leaf_hash(leaf_data(signed.statement.graph, call.leaf))
+        named = tuple(found for found, _ in definitions)
+        if named != call.head.digests or not inclusion.covers(hashed, index, path):
             raise PolicyDenied(
                 "the task is not the one that its author signed",
                 rule="sealed.inclusion",
@@ -204,8 +199,9 @@ def _weight(part: bytes) -> int:
 
 
 @lru_cache(maxsize=256)
-def _statement(packed: bytes) -> SignedStatement:
-    return SignedStatement.parse(packed)
+def _statement(packed: bytes) -> tuple[SignedStatement, Inclusion]:
+    signed = SignedStatement.parse(packed)
+    return signed, Inclusion(signed.statement.root, signed.statement.size)
 
 
 def _part(frame: Any) -> _Part:

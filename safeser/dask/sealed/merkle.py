@@ -7,14 +7,17 @@ a tree of *n* leaves is split at the largest power of two below *n*.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-__all__ = ["HASH_SIZE", "MerkleTree", "leaf_hash", "longest_path", "root_from_path"]
+__all__ = ["HASH_SIZE", "Inclusion", "MerkleTree", "leaf_hash", "longest_path"]
 
 #: Bytes of a hash: SHA-256.
 HASH_SIZE = 32
 
 _LEAF, _NODE = b"\x00", b"\x01"
+
+#: A node on a path: its place from the left, that of the last node of its level, and its hash.
+_Node = tuple[int, int, bytes]
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -67,27 +70,50 @@ def longest_path(size: int) -> int:
     return HASH_SIZE * (size - 1).bit_length()
 
 
-def root_from_path(leaf: bytes, index: int, size: int, path: bytes) -> bytes | None:
-    """Return the root to which *path* leads from *leaf*, or None if it has another length.
+class Inclusion:
+    """Tells which leaves are in the tree of *size* leaves under *root*, by their inclusion paths.
 
-    RFC 9162, section 2.1.3.2: the caller compares the result with the root that was signed.
-
-    :param leaf: the leaf's hash.
+    It remembers the last path that led to the root, and climbs another one only until it joins it:
+    neighbours share most of theirs. Threads may share it.
     """
-    if not 0 <= index < size or len(path) % HASH_SIZE:
-        return None
-    hashes: Sequence[bytes] = [path[at : at + HASH_SIZE] for at in range(0, len(path), HASH_SIZE)]
-    place, last, found = index, size - 1, leaf
-    for each in hashes:
-        if last == 0:
-            return None
-        if place & 1 or place == last:
-            found = _node_hash(each, found)
-            while not place & 1 and place:
-                place >>= 1
-                last >>= 1
-        else:
-            found = _node_hash(found, each)
-        place >>= 1
-        last >>= 1
-    return found if last == 0 else None
+
+    __slots__ = ("_climbed", "_root", "_size")
+
+    def __init__(self, root: bytes, size: int) -> None:
+        self._root = root
+        self._size = size
+        # The nodes below the root on the last path, and the path.
+        self._climbed: tuple[tuple[_Node, ...], bytes] = (), b""
+
+    def covers(self, leaf: bytes, index: int, path: bytes) -> bool:
+        """Tell whether *path* leads from *leaf*, a leaf's hash, at place *index*, to the root.
+
+        RFC 9162, section 2.1.3.2.
+        """
+        if not 0 <= index < self._size or len(path) % HASH_SIZE:
+            return False
+        known, known_path = self._climbed
+        climbed: list[_Node] = []
+        place, last, found = index, self._size - 1, leaf
+        for at in range(0, len(path), HASH_SIZE):
+            if last == 0:
+                return False
+            node, left = (place, last, found), (len(path) - at) // HASH_SIZE
+            if left <= len(known) and node == known[-left] and known_path.endswith(path[at:]):
+                self._climbed = (*climbed, *known[-left:]), path
+                return True
+            climbed.append(node)
+            sibling = path[at : at + HASH_SIZE]
+            if place & 1 or place == last:
+                found = _node_hash(sibling, found)
+                while not place & 1 and place:
+                    place >>= 1
+                    last >>= 1
+            else:
+                found = _node_hash(found, sibling)
+            place >>= 1
+            last >>= 1
+        if last or found != self._root:
+            return False
+        self._climbed = tuple(climbed), path
+        return True

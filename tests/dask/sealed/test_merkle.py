@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeser.dask.sealed import merkle
 from safeser.dask.sealed.merkle import (
     HASH_SIZE,
+    Inclusion,
     MerkleTree,
     leaf_hash,
     longest_path,
-    root_from_path,
 )
 
 LEAVES = [
@@ -102,9 +103,8 @@ def test_roots_are_those_of_certificate_transparency(size):
 def test_paths_are_those_of_certificate_transparency(index, size, path):
     found = tree_of(LEAVES[:size]).path(index)
     assert found.hex() == "".join(path)
-    root = root_from_path(leaf_hash(LEAVES[index]), index, size, found)
-    assert root is not None
-    assert root.hex() == ROOTS[size - 1]
+    root = bytes.fromhex(ROOTS[size - 1])
+    assert Inclusion(root, size).covers(leaf_hash(LEAVES[index]), index, found)
 
 
 @pytest.mark.parametrize("size", range(1, 70))
@@ -115,7 +115,7 @@ def test_every_path_leads_to_the_root_that_recursion_gives(size):
     for index, leaf in enumerate(leaves):
         path = tree.path(index)
         assert len(path) <= longest_path(size)
-        assert root_from_path(leaf_hash(leaf), index, size, path) == tree.root
+        assert Inclusion(tree.root, size).covers(leaf_hash(leaf), index, path)
 
 
 def test_an_empty_tree_has_the_root_of_the_rfc_and_no_other_leaf_has_a_path():
@@ -128,26 +128,46 @@ def test_an_empty_tree_has_the_root_of_the_rfc_and_no_other_leaf_has_a_path():
 
 @given(data=st.data())
 def test_no_altered_proof_verifies(data):
+    """Whether nothing was climbed before, or the leaf itself, or its neighbours."""
     size = data.draw(st.integers(1, 300))
     index = data.draw(st.integers(0, size - 1))
     leaves = [number.to_bytes(2, "big") for number in range(size)]
     tree = tree_of(leaves)
     path, leaf, root = tree.path(index), leaf_hash(leaves[index]), tree.root
+    tried = Inclusion(root, size)
+    for before in data.draw(st.lists(st.integers(0, size - 1), max_size=3)):
+        assert tried.covers(leaf_hash(leaves[before]), before, tree.path(before))
     other = data.draw(st.integers(-3, size + 3).filter(lambda each: each != index))
-    assert root_from_path(leaf, other, size, path) != root
-    assert root_from_path(leaf_hash(b"other"), index, size, path) != root
+    assert not tried.covers(leaf, other, path)
+    assert not tried.covers(leaf_hash(b"other"), index, path)
     if path:
         place = data.draw(st.integers(0, len(path) * 8 - 1))
         flipped = bytearray(path)
         flipped[place // 8] ^= 1 << place % 8
-        assert root_from_path(leaf, index, size, bytes(flipped)) != root
-        assert root_from_path(leaf, index, size, path[:-HASH_SIZE]) is None
-        assert root_from_path(leaf, index, size, path[:-1]) is None
-    assert root_from_path(leaf, index, size, path + root) is None
-    assert root_from_path(leaf, index, size, path + b"\x00") is None
+        assert not tried.covers(leaf, index, bytes(flipped))
+        assert not tried.covers(leaf, index, path[:-HASH_SIZE])
+        assert not tried.covers(leaf, index, path[:-1])
+    assert not tried.covers(leaf, index, path + root)
+    assert not tried.covers(leaf, index, path + b"\x00")
     # Another size that takes a path of another length, or leads elsewhere. (A path alone does not
     # tell all sizes apart; the statement signs the size beside the root.)
-    assert root_from_path(leaf, index, 2 * size, path) is None or size == index + 1
+    assert not Inclusion(root, 2 * size).covers(leaf, index, path) or size == index + 1
+    assert tried.covers(leaf, index, path)
+
+
+def test_neighbours_are_climbed_only_to_where_their_paths_meet(monkeypatch):
+    hashed = []
+    node_hash = merkle._node_hash
+    monkeypatch.setattr(merkle, "_node_hash", lambda *pair: hashed.append(pair) or node_hash(*pair))
+    leaves = [number.to_bytes(2, "big") for number in range(1000)]
+    tree = tree_of(leaves)
+    inclusion = Inclusion(tree.root, 1000)
+    hashed.clear()
+    assert all(
+        inclusion.covers(leaf_hash(leaf), index, tree.path(index))
+        for index, leaf in enumerate(leaves)
+    )
+    assert len(hashed) < 2 * len(leaves)
 
 
 def test_a_node_is_no_leaf():
@@ -157,5 +177,5 @@ def test_a_node_is_no_leaf():
 
 
 @pytest.mark.parametrize("index", [-1, 1, 1 << 64])
-def test_an_index_outside_the_tree_has_no_root(index):
-    assert root_from_path(leaf_hash(b""), index, 1, b"") is None
+def test_an_index_outside_the_tree_is_not_covered(index):
+    assert not Inclusion(leaf_hash(b""), 1).covers(leaf_hash(b""), index, b"")
