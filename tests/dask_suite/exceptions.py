@@ -8,7 +8,6 @@ WHY = {
     "actor": "compare an actor's class with their own; here it is a class of that name",
     "metrics": "measure how long messages are compressed, which safeser:// does not do",
     "warning": "expect a class of warnings of their own, or the words of an error in a log",
-    "handler": "compare a handler of the scheduler with Dask's own; here it asks first who it is",
     "race": "close a worker, and need it to be at a certain task when the scheduler hears of it",
 }
 
@@ -42,9 +41,6 @@ _TESTS = {
     "warning": """
         tests/test_client.py::test_warn_manual
         tests/test_client.py::test_warn_remote
-        """,
-    "handler": """
-        shuffle/tests/test_shuffle_plugins.py::test_installation_on_scheduler
         """,
     "race": """
         shuffle/tests/test_shuffle.py::test_restarting_during_transfer_raises_killed_worker

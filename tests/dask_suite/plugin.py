@@ -21,6 +21,8 @@ import pytest
 from distributed import LocalCluster, core, utils_test
 from distributed.comm import registry
 
+from safeser.channel import watcher
+
 #: Seconds after which a test has failed, as in distributed's own configuration.
 _TEST_SECONDS = 300
 
@@ -61,12 +63,28 @@ def pytest_configure() -> None:
         default_to(scheme)
 
 
+def begin_watching() -> None:
+    """Begin the thread that looks at files of keys and policy: it lives as long as its process.
+
+    A test that is the first to need it would seem to leave it behind.
+    """
+
+    class Nothing:
+        def look(self, *, at_once: bool = False) -> None:
+            """There are no files."""
+
+    nothing: Any = Nothing()
+    watcher.watch(nothing)
+    watcher.unwatch(nothing)
+
+
 def default_to(scheme: str) -> None:
     """Give the two places that have a default scheme of their own the configured one.
 
     Its backend is loaded at once, so that no test finds other schemes open because it comes first.
     """
     registry.get_backend(scheme)
+    begin_watching()
     made, listen = LocalCluster.__init__, core.listen
 
     @functools.wraps(made)

@@ -6,7 +6,7 @@ WHY = {
     "header": "looks into a header: its keys, the names of types, or by which family a value went",
     "codec": "uses distributed's codec of whole messages, of which safeser's comm has its own",
     "text": "expects the words of an error, among them what an object's own code said",
-    "refused": "a value that is refused by name: an array in a file, objects in fields and masks",
+    "refused": "a value that is refused: an array in a file, an open file, objects in fields",
     "broadcast": "expects one element to stand for many that may be written apart",
     "registered": "registers a class with distributed's pickler, or one class twice",
 }
@@ -55,6 +55,9 @@ _TESTS = {
         """,
     "refused": """
         test_arrow.py::test_dump_fileinfo
+        test_netcdf4.py::test_serialize_deserialize_dataset
+        test_netcdf4.py::test_serialize_deserialize_group
+        test_netcdf4.py::test_serialize_deserialize_variable
         test_numpy.py::test_dumps_serialize_numpy
         test_numpy.py::test_serialize_numpy_ma_masked_array
         test_numpy.py::test_memmap
