@@ -429,7 +429,8 @@ class Cluster(Folder):
         self.address = ""
         self.scheduler = 0  # its process
 
-    def begin(self, workers: int = 2) -> None:
+    def begin(self, workers: int = 2, *, nannies: int = 1) -> None:
+        """Start a scheduler and *workers* commands, each with so many *nannies* and their workers."""
         where = self.path / "scheduler.json"
         options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
         scheduler = [DASK, "scheduler", "--protocol", "safeser", "--port", "0", *options]
@@ -449,7 +450,8 @@ class Cluster(Folder):
             scratch = ["--local-directory", str(self.path / f"scratch-{number}")]
             self.start(
                 f"worker-{number}",
-                *(DASK, "worker", self.address, "--nthreads", "1", *options, *scratch),
+                *(DASK, "worker", self.address, "--nthreads", "1", "--nworkers", str(nannies)),
+                *(*options, *scratch),
                 environment=self.environment("worker"),
             )
 

@@ -26,6 +26,7 @@ from safeser.dask.ceilings import check_room, control_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
+from safeser.dask.sealed.value import Requests
 from safeser.dask.session_control import LONGEST_HEADER, SessionControl
 from safeser.dask.unfinished import (
     COUNTED_FROM,
@@ -101,6 +102,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         server: Server | None,
         deserializers: Sequence[str] | None = None,
         client_ids: ClientIds | None = None,
+        taken: Requests | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
         authority: Callable[[SafeserComm, Any], None] | None = None,
     ) -> None:
@@ -117,6 +119,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             opens=deserialize,
             deserializers=deserializers,
             client_ids=client_ids,
+            taken=taken,
             registration_refused=registration_refused,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}

@@ -42,6 +42,7 @@ from safeser.dask.refused import GraphFailures, element_instead
 from safeser.dask.registrations import ClientIds
 from safeser.dask.sealed import requests
 from safeser.dask.sealed.call import Kept, Sent
+from safeser.dask.sealed.value import Requests
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
@@ -90,6 +91,7 @@ class Conversation:
     :param opens: whether payloads are opened here (Dask's ``deserialize``) or passed on.
     :param deserializers: families that this side is willing to open at all.
     :param client_ids: whose the ids of clients are, for all connections of one scheduler.
+    :param taken: signed requests that all connections of one worker or nanny have taken.
     :param registration_refused: is told why the peer takes no worker or nanny of this side's.
     """
 
@@ -101,10 +103,12 @@ class Conversation:
         opens: bool,
         deserializers: Sequence[str] | None = None,
         client_ids: ClientIds | None = None,
+        taken: Requests | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
     ) -> None:
         self.link = link
         self._registration_refused = registration_refused
+        self._taken = taken or Requests()
         self._speaker = Speaker(link, client_ids or ClientIds(), here=server is not None)
         self.server = server
         self._opens = opens
@@ -297,7 +301,7 @@ class Conversation:
             # A stream's opener waits for the stream, not for a reply, but must hear of a refusal.
             reply = reply or row.becomes is not None
             check_registration(row, body)
-            judged = judge_operation(self.link, row, body, parsed, willing, opens=self._opens)
+            judged = self._decide(row, body, parsed, willing)
             self._speaker.claim_client_id(row, body)
             message = build(judged, opens=self._opens)
         except SafeserError as error:
@@ -498,11 +502,16 @@ class Conversation:
             self._note(error, element)
             return None, None
         try:
-            return element, judge_operation(
-                self.link, row, element, parsed, willing, opens=self._opens
-            )
+            return element, self._decide(row, element, parsed, willing)
         except SafeserError as error:
             return self._instead(element, error), None
+
+    def _decide(
+        self, row: Operation, body: Any, parsed: Message, willing: Sequence[str] | None
+    ) -> Judged:
+        return judge_operation(
+            self.link, row, body, parsed, willing, opens=self._opens, taken=self._taken
+        )
 
     def _takes_code(self, operation: str, willing: Sequence[str] | None) -> bool:
         """Tell whether the peer may hand code to this side, which is willing to run it."""

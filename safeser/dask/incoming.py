@@ -21,6 +21,7 @@ from safeser.dask.sealed import requests
 from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.requests import Raw, plugin_of
+from safeser.dask.sealed.value import Requests
 from safeser.dask.shaped import Later, check_fields, check_inner
 from safeser.envelope import Verified
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
@@ -122,12 +123,14 @@ def judge_operation(
     willing: Sequence[str] | None,
     *,
     opens: bool = True,
+    taken: Requests | None = None,
 ) -> Judged:
     """Decide a request or stream element under the row of the table that its name stands for.
 
     :param body: the request, or one element of those in *message*.
     :param willing: families that this side asked for; narrows what policy permits.
     :param opens: whether payloads are opened here, or passed on unless they are eager.
+    :param taken: signed requests that this server has taken; None where functions are passed on.
     :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
     """
     payloads = bool(message.rows)
@@ -179,6 +182,7 @@ def judge_operation(
         later=tuple(later),
         opens=opens,
         opened_at=opened_at,
+        taken=taken,
     )
 
 
@@ -278,6 +282,7 @@ def _judge(
     opens: bool,
     failed: Callable[[int, SafeserError], None] | None = None,
     opened_at: Sequence[str] = (),
+    taken: Requests | None = None,
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
@@ -337,7 +342,7 @@ def _judge(
                 failed(reference.index, refused[id(payload)])
         parts = [part for part in parts if id(part[0]) not in refused]
     left = frozenset(left_out)
-    body = requests.opened(body, bare, opened_at)
+    body = requests.opened(body, bare, opened_at, taken)
     return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later)
 
 

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary, ref
 
 from safeser.channel import Channel
 from safeser.dask.registrations import ClientIds
+from safeser.dask.sealed.value import Requests
 from safeser.operations import Server
 
 __all__ = ["Part", "Served", "part_of", "register", "served"]
@@ -53,6 +54,7 @@ class Served:
     :param role: which of Dask's servers it is.
     :param channel: its identity, policy and log.
     :param client_ids: which principal each client's id belongs to, on a scheduler.
+    :param requests: signed requests to run functions that a worker or nanny has taken.
     :param is_scheduler: tells whether a principal answered where this worker or nanny registered.
         A policy may let workers ask each other for all that their scheduler asks them for, so who
         could be a scheduler by policy is not the question.
@@ -63,6 +65,7 @@ class Served:
     role: Server
     channel: Channel
     client_ids: ClientIds = field(default_factory=ClientIds)
+    requests: Requests = field(default_factory=Requests)
     is_scheduler: Callable[[str], bool] = _nobody
     worker_key: str | None = None
     is_command: bool = False

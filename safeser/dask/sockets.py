@@ -298,6 +298,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             link=link,
             server=self._server,
             client_ids=self._known.client_ids,
+            taken=self._known.requests,
             authority=self._authority,
         )
         if connections.take(link.peer, self._channel.policy.limits.max_connections):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dask
@@ -41,11 +41,22 @@ class Talk:
     Eager = Eager
     forged = staticmethod(forged)
 
-    def __init__(self, doors: Any, asker: str, server: str, policy: str, **options: Any) -> None:
+    def __init__(
+        self,
+        doors: Any,
+        asker: str,
+        server: str,
+        policy: str,
+        *,
+        server_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
         self.near, self.far = doors.links(asker, server, policy)
         role = _SERVERS[server]
         self.asker = Conversation(self.near, server=None, opens=asker != "scheduler", **options)
-        self.server = Conversation(self.far, server=role, opens=role is not Server.SCHEDULER)
+        self.server = Conversation(
+            self.far, server=role, opens=role is not Server.SCHEDULER, **server_options or {}
+        )
         self.answers: list[Any] = []
 
     def greet(self) -> Talk:

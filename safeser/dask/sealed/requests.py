@@ -35,8 +35,6 @@ _PLUGINS: Mapping[str, str] = {"worker-plugins": "plugin-add", "nanny-plugins": 
 #: What is run once for each request.
 _ONCE = ("run.", "run_coroutine.")
 
-_requests = Requests()
-
 
 class Raw(NamedTuple):
     """Bytes that a handler unpickles: where they stand, and what they must be signed for.
@@ -142,19 +140,25 @@ def _require_whole(values: Sequence[SignedValue]) -> None:
         )
 
 
-def opened(body: Any, payloads: Iterable[Received], paths: Iterable[str]) -> Any:
+def opened(
+    body: Any, payloads: Iterable[Received], paths: Sequence[str], taken: Requests | None
+) -> Any:
     """Return the *body* of a request or reply with the pickles of signed values in their places.
 
     To be called once the *payloads* are admitted.
 
-    :param paths: of the fields in which they stand.
+    :param paths: of the fields in which they stand; none on a scheduler, which passes them on.
+    :param taken: requests that this server has taken.
     :raises PolicyDenied: for a function that was run before.
     """
     values = {payload.frames[0]: payload.sealed for payload in payloads if payload.sealed}
+    if not values or not paths:
+        return body
     once = next((v for v in values.values() if v.purpose.startswith(_ONCE)), None)
     if once is not None:
-        _requests.take(once)
-    for path in paths if values else ():
+        assert taken is not None, "a function outside of a request to a server"
+        taken.take(once)
+    for path in paths:
         body = transform(body, path, lambda field: _opened(field, values))
     return body
 

@@ -142,7 +142,7 @@ def sign_request(
 
 
 class Requests:
-    """Requests to run functions that this process has taken: none is taken twice."""
+    """Requests to run functions that one server has taken: none is taken twice."""
 
     def __init__(self) -> None:
         self._until: dict[bytes, int] = {}

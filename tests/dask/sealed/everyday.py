@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import dask
 import dask.array as da
@@ -13,6 +15,7 @@ import numpy as np
 import only_on_workers
 import pandas as pd
 from dask import delayed
+from distributed import NannyPlugin, WorkerPlugin
 
 import safeser
 
@@ -22,6 +25,8 @@ def add(x, y):
 
 
 class Counter:
+    value = 0
+
     def __init__(self, value):
         self.value = value
 
@@ -94,12 +99,60 @@ def collections(client):
     yield "many", sum(client.gather(client.map(lambda i: i, range(500))))
 
 
+class Prepared(WorkerPlugin):
+    def setup(self, worker):
+        worker.prepared = "by a plugin"
+
+
+class Noted(NannyPlugin):
+    def setup(self, nanny):
+        nanny.env["NOTED"] = "by a nanny's plugin"
+
+
+def requests(client):
+    yield "run", [*client.run(lambda: 1).values()]
+    yield "run again", [*client.run(lambda: 1).values()]
+    yield "run a coroutine", [*client.run(later, 1).values()]
+    yield "run on nannies", [*client.run(lambda: 2, nanny=True).values()]
+    client.register_plugin(Prepared())
+    seen = client.run(lambda dask_worker: dask_worker.prepared)
+    yield "a worker's plugin", [*seen.values()]
+    client.register_plugin(Noted(), name="noted")
+    seen = client.run(lambda dask_worker: dask_worker.env["NOTED"], nanny=True)
+    yield "a nanny's plugin", [*seen.values()]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "uploaded.py"
+        path.write_text("def triple(x): return 3 * x\n")
+        client.upload_file(str(path))
+        sys.path.insert(0, folder)
+        import uploaded
+
+        yield "an uploaded file", client.submit(uploaded.triple, 5).result(timeout=60)
+    failed = client.submit(lambda x: x / 0, 1)
+    failure(failed)
+    try:
+        client.recreate_error_locally(failed)
+    except ZeroDivisionError as error:
+        yield "an error recreated", str(error)
+    client.publish_dataset(kept=client.submit(add, 20, 1))
+    yield "a dataset", client.get_dataset("kept").result(timeout=60)
+    client.unpublish_dataset("kept")
+
+
+def actors(client):
+    counter = client.submit(Counter, 5, actor=True).result(timeout=60)
+    yield "an actor's method", counter.plus(2).result(timeout=60)
+    yield "an actor's attribute", counter.value
+
+
 def main(address):
     answers = {}
     with safeser.Client(address) as client:
         client.wait_for_workers(2, timeout=60)
-        for steps in (tasks, collections):
+        for steps in (tasks, collections, requests):
             answers.update(steps(client))
+    with safeser.Client(address, direct_to_workers=True) as client:
+        answers.update(actors(client))
     print(json.dumps(answers))
 
 

@@ -21,7 +21,7 @@ from safeser.dask import approved
 from safeser.dask.sealed.call import HEADER, Sent
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
-from safeser.dask.sealed.value import sign_request
+from safeser.dask.sealed.value import Requests, sign_request
 from safeser.errors import PolicyDenied
 from safeser.keys import Roster, SigningKey
 from safeser.policy.rules import APPROVED
@@ -200,6 +200,35 @@ def run_by(author, function):
 def test_a_function_that_an_engineer_signed_reaches_its_handler():
     server = Talk(Signing(), "scheduler", "worker", "dask-cluster").greet()
     assert server.attack(run_by("carol", len))["function"] == pickle.dumps(len)
+
+
+@pytest.mark.parametrize("recipient", ["worker", "nanny"])
+def test_a_function_that_an_engineer_signed_runs_once_in_each_server(recipient):
+    def connected(taken):
+        options = {"taken": taken}
+        return Talk(Signing(), "scheduler", recipient, "dask-cluster", server_options=options)
+
+    taken, request = Requests(), run_by("carol", len)
+    first = connected(taken).greet()
+    for server in (first, connected(Requests()).greet()):
+        assert server.attack(request)["function"] == pickle.dumps(len)
+    for server in (first, connected(taken).greet()):
+        server.refuses(request)
+        assert server.refused_by_server == ["sealed.replayed"]
+
+
+def test_a_scheduler_that_passes_a_function_on_keeps_nothing_of_it():
+    taken = Requests()
+    scheduler = Talk(
+        Signing(), "carol", "scheduler", "dask-cluster", server_options={"taken": taken}
+    ).greet()
+    message = {"op": "broadcast", "msg": run_by("carol", len), "workers": None}
+    passed = scheduler.attack(message)["msg"]
+    assert passed["function"] == message["msg"]["function"]
+    worker = Talk(
+        Signing(), "scheduler", "worker", "dask-cluster", server_options={"taken": taken}
+    ).greet()
+    assert worker.attack(passed)["function"] == pickle.dumps(len)
 
 
 @pytest.mark.parametrize("recipient", ["worker", "nanny"])

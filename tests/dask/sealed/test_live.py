@@ -157,7 +157,7 @@ def cluster(tmp_path_factory):
             "code": Impostor(made, "demo"),
         }
         made.impostors = impostors
-        made.begin(2)
+        made.begin(1, nannies=2)
         yield made
         for each in impostors.values():
             each.close()
@@ -203,6 +203,17 @@ DAY = {
     "shuffled": 190,
     "legacy graph": [4],
     "many": 124750,
+    "run": [1, 1],
+    "run again": [1, 1],
+    "run a coroutine": [2, 2],
+    "run on nannies": [2, 2],
+    "a worker's plugin": ["by a plugin"] * 2,
+    "a nanny's plugin": ["by a nanny's plugin"] * 2,
+    "an uploaded file": 15,
+    "an error recreated": "division by zero",
+    "a dataset": 21,
+    "an actor's method": 7,
+    "an actor's attribute": 5,
 }
 
 
