@@ -60,14 +60,17 @@ def _configuration(project: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def configure(folder: Path) -> None:
-    """Make *folder* one of Dask's configuration: ``safeser://`` by default, a key for each role."""
+def configure(folder: Path, policy: str) -> None:
+    """Make *folder* one of Dask's configuration: ``safeser://`` by default, a key for each role.
+
+    :param policy: file beside this module.
+    """
     keys = folder / "keys"
     make_identities(keys, _ROLES)
     settings = {
         "distributed": {"comm": {"default-scheme": "safeser"}},
         "safeser": {
-            "policy": str(Path(__file__).with_name("suite.yaml")),
+            "policy": str(Path(__file__).with_name(policy)),
             "audit": str(folder / "audit"),
             **{role: {"identity": str(key_path(keys, role))} for role in _ROLES},
         },
