@@ -430,7 +430,7 @@ class Cluster(Folder):
         self.scheduler = 0  # its process
 
     def begin(self, workers: int = 2, *, nannies: int = 1) -> None:
-        """Start a scheduler and *workers* commands, each with so many *nannies* and their workers."""
+        """Start a scheduler and *workers* commands of so many *nannies* each."""
         where = self.path / "scheduler.json"
         options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
         scheduler = [DASK, "scheduler", "--protocol", "safeser", "--port", "0", *options]
