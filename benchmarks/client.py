@@ -67,6 +67,17 @@ def transfer(client: Any, size: int) -> list[float]:
     return [scattered - start, gathered - scattered]
 
 
+def array_sum(client: Any, count: int) -> list[float]:
+    """Return the seconds to sum an array of *count* chunks, made on the workers."""
+    import dask.array as da
+
+    start = time.perf_counter()
+    found = client.compute(da.ones(count, chunks=1).sum()).result()
+    seconds = time.perf_counter() - start
+    assert found == count, (found, count)
+    return [seconds]
+
+
 #: Rows of one partition: 64 MB of two columns of eight bytes each, as Dask's guide advises.
 _PARTITION_ROWS = 4_000_000
 _ROW_BYTES = 16
@@ -102,6 +113,7 @@ def _rows(count: int, seed: int) -> Any:
 MEASURES: dict[str, Callable[[Any, int], list[float]]] = {
     "tasks": tasks,
     "calls": calls,
+    "sum": array_sum,
     "transfer": transfer,
     "shuffle": shuffle,
 }

@@ -21,19 +21,39 @@ from typing import Any
 import psutil
 
 from safeser.identities import make_identities
+from safeser.policy import Policy
 from safeser.policy.ready import locate
 from safeser.values import Suite
 
 PROJECT = Path(__file__).parents[1]
 
-#: What is compared, and the scheme of each; two differ in the suite of the envelope alone.
-TRANSPORTS = {"safeser": "safeser", "safeser encrypt": "safeser", "tcp": "tcp", "tls": "tls"}
+
+@dataclass(frozen=True)
+class Transport:
+    """What a cluster speaks.
+
+    :param policy: the ready policy that decides, where the scheme is ``safeser``.
+    :param suite: of the envelope.
+    :param user: principal of the client.
+    """
+
+    scheme: str
+    policy: str = "default"
+    suite: Suite = Suite.AUTHENTICATE
+    user: str = "client"
+
+
+#: What is compared.
+TRANSPORTS = {
+    "safeser": Transport("safeser"),
+    "safeser encrypt": Transport("safeser", suite=Suite.ENCRYPT),
+    "safeser sealed": Transport("safeser", policy="dask-cluster", user="carol"),
+    "tcp": Transport("tcp"),
+    "tls": Transport("tls"),
+}
 
 _PATIENCE = 120.0  # seconds for a loaded machine to start a process
 _GRACE = 10.0  # seconds between asking a process to end and killing it
-
-#: The roles of the policy ``default``; these clusters have no nannies.
-_PRINCIPALS = ("scheduler", "worker", "nanny", "client")
 
 
 class StartError(Exception):
@@ -42,17 +62,17 @@ class StartError(Exception):
 
 @dataclass
 class Cluster:
-    """A scheduler, workers and a client on one transport.
+    """A scheduler, workers and a client on one transport."""
 
-    :param suite: of the envelope, where the scheme is ``safeser``.
-    """
-
-    scheme: str
+    transport: Transport
     folder: Path
     workers: int = 2
-    suite: Suite = Suite.AUTHENTICATE
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
     _client: subprocess.Popen[str] | None = None
+
+    @property
+    def scheme(self) -> str:
+        return self.transport.scheme
 
     @property
     def audit(self) -> Path:
@@ -69,8 +89,9 @@ class Cluster:
     def prepare(self) -> None:
         self.folder.mkdir(mode=0o700)
         if self.scheme == "safeser":
-            make_identities(self.folder / "keys", _PRINCIPALS)
-            self.policy.write_text(_policy(self.suite), encoding="utf-8")
+            text = _policy(self.transport)
+            make_identities(self.folder / "keys", Policy.parse(text).principals)
+            self.policy.write_text(text, encoding="utf-8")
         elif self.scheme == "tls":
             _make_certificate(self.folder)
 
@@ -113,13 +134,16 @@ class Cluster:
 
     def cpu_seconds(self) -> float:
         """Return the processor time that all processes of this cluster have used so far."""
-        times = [psutil.Process(process.pid).cpu_times() for process in self._processes]
-        return float(sum(each.user + each.system for each in times))
+        return sum(map(_seconds, self._processes))
 
     def scheduler_seconds(self) -> float:
         """Return the processor time that the scheduler has used so far; it is the bottleneck."""
-        times = psutil.Process(self._processes[0].pid).cpu_times()
-        return float(times.user + times.system)
+        return _seconds(self._processes[0])
+
+    def client_seconds(self) -> float:
+        """Return the processor time that the client has used so far."""
+        assert self._client is not None
+        return _seconds(self._client)
 
     def stop(self) -> None:
         processes, self._processes = self._processes, []
@@ -198,7 +222,8 @@ class Cluster:
         env["DASK_TEMPORARY_DIRECTORY"] = str(self.folder)
         env["PYTHONPATH"] = str(PROJECT)
         if self.scheme == "safeser":
-            env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{role}.key")
+            name = self.transport.user if role == "client" else role
+            env["DASK_SAFESER__IDENTITY"] = str(self.folder / "keys" / f"{name}.key")
             env["DASK_SAFESER__POLICY"] = str(self.policy)
             env["DASK_SAFESER__AUDIT"] = str(self.audit)
         return env
@@ -211,8 +236,8 @@ def running(folder: Path, *, workers: int = 2) -> Iterator[dict[str, Cluster]]:
     :raises StartError: if one of them does not come up.
     """
     clusters = {
-        name: Cluster(scheme, folder / name.replace(" ", "-"), workers, _suite(name))
-        for name, scheme in TRANSPORTS.items()
+        name: Cluster(transport, folder / name.replace(" ", "-"), workers)
+        for name, transport in TRANSPORTS.items()
     }
     try:
         for cluster in clusters.values():
@@ -229,14 +254,15 @@ def running(folder: Path, *, workers: int = 2) -> Iterator[dict[str, Cluster]]:
         _stop_unlisted()
 
 
-def _suite(name: str) -> Suite:
-    return Suite.ENCRYPT if name.endswith(" encrypt") else Suite.AUTHENTICATE
+def _seconds(process: subprocess.Popen[str]) -> float:
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
-def _policy(suite: Suite) -> str:
-    """Return the ready policy ``default`` with that suite."""
-    text = locate("default").read_text(encoding="utf-8")
-    changed = text.replace("revision: 1\n", f"revision: 1\nsuite: {suite.word}\n", 1)
+def _policy(transport: Transport) -> str:
+    """Return the ready policy of *transport* with its suite."""
+    text = locate(transport.policy).read_text(encoding="utf-8")
+    changed = text.replace("revision: 1\n", f"revision: 1\nsuite: {transport.suite.word}\n", 1)
     assert changed != text
     return changed
 

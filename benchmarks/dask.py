@@ -6,8 +6,9 @@ B C D A, and so on: the first to transfer may pay for memory that the next ones 
 
 Each cluster is a scheduler, two workers with one thread each and one client, all of them processes
 on loopback, started by Dask's own commands. On safeser:// policy ``default`` decides, with suite
-authenticate in one cluster and encrypt in another, and the audit log is written. The keys of tls://
-are those of ``distributed.Security.temporary()``.
+authenticate in one cluster and encrypt in another, and ``dask-cluster`` in a third, where an
+engineer's client seals what it submits; the audit log is written. The keys of tls:// are those of
+``distributed.Security.temporary()``.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Measure(enum.Enum):
 
     TASKS = "tasks"
     CALLS = "calls"
+    SUM = "sum"
     TRANSFER = "transfer"
     SHUFFLE = "shuffle"
 
@@ -48,6 +50,8 @@ MEASURE_OF = {
     "cpu": "tasks",
     "scheduler": "tasks",
     "calls": "calls",
+    "sum": "sum",
+    "sum cpu": "sum",
     "scatter": "transfer",
     "gather": "transfer",
     "shuffle": "shuffle",
@@ -63,6 +67,7 @@ class Run:
         *,
         tasks: int,
         calls: int,
+        chunks: int,
         size: int,
         transfers: int,
         shuffled: int,
@@ -70,7 +75,13 @@ class Run:
     ) -> None:
         self._clusters = clusters
         self._transfers = transfers
-        amounts = {"tasks": tasks, "calls": calls, "transfer": size, "shuffle": shuffled}
+        amounts = {
+            "tasks": tasks,
+            "calls": calls,
+            "sum": chunks,
+            "transfer": size,
+            "shuffle": shuffled,
+        }
         self._amounts = {each.value: amounts[each.value] for each in Measure if each in only}
         # One list for each quantity and transport; those of one quantity are equally long.
         self._seconds = {name: {scheme: [] for scheme in clusters} for name in self.quantities()}
@@ -81,6 +92,7 @@ class Run:
         """Return what is shown, of what is measured."""
         amount = dict.fromkeys(MEASURE_OF.values(), 1) | self._amounts
         tasks, size, shuffled = amount["tasks"], amount["transfer"], amount["shuffle"]
+        chunks = amount["sum"]
         mega, moved = number_of_megabytes(size), number_of_megabytes(shuffled)
         every = {
             "tasks": Quantity(f"map and gather {tasks:,} tasks", "tasks/s", tasks, True, 1),
@@ -89,6 +101,8 @@ class Run:
                 "processor time, scheduler", "ms/task", tasks, False, tasks / 1000
             ),
             "calls": Quantity("one submit and result", "ms", 1, False, 1e-3),
+            "sum": Quantity(f"sum of an array of {chunks:,} chunks", "s", 1, False, 1),
+            "sum cpu": Quantity("processor time, client and scheduler", "s", 1, False, 1),
             "scatter": Quantity(f"scatter {mega} MB", "MB/s", size, True, MEGABYTE),
             "gather": Quantity(f"gather {mega} MB", "MB/s", size, True, MEGABYTE),
             "shuffle": Quantity(f"p2p shuffle of {moved} MB", "MB/s", shuffled, True, MEGABYTE),
@@ -107,6 +121,7 @@ class Run:
         for measure, amount in self._amounts.items():
             for scheme, cluster in clusters[first:] + clusters[:first]:
                 before, scheduling = cluster.cpu_seconds(), cluster.scheduler_seconds()
+                asking = cluster.client_seconds()
                 repeats = self._transfers if measure == "transfer" else 1
                 each = [cluster.measure(measure, amount) for _ in range(repeats)]
                 taken = each[0]
@@ -114,6 +129,11 @@ class Run:
                     self._note("tasks", scheme, taken[0])
                     self._note("cpu", scheme, cluster.cpu_seconds() - before)
                     self._note("scheduler", scheme, cluster.scheduler_seconds() - scheduling)
+                elif measure == "sum":
+                    used = cluster.scheduler_seconds() - scheduling
+                    used += cluster.client_seconds() - asking
+                    self._note("sum", scheme, taken[0])
+                    self._note("sum cpu", scheme, used)
                 elif measure == "calls":
                     self._note("calls", scheme, statistics.median(taken))
                 elif measure == "shuffle":
@@ -151,8 +171,8 @@ def notes(cluster: Cluster, *, rounds: int, load: tuple[float, float, float]) ->
         f"Each cluster: scheduler, {cluster.workers} workers of one thread without nannies,"
         " one client; Dask's defaults, no compression; scatter and gather go through the scheduler",
         "tls:// with key and certificate by distributed.Security.temporary();"
-        " safeser:// with policy default, in suite authenticate and encrypt, and an audit log of"
-        f" {size / MEGABYTE:.1f} MB that {state}",
+        " safeser:// with policy default, in suite authenticate and encrypt, and with policy"
+        f" dask-cluster as sealed; an audit log of {size / MEGABYTE:.1f} MB that {state}",
         "time / tcp and time / tls: median of the ratios of single rounds, above 1 is slower",
     ]
 
@@ -168,6 +188,7 @@ def main(
     calls: Annotated[
         int, typer.Option(min=1, help="Calls of which a round takes the median.")
     ] = 30,
+    chunks: Annotated[int, typer.Option(min=1, help="Chunks of the array to sum.")] = 10_000,
     size: Annotated[float, typer.Option(min=0.001, help="Megabytes to scatter and gather.")] = 64,
     transfers: Annotated[
         int, typer.Option(min=1, help="Transfers of which a round takes the median.")
@@ -190,13 +211,14 @@ def main(
     with tempfile.TemporaryDirectory(prefix="safeser-benchmark-") as folder:
         try:
             with (
-                progress.status("Starting four clusters") as status,
+                progress.status("Starting five clusters") as status,
                 running(Path(folder), workers=workers) as up,
             ):
                 run = Run(
                     up,
                     tasks=tasks,
                     calls=calls,
+                    chunks=chunks,
                     size=round(size * MEGABYTE),
                     transfers=transfers,
                     shuffled=round(shuffled * MEGABYTE),

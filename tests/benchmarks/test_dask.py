@@ -15,7 +15,20 @@ import psutil
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-TINY = ("--rounds", "1", "--tasks", "8", "--calls", "2", "--size", "0.1", "--shuffle", "0.1")
+TINY = (
+    "--rounds",
+    "1",
+    "--tasks",
+    "8",
+    "--calls",
+    "2",
+    "--chunks",
+    "4",
+    "--size",
+    "0.1",
+    "--shuffle",
+    "0.1",
+)
 
 
 @pytest.fixture
@@ -44,8 +57,9 @@ def test_a_tiny_run_measures_everything_on_every_transport(tmp_path):
         out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
     text = file.read_text()
-    for transport in ("safeser://", "safeser:// encrypt", "tcp://", "tls://"):
-        assert text.count(f"| {transport} |") == 7
+    transports = ("safeser://", "safeser:// encrypt", "safeser:// sealed", "tcp://", "tls://")
+    for transport in transports:
+        assert text.count(f"| {transport} |") == 9
         assert transport in out
     # One run compared with itself.
     tcp = [line for line in text.splitlines() if "| tcp:// |" in line]
@@ -68,7 +82,7 @@ class Counted:
     def cpu_seconds(self):
         return 1.0
 
-    scheduler_seconds = cpu_seconds
+    scheduler_seconds = client_seconds = cpu_seconds
 
 
 def test_one_measure_alone(report, tmp_path, monkeypatch):
