@@ -60,11 +60,12 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## bench: measure pickles, tokens, typed serialization and safeser:// beside what else there is; forty minutes
+## bench: measure pickles, tokens, typed serialization, sealed calls and safeser:// beside what else there is; forty minutes
 bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.pickles
 	@$(BIN)/python -m benchmarks.families
 	@$(BIN)/python -m benchmarks.tokens
+	@$(BIN)/python -m benchmarks.sealed
 	@$(BIN)/python -m benchmarks.dask
 
 ## dask-suite: distributed's own tests, of its protocol and of clusters; DISTRIBUTED=path/to/checkout
