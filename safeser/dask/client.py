@@ -165,9 +165,15 @@ class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc
         link = self._link()
         if link is None:
             return expr
-        if approved.grant_of(link).submission == SEALED:
+        if self.seals:
             return self._sealed(expr, link, actors)
         return approved.as_granted(expr, link, actors=actors)
+
+    @property
+    def seals(self) -> bool:
+        """Whether policy says ``submission: sealed`` for what this client submits."""
+        link = self._link()
+        return link is not None and approved.grant_of(link).submission == SEALED
 
     def _sealed(self, expr: Any, link: Link, actors: Any) -> Serialized:
         """Return *expr* written out and signed, for the scheduler that *link* leads to."""
@@ -187,9 +193,7 @@ class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc
 
     async def _register_scheduler_plugin(self, plugin: Any, *args: Any, **kwargs: Any) -> Any:
         """Register *plugin*; a scheduler that opens no graphs needs no files that they import."""
-        link = self._link()
-        sealed = link is not None and approved.grant_of(link).submission == SEALED
-        if sealed and isinstance(plugin, SchedulerUploadFile):
+        if self.seals and isinstance(plugin, SchedulerUploadFile):
             return None
         return await super()._register_scheduler_plugin(plugin, *args, **kwargs)
 

@@ -7,7 +7,7 @@ floor are errors at their place in the file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from safeser.allowed import Allowed, check_allowed, check_global
@@ -24,6 +24,7 @@ from safeser.policy.model import ContextModel, PolicyModel
 from safeser.policy.rules import (
     ANY_TRANSPORT,
     ANYWHERE,
+    COMPUTE,
     PROFILES,
     SESSION_TRANSPORTS,
     UNSAID,
@@ -35,6 +36,7 @@ from safeser.values import (
     ANY_AUTHOR,
     CONFLICT_WORDS,
     FAMILIES,
+    SEALED,
     SUBMISSIONS,
     TRANSPORTS,
     UNKNOWN,
@@ -80,7 +82,28 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
         ) from None
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
+    _check_actors(rules, document)
     return principals, table
+
+
+def _check_actors(rules: Sequence[Rule], document: Document) -> None:
+    """Refuse calls of actors from who hands sealed tasks on: a call is signed by no author."""
+    sealed = [rule for rule in rules if rule.submission == SEALED]
+    relays = [rule for rule in sealed if COMPUTE in rule.operations]
+    for rule in sealed:
+        if not GROUPS["actors"] & rule.operations:
+            continue
+        for relay in relays:
+            senders = rule.senders & relay.senders
+            if senders and rule.recipients & relay.recipients:
+                raise fault(
+                    f"context {rule.name!r}: {min(senders)} hands sealed tasks on, and calls of"
+                    " actors are signed by no author: it could call any method of any actor",
+                    source=document.source,
+                    place=document.place(("contexts", rules.index(rule), "operations")),
+                    rule="config.relayed-actors",
+                    fix="Grant 'actors' from users to workers; clients call actors directly.",
+                )
 
 
 def _suite(model: PolicyModel, document: Document) -> Suite:

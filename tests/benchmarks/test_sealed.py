@@ -1,4 +1,4 @@
-"""The benchmark of sealed calls runs and says what it should; how fast anything is, no test asks."""
+"""The benchmark of sealed calls runs and says what it should; no test asks how fast it is."""
 
 from __future__ import annotations
 

@@ -45,6 +45,25 @@ def test_a_graph_passes_from_its_sender_and_a_task_from_listed_authors() -> None
             assert "a listed author" in denied.reason
 
 
+@pytest.mark.parametrize("authors", ["", "  authors: [c]\n"])
+def test_who_hands_sealed_tasks_on_calls_no_actor(authors: str) -> None:
+    """Nobody signs such calls: a scheduler that was taken over could call any method."""
+    assert (
+        refused(f"{SAID}{authors}  operations: {{grant: [compute-task, actors]}}\n").rule
+        == "config.relayed-actors"
+    )
+    apart = (
+        f"{SAID}  authors: [c]\n  kinds: [task]\n  operations: {{grant: [compute-task]}}\n"
+        f"- name: apart\n  sender: [a, c]\n  recipient: b\n  kinds: [control]\n{SAID}{authors}"
+        "  operations: {grant: [actors]}\n"
+    )
+    error = refused(apart)
+    assert error.rule == "config.relayed-actors"
+    assert "'apart'" in error.message
+    if not authors:
+        policy(apart.replace("[a, c]", "c"))
+
+
 def test_without_authors_no_task_passes() -> None:
     loaded = policy(SAID + GRANT)
     assert loaded.decide(GRAPH, SEALED).permitted

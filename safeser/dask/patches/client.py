@@ -12,6 +12,7 @@ from safeser.dask.approved import FAMILY, SERIALIZATION
 from safeser.dask.events import handle_forwarded
 from safeser.dask.gathering import with_failures
 from safeser.dask.patches.patch import Patch
+from safeser.dask.sealed.actors import directly
 
 __all__ = ["ROWS"]
 
@@ -37,6 +38,13 @@ ROWS = (
         process=("client",),
         needed=False,
         replace=with_failures,
+    ),
+    Patch(
+        target="distributed.actor:Actor._worker_rpc",
+        reason="A scheduler that opens nothing relays no calls of actors: it could make others.",
+        process=("client",),
+        needed=False,
+        replace=directly,
     ),
     Patch(
         target=f"distributed.protocol.serialize:families[{FAMILY}]",

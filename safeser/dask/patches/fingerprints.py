@@ -97,6 +97,8 @@ def _function(found: Any) -> Any:
     """Return the function that stands behind a method's descriptor."""
     if isinstance(found, staticmethod | classmethod):
         return found.__func__
+    if isinstance(found, property):
+        found = found.fget
     dispatcher = getattr(found, "dispatcher", None)  # of functools.singledispatchmethod
     found = found.func if dispatcher is not None else found
     if not inspect.isfunction(found):

@@ -149,10 +149,8 @@ def main(address):
     answers = {}
     with safeser.Client(address) as client:
         client.wait_for_workers(2, timeout=60)
-        for steps in (tasks, collections, requests):
+        for steps in (tasks, collections, requests, actors):
             answers.update(steps(client))
-    with safeser.Client(address, direct_to_workers=True) as client:
-        answers.update(actors(client))
     print(json.dumps(answers))
 
 
