@@ -31,6 +31,7 @@ from safeser.policy.rules import (
     Principal,
     Rule,
 )
+from safeser.policy.worker_authors import ForeignAuthor, find_foreign_author
 from safeser.values import (
     ANY_AUTHOR,
     CONFLICT_WORDS,
@@ -80,6 +81,9 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
         ) from None
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
+    foreign = find_foreign_author(rules, principals)
+    if foreign is not None:
+        _refuse_foreign_author(rules, foreign, document)
     return principals, table
 
 
@@ -420,6 +424,21 @@ class _Reader(Entry):
                     fix=f"Add {weakest.value} to 'kinds', or take it out.",
                 )
         return frozenset().union(*granted)
+
+
+def _refuse_foreign_author(
+    rules: list[Rule], foreign: ForeignAuthor, document: Document
+) -> NoReturn:
+    raise fault(
+        f"context {rules[foreign.index].name!r}: {foreign.author} is a worker that submits sealed"
+        f" work, and {foreign.worker}, with which it has no group in common, would run what it"
+        " signs: whoever holds the key of one runs code on the other",
+        source=document.source,
+        place=document.place(("contexts", foreign.index, "authors")),
+        rule="config.worker-author",
+        fix=f"Give {foreign.worker} a context of its own without {foreign.author} among the"
+        " 'authors', or put both into one group.",
+    )
 
 
 def _refuse_unreached(rules: list[Rule], unreached: Rule, document: Document) -> NoReturn:
