@@ -11,6 +11,7 @@ from typing import Any
 
 from dask._task_spec import Alias, DataNode, Dict, GraphNode, Task, TaskRef
 
+from safeser.dask.reader import check_hashes
 from safeser.dask.sealed import form
 from safeser.errors import PayloadError
 
@@ -111,7 +112,11 @@ class _Opening:
         cls = _at(form.CONTAINERS, kind)
         values = [self.value(item) for item in items]
         if cls is dict:
-            return dict(zip(values[::2], values[1::2], strict=True))
+            keys = values[::2]
+            _check_table(keys)
+            return dict(zip(keys, values[1::2], strict=True))
+        if cls in (set, frozenset):
+            _check_table(values, members=True)
         return cls(values)
 
     def _alias(self, key: Any, target: Any) -> Alias:
@@ -147,6 +152,16 @@ class _Opening:
 def _require(sound: bool) -> None:
     if not sound:
         raise _MalformedError
+
+
+#: Keys whose hashes nobody outside of the process knows, or of which there are few.
+_QUICK = frozenset({str, bytes, bool, type(None)})
+
+
+def _check_table(keys: Sequence[Any], *, members: bool = False) -> None:
+    """Refuse keys that were made to collide: a scheduler reads trees, too; see outline.py."""
+    if not _QUICK.issuperset(map(type, keys)):
+        check_hashes("a key in a task", keys, members=members)
 
 
 def _at(items: Sequence[Any], place: Any) -> Any:
