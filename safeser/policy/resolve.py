@@ -430,11 +430,11 @@ def _refuse_foreign_author(
     rules: list[Rule], foreign: ForeignAuthor, document: Document
 ) -> NoReturn:
     raise fault(
-        f"context {rules[foreign.index].name!r}: {foreign.author} is a worker that submits sealed"
+        f"context {rules[foreign.place].name!r}: {foreign.author} is a worker that submits sealed"
         f" work, and {foreign.worker}, with which it has no group in common, would run what it"
         " signs: whoever holds the key of one runs code on the other",
         source=document.source,
-        place=document.place(("contexts", foreign.index, "authors")),
+        place=document.place(("contexts", foreign.place, "authors")),
         rule="config.worker-author",
         fix=f"Give {foreign.worker} a context of its own without {foreign.author} among the"
         " 'authors', or put both into one group.",

@@ -19,8 +19,8 @@ __all__ = ["ForeignAuthor", "find_foreign_author"]
 class ForeignAuthor(NamedTuple):
     """A worker that may sign tasks for another principal's worker."""
 
-    #: Place of the context that lists it among the policy's.
-    index: int
+    #: Which of the policy's contexts lists it.
+    place: int
     author: str
     worker: str
 

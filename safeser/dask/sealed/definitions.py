@@ -15,7 +15,7 @@ DIGEST_SIZE = 32
 
 #: Longer pickles have no canonical digest: describing many small objects takes ten times as long as
 #: pickling them, and large arrays have equal pickles anyway.
-_LONGEST_DESCRIBED = 1 << 20
+_LONGEST_DESCRIBED = 1 << 18
 
 
 def digest(definition: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, Dict, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, Task, TaskRef, _execute_subgraph
 
 from safeser.dask.reader import check_hashes
 from safeser.dask.sealed import form
@@ -86,10 +86,13 @@ class _Opening:
         _require(all(type(name) is str for name in names) and len(set(names)) == len(names))
         values = map(self.value, named[1::2])
         keywords = dict(zip(names, values, strict=True))
+        called, arguments = self.value(function), [self.value(each) for each in args]
+        if called is _execute_subgraph and len(arguments) > 2 and type(arguments[2]) is tuple:
+            _check_table(arguments[2])  # names of its inputs
         return Task(
             key,
-            self.value(function),
-            *map(self.value, args),
+            called,
+            *arguments,
             _data_producer=producer,
             **keywords,
         )
@@ -154,13 +157,13 @@ def _require(sound: bool) -> None:
         raise _MalformedError
 
 
-#: Keys whose hashes nobody outside of the process knows, or of which there are few.
-_QUICK = frozenset({str, bytes, bool, type(None)})
+#: So many keys may share a hash; see families.keys.
+_FEW = 64
 
 
 def _check_table(keys: Sequence[Any], *, members: bool = False) -> None:
     """Refuse keys that were made to collide: a scheduler reads trees, too; see outline.py."""
-    if not _QUICK.issuperset(map(type, keys)):
+    if len(keys) > _FEW:
         check_hashes("a key in a task", keys, members=members)
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgpack
 import pytest
-from dask._task_spec import Alias, DataNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, Task, TaskRef, _execute_subgraph
 
+from safeser import pickles
 from safeser.dask.sealed import form
 from safeser.dask.sealed.canonical import canonical_digest
 from safeser.dask.sealed.comparison import Sameness, SealedComparison
@@ -286,6 +287,7 @@ def test_no_digests_are_digests(lies):
     assert not lies(CALL, [b"one"], [b""])["x"].graph.canonical
 
 
+FUSED = pickles.dumps(_execute_subgraph, code=True)
 PRIME = (1 << 61) - 1
 MULTIPLES = [a * PRIME for a in range(8)]
 COLLIDING = [[form.PLAIN, 1, a, b, c] for a in MULTIPLES for b in MULTIPLES for c in MULTIPLES]
@@ -307,6 +309,17 @@ TREES = {
     "references that collide": [
         *CALL[:4],
         [[form.REFERENCE, each[2:]] for each in COLLIDING],
+        [],
+    ],
+    "names of inputs that collide": [
+        *CALL[:4],
+        [
+            [
+                *(form.TASK, None, False, [form.DEFINITION, 1]),
+                [[form.PLAIN, 4], "x", [form.PLAIN, 1, *COLLIDING]],
+                [],
+            ]
+        ],
         [],
     ],
     "a key that is no key": [form.TASK, {}, False, [form.DEFINITION, 0], [], []],
@@ -340,5 +353,5 @@ def test_an_actor_is_no_task(lies):
 @pytest.mark.parametrize("name", [name for name in TREES if name.endswith("collide")])
 def test_no_table_is_made_of_what_was_made_to_collide(lies, name):
     with pytest.raises(PayloadError) as caught:
-        outline(lies(TREES[name], [b"one"], [b""])["x"], Limits())
+        outline(lies(TREES[name], [b"one", FUSED], [b"", b""])["x"], Limits())
     assert caught.value.rule.endswith("hash-flood")
