@@ -61,7 +61,7 @@ def collections(client):
     found = {"xarray": lazy(), "array": da.arange(100, chunks=10).reshape(10, 10).sum(axis=0)}
     if BY == 1:
         found["mapped"] = da.ones((40, 40), chunks=10).map_blocks(adder(1)).sum()
-    return client.persist(found)
+    return dict(zip(found, client.persist(list(found.values())), strict=True))
 
 
 def outcome(future):
