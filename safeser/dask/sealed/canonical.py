@@ -14,8 +14,9 @@ from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef, _exe
 from safeser.errors import TokenizationError
 from safeser.tokens import tokenize_by
 from safeser.tokens.graph import Form, Group
-from safeser.tokens.kinds import describe
+from safeser.tokens.kinds import describe, is_known
 from safeser.tokens.reduction import Unordered
+from safeser.tokens.references import class_name, reference_of
 
 __all__ = ["NO_DIGEST", "canonical_digest"]
 
@@ -35,7 +36,25 @@ def canonical_digest(obj: Any) -> bytes:
 
 
 def _describe(value: Any) -> Form:
-    return _node(value) if isinstance(value, GraphNode) else describe(value)
+    cls = type(value)
+    if is_known(cls):
+        return describe(value)
+    if issubclass(cls, GraphNode):
+        return _node(value)
+    counted = _NAMED_AT_RANDOM.get(class_name(cls))
+    if counted is not None and reference_of(cls) is not None:
+        return Form(b"named at random", [cls, *(value.__getstate__()[:counted] if counted else ())])
+    return describe(value)
+
+
+#: Classes of libraries whose instances take a random name in each process, which their results do
+#: not depend on, and how much of their state counts: locks, and what keeps files open.
+_NAMED_AT_RANDOM = {
+    ("dask.utils", "SerializableLock"): 0,
+    ("xarray.backends.locks", "SerializableLock"): 0,
+    ("xarray.backends.locks", "CombinedLock"): 0,
+    ("xarray.backends.file_manager", "CachingFileManager"): 4,  # opener, arguments, mode, keywords
+}
 
 
 def _node(node: Any) -> Form:

@@ -24,6 +24,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from dask._task_spec import DataNode, List, Set, Task, TaskRef
+from dask.utils import SerializableLock
+from xarray.backends.file_manager import CachingFileManager
+from xarray.backends.locks import HDF5_LOCK, NETCDFC_LOCK, combine_locks
 
 from safeser.dask.sealed.graph import write_out
 from safeser.keys import Identity
@@ -98,6 +101,12 @@ def both(*args: Any, **kwargs: Any) -> Any:
     return args, kwargs
 
 
+def files() -> Any:
+    """Return what xarray keeps of a file that it opens when it is asked for."""
+    lock = combine_locks([HDF5_LOCK, NETCDFC_LOCK])
+    return CachingFileManager(open, f"file-{BY}", mode="r", kwargs={"newline": ""}, lock=lock)
+
+
 def definitions() -> dict[str, Task]:
     """Return one task for each kind of definition, each with one argument of its own."""
     shared = [BY]
@@ -129,6 +138,7 @@ def definitions() -> dict[str, Task]:
         "data": DataNode("data", {"names": NAMES}),
         "gathered": Task("gathered", both, List(*refs, BY)),
         "fused": Task.fuse(*parts, Task("last", both, TaskRef("p"), TaskRef("q")), key="fused"),
+        "files": Task("files", both, files(), SerializableLock()),
         "whole": Task("whole", both, shared, shared, *refs),
     }
 

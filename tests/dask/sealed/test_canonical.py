@@ -201,6 +201,15 @@ def test_what_is_large_is_the_same_by_its_bytes_alone(sealed):
     assert check(sealed, task(adder(1), large), task(adder(1), [*large[:-1], 1.5])) is UNKNOWN
 
 
+def test_a_class_of_that_name_is_not_the_library_s(sealed):
+    class SerializableLock:
+        def __init__(self, token):
+            self.token = token
+
+    SerializableLock.__module__ = "dask.utils"
+    assert canonical_digest(SerializableLock(1)) != canonical_digest(SerializableLock(2))
+
+
 # -- whose word it is -----------------------------------------------------------------------------
 
 
