@@ -38,6 +38,9 @@ class Unopened:
         self.canonical = canonical
         self.doubted = doubted
 
+    def __hash__(self) -> int:
+        return hash(self.canonical or self.digest)  # members of two sets come in one order
+
     def says_same(self, other: Unopened) -> bool:
         """Tell whether both are one definition, by the word of their author."""
         if self.digest == other.digest:

@@ -7,7 +7,7 @@ of the call; see form.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +16,7 @@ from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef
 from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.sealed import form
+from safeser.dask.sealed.canonical import canonical_digest
 from safeser.dask.sealed.definitions import Definitions
 from safeser.dask.shuffles import write_plan
 from safeser.errors import PayloadError
@@ -195,11 +196,8 @@ _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {
 
 
 def _is_spelled(obj: Any, kind: type) -> bool:
-    """Tell whether the items of a container are written one by one: few of them, or tasks.
-
-    Sets are if their members have an order that is the same in all processes.
-    """
-    if len(obj) <= _LONGEST and (kind not in _SETS or all(map(_is_plain, obj))):
+    """Tell whether the items of a container are written one by one: few of them, or tasks."""
+    if len(obj) <= _LONGEST:
         return True
     members = obj.values() if kind is dict else obj
     return any(isinstance(each, GraphNode | TaskRef) for each in members)
@@ -212,17 +210,16 @@ def _is_plain(value: Any) -> bool:
     return kind in form.SCALARS and form.fits(value, kind)
 
 
-def _members(items: Collection[Any]) -> list[Any]:
-    """Return the members of a set, in the order of their bytes if all are plain or references."""
-    forms = []
-    for each in items:
-        if isinstance(each, TaskRef):
-            forms.append(([form.REFERENCE, form.key_form(each.key)], each))
-        elif _is_plain(each):
-            forms.append((each, each))
-        else:
-            return list(items)
-    return [each for _, each in _in_order(forms)]
+def _members(items: Iterable[Any]) -> list[Any]:
+    """Return the members of a set, in an order that is the same in all processes."""
+    return [each for _, each in _in_order([(_order(each), each) for each in items])]
+
+
+def _order(member: Any) -> Any:
+    """Return what *member* is sorted by: its own value, or what it stands for."""
+    if isinstance(member, TaskRef):
+        return [form.REFERENCE, form.key_form(member.key)]
+    return member if _is_plain(member) else [form.DEFINITION, canonical_digest(member)]
 
 
 def _in_order(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
