@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import operator
 import os
 import subprocess
@@ -10,6 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
+import dask
+import dask.array as da
 import msgpack
 import pytest
 from dask._task_spec import Alias, DataNode, List, Set, Task, TaskRef, _execute_subgraph
@@ -178,6 +181,23 @@ def test_what_was_pickled_whole_may_be_fused_and_is_not_called_another(sealed):
     assert check(sealed, {each.key: each for each in parts}, fused) is UNKNOWN
     other = {"x": Task.fuse(parts[0], Task("x", adder(3), TaskRef("y"), shared), key="x")}
     assert check(sealed, fused, other) is DIFFERENT
+
+
+def test_collections_are_the_same_whatever_else_is_computed_with_them(sealed):
+    """Dask fuses what nothing else asks for, under the same keys."""
+    x = da.arange(400, chunks=40)
+    y = (x + 1) * 2
+    asked = [(x,), (y,), (y.sum(),), (x, y), (x, y.sum()), (x, y, y.sum(), y.mean())]
+    graphs = []
+    for collections in asked:
+        made = {}
+        for each in dask.optimize(*collections):
+            made.update(each.__dask_graph__())
+        graphs.append(nodes(sealed(made)))
+    pairs = list(itertools.permutations(graphs, 2))
+    same = [(a, b, key) for a, b in pairs for key in a.keys() & b.keys()]
+    assert {compared(*each) for each in same} == {SAME}
+    assert any(not a[key].says_same(b[key]) for a, b, key in same)
 
 
 def whole(*args):
