@@ -34,6 +34,7 @@ from safeser.dask.hosts import anywhere
 from safeser.dask.lost import Lost
 from safeser.dask.refused import GraphFailures
 from safeser.dask.replies import error_reply
+from safeser.dask.sealed.comparison import Sameness, SealedComparison
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part
 from safeser.dask.unattended import release_unattended
@@ -50,6 +51,8 @@ _RECORDED = 20
 
 #: As much of a key as errors and records show.
 _SHOWN = 60
+
+_FIX = "Name another key, leave key= out, or release all futures of the other one first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,14 @@ class _Conflict:
     """One key that is there already, and how what arrived differs.
 
     :param difference: how the two definitions differ, if both are known.
+    :param doubted: whether it cannot be told that they differ, so that nothing is refused for it.
     """
 
     task: TaskState | Coming
     rule: str
     owner: str
     difference: Callable[[], Difference] | None = None
+    doubted: bool = False
 
 
 class Guard(Part):
@@ -216,6 +221,7 @@ class Guard(Part):
             return dsk[key] if key in dsk else there(key)
 
         comparison = Comparison(there, here)
+        sealed = SealedComparison(there, here, self._channel.policy.limits)
         for key, node in dsk.items():
             task = tasks.get(key)
             if task is None or (type(node) is Alias and node.target == key):
@@ -223,7 +229,10 @@ class Guard(Part):
             owner = self.owner_of(task)
             known = self._definition(task, submission)
             own = owner == submission.principal
-            if known is None or not _same(comparison, known, node, own=own):
+            found = _compared(comparison, sealed, known, node, own=own)
+            if found is Sameness.UNKNOWN:
+                yield _Conflict(task, "key.definition", owner, doubted=True)
+            elif found is Sameness.DIFFERENT:
                 differs = partial(find_difference, known, node)
                 yield _Conflict(task, "key.definition", owner, differs)
             elif owner != submission.principal:
@@ -408,7 +417,9 @@ class Guard(Part):
         refused: list[_Conflict] = []
         warned: list[_Conflict] = []
         for conflict in conflicts:
-            if conflict.rule == "key.definition":
+            if conflict.doubted:
+                warned.append(conflict)
+            elif conflict.rule == "key.definition":
                 (warned if words.definition == "warn" else refused).append(conflict)
             elif not (workers[submission.principal] or workers[conflict.owner]):
                 # What a worker submits in the course of a task, and what it computes for others
@@ -446,7 +457,8 @@ class Guard(Part):
 
     def _warn(self, submission: _Submission, conflicts: Sequence[_Conflict]) -> None:
         """Tell the client that submitted, and nobody else, as Dask's own warnings come."""
-        text = _text(submission, conflicts, "Its result is used.")
+        fix = f" {_FIX}" if conflicts[0].rule == "key.definition" else ""
+        text = _text(submission, conflicts, f"Its result is used.{fix}")
         logger.warning("%s", text)
         message = {"message": text, "category": "builtins:UserWarning"}
         self._send(submission.client, {"op": "event", "topic": "warn", "event": (time(), message)})
@@ -478,18 +490,25 @@ class Guard(Part):
             stock(msg, ts=ts, client=client)
 
 
-def _same(comparison: Comparison, known: Any, node: Any, *, own: bool) -> bool:
-    """Tell whether two nodes under one key do the same.
+def _compared(
+    comparison: Comparison, sealed: SealedComparison, known: Any, node: Any, *, own: bool
+) -> Sameness:
+    """Return what is known of two nodes under one key, of which *known* is there, if any is.
 
-    Of sealed ones the scheduler knows bytes alone: they are the same of two authors if they are
-    equal. What one author's clients submit, those compare themselves.
+    Of sealed ones the scheduler knows bytes, by which alone those of two authors are the same, and
+    what an author says of definitions, which counts against that author.
 
     :param own: whether one principal submitted both.
     """
-    sealed = isinstance(known, Sealed), isinstance(node, Sealed)
-    if sealed == (True, True):
-        return own or known.says_same(node)
-    return sealed == (False, False) and comparison.same(known, node)
+    if isinstance(known, Sealed) and isinstance(node, Sealed):
+        if own:
+            return sealed.compare(known, node)
+        same = known.says_same(node)
+    elif isinstance(known, Sealed) or isinstance(node, Sealed):
+        same = False
+    else:
+        same = known is not None and comparison.same(known, node)
+    return Sameness.SAME if same else Sameness.DIFFERENT
 
 
 def _error(submission: _Submission, conflicts: Sequence[_Conflict]) -> PolicyDenied:
@@ -497,7 +516,7 @@ def _error(submission: _Submission, conflicts: Sequence[_Conflict]) -> PolicyDen
     error = PolicyDenied(
         _text(submission, conflicts, "Nothing of this submission was taken in."),
         rule=rule,
-        fix="Name another key, leave key= out, or release all futures of the other one first.",
+        fix=_FIX,
     )
     error.recorded = True
     return error
@@ -507,6 +526,8 @@ def _text(submission: _Submission, conflicts: Sequence[_Conflict], outcome: str)
     first = conflicts[0]
     others = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
     what = "another definition" if first.rule == "key.definition" else "the same definition"
+    if first.doubted:
+        what = "a definition of which it cannot be told whether it is the same"
     return (
         f"key {_key(first)!r}{others}, submitted by {submission.principal!r}, was first submitted"
         f" by {first.owner!r} with {what}{_difference(submission, first)}. {outcome}"

@@ -10,6 +10,7 @@ import functools
 import reprlib
 import types
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Task, TaskRe
 from safeser.dask.bounded_repr import has_bounded_repr, type_name
 from safeser.dask.definitions import Comparison
 from safeser.dask.sealed.node import Sealed
+from safeser.dask.sealed.outline import Unopened, is_whole, outline
+from safeser.errors import PayloadError
+from safeser.families.plain import DEFAULTS
 
 __all__ = ["Difference", "find_difference"]
 
@@ -61,9 +65,19 @@ def find_difference(first: Any, second: Any) -> Difference:
 
 def _between_sealed(first: Any, second: Any) -> Difference:
     """Return what a scheduler, which opens no sealed task, knows of their difference."""
+    if _comparable(first, second):
+        with suppress(PayloadError):
+            return _Search().tasks(outline(first, DEFAULTS), outline(second, DEFAULTS))
     if first is not None and first.dependencies != second.dependencies:
         return Difference("its dependencies")
     return Difference("what its author signed")
+
+
+def _comparable(first: Any, second: Any) -> bool:
+    """Tell whether one author wrote both, and neither was pickled whole."""
+    if not isinstance(first, Sealed) or not isinstance(second, Sealed):
+        return False
+    return first.author == second.author and not is_whole(first) and not is_whole(second)
 
 
 class _Search:
@@ -120,10 +134,13 @@ class _Search:
                 return Difference(f"{place}, {what}", values)
         if callable(a) and callable(b):
             return Difference(place, self._functions(a, b))
-        return Difference(place, _values(shown_value(a), shown_value(b)))
+        known = Unopened not in (type(a), type(b))
+        return Difference(place, _values(shown_value(a), shown_value(b)) if known else "")
 
     def _functions(self, a: Any, b: Any) -> str:
         """Return how two functions differ: by name, or else by what is in them."""
+        if type(a) is Unopened and type(b) is Unopened:
+            return ""
         names = _function_name(a), _function_name(b)
         if names[0] != names[1] or type(a) is not type(b):
             return f"{names[1]} instead of {names[0]}"

@@ -17,6 +17,7 @@ from typing import Any
 from dask._task_spec import NestedContainer, Task, TaskRef
 
 from safeser.dask.agreement import MAX_PAIRS
+from safeser.dask.sealed.outline import Unopened
 
 __all__ = ["PLAIN", "is_small", "parts_of"]
 
@@ -297,6 +298,7 @@ _BY_TYPE: dict[type, Callable[[Any, Any], Pairs]] = {
     staticmethod: lambda a, b: [(a.__func__, b.__func__)],
     classmethod: lambda a, b: [(a.__func__, b.__func__)],
     property: lambda a, b: [(a.fget, b.fget), (a.fset, b.fset), (a.fdel, b.fdel)],
+    Unopened: lambda a, b: [] if a.says_same(b) else _DIFFER,
     _toolz.curry: _curried,
     partial: lambda a, b: [
         (a.func, b.func),

@@ -32,6 +32,7 @@ from safeser.policy.rules import (
     Principal,
     Rule,
 )
+from safeser.policy.worker_authors import ForeignAuthor, find_foreign_author
 from safeser.values import (
     ANY_AUTHOR,
     CONFLICT_WORDS,
@@ -83,6 +84,9 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
     _check_actors(rules, document)
+    foreign = find_foreign_author(rules, principals)
+    if foreign is not None:
+        _refuse_foreign_author(rules, foreign, document)
     return principals, table
 
 
@@ -443,6 +447,21 @@ class _Reader(Entry):
                     fix=f"Add {weakest.value} to 'kinds', or take it out.",
                 )
         return frozenset().union(*granted)
+
+
+def _refuse_foreign_author(
+    rules: list[Rule], foreign: ForeignAuthor, document: Document
+) -> NoReturn:
+    raise fault(
+        f"context {rules[foreign.place].name!r}: {foreign.author} is a worker that submits sealed"
+        f" work, and {foreign.worker}, with which it has no group in common, would run what it"
+        " signs: whoever holds the key of one runs code on the other",
+        source=document.source,
+        place=document.place(("contexts", foreign.place, "authors")),
+        rule="config.worker-author",
+        fix=f"Give {foreign.worker} a context of its own without {foreign.author} among the"
+        " 'authors', or put both into one group.",
+    )
 
 
 def _refuse_unreached(rules: list[Rule], unreached: Rule, document: Document) -> NoReturn:

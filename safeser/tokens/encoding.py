@@ -17,7 +17,17 @@ from hashlib import sha256
 from marshal import dumps as _marshal
 from typing import Any
 
-__all__ = ["ATOMS", "LEAVES", "Encoding", "digest", "digest_buffer", "pack", "text"]
+__all__ = [
+    "ATOMS",
+    "LEAVES",
+    "ORDERED_LEAVES",
+    "Encoding",
+    "Leaves",
+    "digest",
+    "digest_buffer",
+    "pack",
+    "text",
+]
 
 #: Bytes that stand for one value.
 Encoding = bytes
@@ -36,6 +46,7 @@ _SET = b"\x03"
 _FROZENSET = b"\x04"
 _LARGE_TEXT = b"\x05"
 _LARGE_BYTES = b"\x06"
+_ORDERED_DICT = b"\x0d"
 
 #: Types whose values marshal writes exactly, whatever their size.
 ATOMS = frozenset(map(id, (type(None), bool, int, float, complex, str, type(...))))
@@ -95,13 +106,24 @@ def _has_short_bytes(items: Sequence[Any]) -> bool:
 
 def _dict(value: dict[Any, Any]) -> Encoding | None:
     """Encode a dictionary of text to plain values, whatever its order: ``==`` ignores it, too."""
+    items = _plain_items(value)
+    # Keys differ, so that sorting never compares values.
+    return None if items is None else _short(_DICT + _marshal(sorted(items), _VERSION))
+
+
+def _dict_in_order(value: dict[Any, Any]) -> Encoding | None:
+    """Encode a dictionary of text to plain values in its own order."""
+    items = _plain_items(value)
+    return None if items is None else _short(_ORDERED_DICT + _marshal(items, _VERSION))
+
+
+def _plain_items(value: dict[Any, Any]) -> list[tuple[Any, Any]] | None:
     items = value.copy()  # another thread may be changing it
     if not _TEXT.issuperset(map(id, map(type, items))):
         return None
     if not ATOMS.issuperset(map(id, map(type, items.values()))):
         return None
-    # Keys differ, so that sorting never compares values.
-    return _short(_DICT + _marshal(sorted(items.items()), _VERSION))
+    return list(items.items())
 
 
 def _members(first: Encoding, value: Iterable[Any]) -> Encoding | None:
@@ -126,7 +148,9 @@ def _frozenset(value: frozenset[Any]) -> Encoding | None:
 
 
 #: By the id of an exact type: how its plain values are written, or None for one that is not plain.
-LEAVES: dict[int, Callable[[Any], Encoding | None]] = {
+Leaves = dict[int, Callable[[Any], Encoding | None]]
+
+LEAVES: Leaves = {
     **dict.fromkeys(ATOMS, pack),
     id(str): _text,
     id(bytes): _bytes,
@@ -136,3 +160,6 @@ LEAVES: dict[int, Callable[[Any], Encoding | None]] = {
     id(set): _set,
     id(frozenset): _frozenset,
 }
+
+#: The same where the order of dictionaries counts.
+ORDERED_LEAVES: Leaves = {**LEAVES, id(dict): _dict_in_order}

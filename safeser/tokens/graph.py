@@ -17,7 +17,7 @@ from enum import IntEnum
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
-from safeser.tokens.encoding import LEAVES, Encoding, digest, pack
+from safeser.tokens.encoding import LEAVES, Encoding, Leaves, digest, pack
 
 __all__ = ["Form", "Group", "Node", "Undetermined", "Walk"]
 
@@ -92,10 +92,12 @@ class Walk:
     """One walk over all that is reachable from one object.
 
     :param describe: returns the form of an object that is no leaf, or raises Undetermined.
+    :param leaves: how plain values are written.
     """
 
-    def __init__(self, describe: Callable[[Any], Form]) -> None:
+    def __init__(self, describe: Callable[[Any], Form], leaves: Leaves = LEAVES) -> None:
         self._describe = describe
+        self._leaves = leaves
         #: Nodes keep their objects alive: an address is an identity only as long as that.
         self._nodes: dict[int, Node] = {}
         self._open: list[Node] = []
@@ -104,7 +106,7 @@ class Walk:
 
     def encode(self, value: Any) -> Encoding:
         """Return the encoding of *value*, plain or not."""
-        write = LEAVES.get(id(type(value)))
+        write = self._leaves.get(id(type(value)))
         encoding = None if write is None else write(value)
         if encoding is not None:
             return encoding
@@ -151,9 +153,10 @@ class Walk:
     def _next(self, node: Node) -> Node | None:
         """Encode what can be of the children of *node*; return the first that is a new node."""
         nodes, kids, values = self._nodes, node.kids, node.form.values
+        leaves = self._leaves
         for at in range(len(kids), len(values)):
             value = values[at]
-            write = LEAVES.get(id(type(value)))
+            write = leaves.get(id(type(value)))
             encoding = None if write is None else write(value)
             if encoding is None:
                 known = nodes.get(id(value))

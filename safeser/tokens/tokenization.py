@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from safeser.errors import TokenizationError
-from safeser.tokens.encoding import pack
+from safeser.tokens.encoding import LEAVES, ORDERED_LEAVES, pack
 from safeser.tokens.graph import Form, Group, Node, Walk
 from safeser.tokens.kinds import describe, use_loaded_libraries
 from safeser.tokens.references import class_name
@@ -50,25 +50,34 @@ def tokenize_in_order(obj: Any, *, ensure_deterministic: bool = False) -> str:
     A task that gets a dictionary sees its order, which is that of a frame's columns.
     """
     return tokenize_by(
-        _describe_in_order, _ORDERED_DOMAIN, obj, ensure_deterministic=ensure_deterministic
+        describe, _ORDERED_DOMAIN, obj, ensure_deterministic=ensure_deterministic, in_order=True
     )
 
 
-def _describe_in_order(value: Any) -> Form:
-    form = describe(value)
-    return form._replace(group=Group.ORDERED) if type(value) is dict else form
+def _in_order(described: Callable[[Any], Form]) -> Callable[[Any], Form]:
+    def described_in_order(value: Any) -> Form:
+        form = described(value)
+        return form._replace(group=Group.ORDERED) if type(value) is dict else form
+
+    return described_in_order
 
 
 def tokenize_by(
-    described: Callable[[Any], Form], domain: bytes, obj: Any, *, ensure_deterministic: bool
+    described: Callable[[Any], Form],
+    domain: bytes,
+    obj: Any,
+    *,
+    ensure_deterministic: bool,
+    in_order: bool = False,
 ) -> str:
     """Return the token of *obj* by another canonical form.
 
     :param described: returns what an object is made of.
     :param domain: names the form, so that its tokens never meet those of others.
+    :param in_order: whether the order of dictionaries counts.
     """
     use_loaded_libraries()
-    walk = Walk(described)
+    walk = Walk(_in_order(described), ORDERED_LEAVES) if in_order else Walk(described, LEAVES)
     encoding = walk.encode(obj)
     if walk.undetermined:
         found = walk.blame(obj)

@@ -161,3 +161,75 @@ def test_key_conflicts_can_be_said_with_it() -> None:
 def test_the_words_are_named_where_another_is_given() -> None:
     with pytest.raises(ConfigError, match="none, approved, sealed or code"):
         Grant(context="x", families=(), submission="other")
+
+
+# -- workers that sign ----------------------------------------------------------------------------
+
+
+def worker_policy(principals: str, *contexts: str) -> str:
+    return (
+        "safeser: 1\nname: test\nrevision: 1\n"
+        f"principals: {{s: {{}}, alice: {{}}, {principals}}}\ncontexts:\n" + "".join(contexts)
+    )
+
+
+def submits(sender: str, submission: str = SEALED) -> str:
+    families = "[msgpack]" if submission == SEALED else "[msgpack, pickle]"
+    return (
+        f"- name: submitting\n  sender: {sender}\n  recipient: s\n  submission: {submission}\n"
+        f"  serializers: {families}\n  deserializers: {families}\n"
+        "  operations: {grant: [update-graph]}\n"
+    )
+
+
+def hands(recipient: str, authors: str) -> str:
+    return (
+        f"- name: to-{recipient.strip('[]')[:1]}\n  sender: s\n  recipient: {recipient}\n"
+        f"  authors: {authors}\n"
+        "  submission: sealed\n  operations: {grant: [compute-task]}\n"
+    )
+
+
+TWO = "w: {groups: [north]}, v: {groups: [south]}"
+TOGETHER = "w: {groups: [north, both]}, v: {groups: [south, both]}"
+
+FOREIGN = {
+    "by name": worker_policy(TWO, submits("w"), hands("w", "[alice, w]"), hands("v", "[alice, w]")),
+    "by group": worker_policy(
+        TWO, submits("group:north"), hands("w", "[alice]"), hands("v", "['group:north']")
+    ),
+    "without groups": worker_policy(
+        "w: {}, v: {}", submits("w"), hands("w", "[w]"), hands("v", "[w]")
+    ),
+    "in one context": worker_policy("w: {}, v: {}", submits("w"), hands("[w, v]", "[alice, w]")),
+    "both ways": worker_policy(TWO, submits("[w, v]"), hands("w", "[v, w]"), hands("v", "[w, v]")),
+}
+
+FINE = {
+    "its own": worker_policy(TWO, submits("w"), hands("w", "[alice, w]"), hands("v", "[alice]")),
+    "its group": worker_policy(
+        TOGETHER, submits("w"), hands("w", "[alice]"), hands("v", "[alice, w]")
+    ),
+    "one context of a group": worker_policy(
+        TOGETHER, submits("group:both"), hands("group:both", "['group:both']")
+    ),
+    "no submission": worker_policy(TWO, hands("w", "[alice, w]"), hands("v", "[alice, w]")),
+    "no sealed submission": worker_policy(
+        TWO, submits("w", "approved"), hands("w", "[alice, w]"), hands("v", "[alice, w]")
+    ),
+    "no worker": worker_policy(TWO, submits("alice"), hands("w", "[alice]"), hands("v", "[alice]")),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_worker_that_signs_for_workers_of_others_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Policy.parse(FOREIGN[name], source="p.yaml")
+    assert caught.value.rule == "config.worker-author"
+    assert "p.yaml, line" in caught.value.where
+    assert "put both into one group" in caught.value.fix
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_a_worker_may_sign_for_its_own_group(name: str) -> None:
+    assert Policy.parse(FINE[name], source="p.yaml").contexts

@@ -8,12 +8,14 @@ from collections import OrderedDict
 
 import cloudpickle
 import numpy as np
+import pytest
 from dask.base import tokenize as dask_tokenize
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 
 from safeser import tokenize
+from safeser.tokens import tokenize_in_order
 
 atoms = st.one_of(
     st.none(),
@@ -161,3 +163,13 @@ def test_arrays_count_by_their_values_whatever_their_memory(array):
     if array.size:
         assert tokenize(array[np.newaxis]) != token
         assert tokenize(array.reshape(-1)[:-1]) != token
+
+
+@pytest.mark.parametrize("wrap", [lambda each: each, lambda each: [each], lambda each: (1, each)])
+@pytest.mark.parametrize("items", [[("a", 1), ("b", 2)], [("a", [1]), ("b", 2)], [(1, 2), (3, 4)]])
+def test_the_order_of_a_dictionary_counts_where_a_token_is_asked_for_in_order(wrap, items):
+    first, second = wrap(dict(items)), wrap(dict(items[::-1]))
+    assert tokenize(first) == tokenize(second)
+    assert tokenize_in_order(first) != tokenize_in_order(second)
+    assert tokenize_in_order(first) == tokenize_in_order(copy.deepcopy(first))
+    assert tokenize_in_order(first) != tokenize(first)

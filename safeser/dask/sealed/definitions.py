@@ -7,10 +7,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from safeser import pickles
+from safeser.dask.sealed.canonical import NO_DIGEST, canonical_digest
 
 __all__ = ["DIGEST_SIZE", "Definitions", "digest"]
 
 DIGEST_SIZE = 32
+
+#: Longer pickles have no canonical digest: describing many small objects takes ten times as long as
+#: pickling them, and large arrays have equal pickles anyway.
+_LONGEST_DESCRIBED = 1 << 18
 
 
 def digest(definition: bytes) -> bytes:
@@ -28,6 +33,7 @@ class Definitions:
         #: Those that leaves name.
         self.by_digest: dict[bytes, bytes] = {}
         self._pickled: dict[bytes, bytes] = {}
+        self._objects: dict[bytes, Any] = {}
         # The objects are kept, so that no other one takes an id meanwhile.
         self._by_id: dict[int, tuple[Any, bytes]] = {}
 
@@ -42,6 +48,7 @@ class Definitions:
         pickled = pickles.dumps(obj, code=True)
         found = digest(pickled)
         self._pickled.setdefault(found, pickled)
+        self._objects.setdefault(found, obj)
         self._by_id[id(obj)] = obj, found
         return found
 
@@ -49,3 +56,12 @@ class Definitions:
         """Note that a leaf names *digests*; a task that was begun anew leaves others behind."""
         for each in digests:
             self.by_digest[each] = self._pickled[each]
+
+    def canonical(self) -> list[bytes]:
+        """Return the canonical digest of each definition that leaves name, or nothing for it."""
+        return [
+            canonical_digest(self._objects[each])
+            if len(pickled) <= _LONGEST_DESCRIBED
+            else NO_DIGEST
+            for each, pickled in self.by_digest.items()
+        ]

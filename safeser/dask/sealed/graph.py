@@ -1,8 +1,9 @@
 """A sealed graph on its way from its author to the scheduler.
 
-Five frames: the signed statement, the heads of all leaves, their trees, the definitions, and the
-annotations. All but the first are lists in msgpack, compressed where that pays. The scheduler reads
-heads and annotations, and of all others only that they are what was signed.
+Six frames: the signed statement, the heads of all leaves, their trees, the definitions, canonical
+digests of those, and the annotations. All but the first are lists in msgpack, compressed where that
+pays. The scheduler reads heads, digests and annotations; of trees and definitions it knows that
+they are what was signed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from distributed.shuffle._core import ShuffleSpec
 
 from safeser.dask.annotations import check_annotation
 from safeser.dask.reader import Reader, check_hashes
+from safeser.dask.sealed.canonical import NO_DIGEST
 from safeser.dask.sealed.definitions import DIGEST_SIZE, Definitions, digest
 from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
@@ -65,8 +67,8 @@ _MOST_EXPANDED = 256
 #: Bytes of the first frame that are looked at: more than a statement may have.
 _MOST_STATEMENT = 1 << 12
 
-#: Frames after the statement: heads, trees, definitions, annotations.
-_LISTS = 4
+#: Frames after the statement: heads, trees, definitions, canonical digests, annotations.
+_LISTS = 5
 
 Sent = tuple[dict[str, Any], list[bytes]]
 
@@ -90,6 +92,8 @@ class SealedGraph:
 
     :param heads: of the tasks, in the order of the leaves.
     :param definitions: each under its digest.
+    :param canonical: canonical digests of definitions that have one, under their digests. Nothing
+        vouches for them, and they count against their author alone.
     :param annotations: Dask's, by name and key; plain values. Nothing vouches for them.
     :param plans: of the shuffles whose barriers are among the tasks, by the barrier's place.
     """
@@ -98,6 +102,7 @@ class SealedGraph:
     heads: tuple[Head, ...]
     leaves: tuple[Leaf, ...]
     definitions: Mapping[bytes, bytes]
+    canonical: Mapping[bytes, bytes]
     annotations: dict[str, dict[Any, Any]]
     tree: MerkleTree
     plans: Mapping[int, ShuffleSpec]
@@ -136,6 +141,7 @@ def write_out(
         [leaf.head for leaf in leaves.values()],
         [leaf.tree for leaf in leaves.values()],
         list(definitions.by_digest.values()),
+        definitions.canonical(),
         _grouped(_annotated(expr, leaves, annotations), leaves),
     ]
     sizes, frames = [], [statement.signed_by(identity).packed]
@@ -233,14 +239,15 @@ def parse(header: Mapping[str, Any], frames: Sequence[Any], limits: Limits) -> S
         raise _malformed("its frames")
     signed = read_statement(frames)
     read = Reader(limits)
-    heads, trees, definitions, annotations = (
+    heads, trees, definitions, canonical, annotations = (
         _as_list(read.read(each)) for each in _decompressed(sizes, frames[1:], limits)
     )
     if len(heads) != len(trees):
         raise _malformed("its leaves")
     leaves = tuple(starmap(Leaf, zip(_all_bytes(heads), _all_bytes(trees), strict=True)))
     parts = {digest(each): each for each in _all_bytes(definitions)}
-    return _checked(signed, leaves, parts, annotations, limits)
+    words = _canonical(parts, canonical)
+    return _checked(signed, leaves, parts, annotations, limits, canonical=words)
 
 
 def reopened(header: Mapping[str, Any], frames: Sequence[Any]) -> dict[Any, GraphNode]:
@@ -289,12 +296,23 @@ def _all_bytes(values: Sequence[Any]) -> Sequence[bytes]:
     return values
 
 
+def _canonical(digests: Collection[bytes], words: Sequence[Any]) -> dict[bytes, bytes]:
+    """Return what the author says of each definition; one without a canonical form is left out."""
+    if len(words) != len(digests) or any(
+        each != NO_DIGEST and len(each) != DIGEST_SIZE for each in _all_bytes(words)
+    ):
+        raise _malformed("its canonical digests")
+    return {each: word for each, word in zip(digests, words, strict=True) if word}
+
+
 def _checked(
     signed: SignedStatement,
     leaves: tuple[Leaf, ...],
     definitions: Mapping[bytes, bytes],
     annotations: Sequence[Any],
     limits: Limits,
+    *,
+    canonical: Mapping[bytes, bytes],
 ) -> SealedGraph:
     statement = signed.statement
     if len(leaves) != statement.size:
@@ -321,7 +339,7 @@ def _checked(
         for place, head in enumerate(heads)
         if head.plan is not None
     }
-    return SealedGraph(signed, heads, leaves, definitions, named, tree, plans)
+    return SealedGraph(signed, heads, leaves, definitions, canonical, named, tree, plans)
 
 
 def read_statement(frames: Sequence[Any]) -> SignedStatement:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, Dict, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, Task, TaskRef, _execute_subgraph
 
+from safeser.dask.reader import check_hashes
 from safeser.dask.sealed import form
 from safeser.errors import PayloadError
 
@@ -85,10 +86,13 @@ class _Opening:
         _require(all(type(name) is str for name in names) and len(set(names)) == len(names))
         values = map(self.value, named[1::2])
         keywords = dict(zip(names, values, strict=True))
+        called, arguments = self.value(function), [self.value(each) for each in args]
+        if called is _execute_subgraph and len(arguments) > 2 and type(arguments[2]) is tuple:
+            _check_table(arguments[2])  # names of its inputs
         return Task(
             key,
-            self.value(function),
-            *map(self.value, args),
+            called,
+            *arguments,
             _data_producer=producer,
             **keywords,
         )
@@ -111,7 +115,11 @@ class _Opening:
         cls = _at(form.CONTAINERS, kind)
         values = [self.value(item) for item in items]
         if cls is dict:
-            return dict(zip(values[::2], values[1::2], strict=True))
+            keys = values[::2]
+            _check_table(keys)
+            return dict(zip(keys, values[1::2], strict=True))
+        if cls in (set, frozenset):
+            _check_table(values, members=True)
         return cls(values)
 
     def _alias(self, key: Any, target: Any) -> Alias:
@@ -147,6 +155,16 @@ class _Opening:
 def _require(sound: bool) -> None:
     if not sound:
         raise _MalformedError
+
+
+#: So many keys may share a hash; see families.keys.
+_FEW = 64
+
+
+def _check_table(keys: Sequence[Any], *, members: bool = False) -> None:
+    """Refuse keys that were made to collide: a scheduler reads trees, too; see outline.py."""
+    if len(keys) > _FEW:
+        check_hashes("a key in a task", keys, members=members)
 
 
 def _at(items: Sequence[Any], place: Any) -> Any:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgpack
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef
 from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.sealed import form
+from safeser.dask.sealed.canonical import canonical_digest
 from safeser.dask.sealed.definitions import Definitions
 from safeser.dask.shuffles import write_plan
 from safeser.errors import PayloadError
@@ -49,6 +50,7 @@ _COST = 8
 _GATHERED = {cls: number for number, cls in enumerate(form.GATHERERS)}
 _PLAIN = {cls: number for number, cls in enumerate(form.CONTAINERS)}
 _MUTABLE = frozenset({list, set, dict})
+_SETS = frozenset({set, frozenset})
 
 
 class Leaf(NamedTuple):
@@ -98,8 +100,9 @@ class _Task:
     def __init__(
         self, dependencies: Iterable[Any], definitions: Definitions, limits: Limits
     ) -> None:
-        self._places = {key: place for place, key in enumerate(dependencies)}
-        self.dependencies = [form.key_form(key) for key in self._places]
+        named = _in_order([(form.key_form(key), key) for key in dependencies])
+        self._places = {key: place for place, (_, key) in enumerate(named)}
+        self.dependencies = [key for key, _ in named]
         self._definitions = definitions
         # Each list of a tree counts as itself and its items, each of them as one more.
         self._left = limits.max_refs // _COST
@@ -154,11 +157,8 @@ class _Task:
         return [form.SLICE, *(self.value(part, depth) for part in parts)]
 
     def _gathered(self, obj: Any, depth: int) -> list[Any]:
-        return [
-            form.GATHERED,
-            _GATHERED[type(obj)],
-            *(self.value(each, depth) for each in obj.args),
-        ]
+        args = _members(obj.args) if type(obj) is Set else obj.args
+        return [form.GATHERED, _GATHERED[type(obj)], *(self.value(each, depth) for each in args)]
 
     def _call(self, task: Task, depth: int) -> list[Any]:
         named: list[Any] = []
@@ -179,6 +179,8 @@ class _Task:
                 raise _NoTreeError
             self._containers.add(id(obj))
         items = chain.from_iterable(obj.items()) if type(obj) is dict else obj
+        if type(obj) in _SETS:
+            items = _members(obj)
         spelled = (self.value(item, depth, literal=True) for item in items)
         return [form.PLAIN, _PLAIN[type(obj)], *spelled]
 
@@ -199,6 +201,32 @@ def _is_spelled(obj: Any, kind: type) -> bool:
         return True
     members = obj.values() if kind is dict else obj
     return any(isinstance(each, GraphNode | TaskRef) for each in members)
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is tuple:
+        return all(map(_is_plain, value))
+    return kind in form.SCALARS and form.fits(value, kind)
+
+
+def _members(items: Iterable[Any]) -> list[Any]:
+    """Return the members of a set, in an order that is the same in all processes."""
+    return [each for _, each in _in_order([(_order(each), each) for each in items])]
+
+
+def _order(member: Any) -> Any:
+    """Return what *member* is sorted by: its own value, or what it stands for."""
+    if isinstance(member, TaskRef):
+        return [form.REFERENCE, form.key_form(member.key)]
+    return member if _is_plain(member) else [form.DEFINITION, canonical_digest(member)]
+
+
+def _in_order(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Sort by the bytes of each pair's first: hashes, and so sets, have an order per process."""
+    if len(pairs) < 2:
+        return pairs
+    return sorted(pairs, key=lambda pair: cast(bytes, msgpack.packb(pair[0], use_bin_type=True)))
 
 
 def unwritable(key: Any, error: PayloadError) -> PayloadError:

@@ -57,17 +57,21 @@ def forged(
     leaves: Sequence[tuple[Any, Any]],
     definitions: Any = (),
     annotations: Any = (),
+    canonical: Any = None,
     **changed: Any,
 ) -> tuple[dict[str, Any], list[bytes]]:
     """Return a graph as a hostile author writes it: all of it signed, none of it honest.
 
     :param leaves: heads and trees, as values that are packed or as bytes that are packed already.
+    :param canonical: digests of definitions; none of any by default.
     """
     packed = [tuple(map(in_bytes, leaf)) for leaf in leaves]
     tree = MerkleTree(leaf_hash(leaf_data(GRAPH, Leaf(*leaf))) for leaf in packed)
-    lists = [[head for head, _ in packed], [body for _, body in packed], definitions, annotations]
+    words = [b""] * len(definitions) if canonical is None else canonical
+    bodies = [body for _, body in packed]
+    lists = [[head for head, _ in packed], bodies, definitions, words, annotations]
     frames = [statement_of(author, audience, tree, **changed), *map(in_bytes, lists)]
-    return {"serializer": "sealed", "sizes": (0, 0, 0, 0)}, frames
+    return {"serializer": "sealed", "sizes": (0,) * len(lists)}, frames
 
 
 def in_bytes(value: Any) -> bytes:

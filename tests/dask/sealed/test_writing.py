@@ -249,6 +249,14 @@ def test_one_argument_in_two_places_is_one_object(reopened, make):
     assert reopened({"x": task})["x"]() is True
 
 
+def test_a_member_of_a_set_that_is_an_argument_too_is_one_object(reopened):
+    member = Point(1, 2)
+    opened = reopened({"x": Task("x", both, {member, 5}, frozenset({member}), member)})["x"]
+    (members, frozen, alone), _ = opened()
+    assert alone in members - {5}
+    assert next(iter(members - {5})) is next(iter(frozen)) is alone
+
+
 def test_no_two_tasks_share_an_object(reopened):
     value = np.zeros(2)
     opened = reopened({k: Task(k, lambda a: a, value) for k in "xy"})

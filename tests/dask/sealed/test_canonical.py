@@ -1,0 +1,417 @@
+"""One author's definitions, written out by two processes: the same ones are, and no others."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import operator
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import dask
+import dask.array as da
+import msgpack
+import pytest
+from dask._task_spec import Alias, DataNode, List, Set, Task, TaskRef, _execute_subgraph
+
+from safeser import pickles
+from safeser.dask.sealed import form
+from safeser.dask.sealed.canonical import canonical_digest
+from safeser.dask.sealed.comparison import Sameness, SealedComparison
+from safeser.dask.sealed.definitions import digest
+from safeser.dask.sealed.graph import parse
+from safeser.dask.sealed.node import nodes
+from safeser.dask.sealed.outline import outline
+from safeser.errors import PayloadError
+from safeser.values import Limits
+from tests.dask.sealed import same_work
+from tests.dask.sealed.graphs import forged
+
+SAME, DIFFERENT, UNKNOWN = Sameness.SAME, Sameness.DIFFERENT, Sameness.UNKNOWN
+ROOT = Path(__file__).parents[3]
+PROGRAM = str(Path(same_work.__file__))
+
+
+def ran(seed, *args):
+    """Return the graphs that the program writes out under a hash seed, as they are read."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(paths)}
+    lines = subprocess.run(
+        [sys.executable, PROGRAM, *args],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout.split()
+    graphs = {}
+    for line in lines:
+        name, header, frames = msgpack.unpackb(base64.b64decode(line))
+        graphs[name] = nodes(parse({**header, "sizes": tuple(header["sizes"])}, frames, Limits()))
+    return graphs
+
+
+@pytest.fixture(scope="module")
+def processes():
+    return ran("1"), ran("2")
+
+
+@pytest.fixture(scope="module")
+def changed():
+    return ran("3", "changed")
+
+
+def compared(there, here, key):
+    comparison = SealedComparison(there.get, lambda each: here.get(each, there.get(each)), Limits())
+    return comparison.compare(there[key], here[key])
+
+
+@pytest.mark.parametrize("name", same_work.definitions())
+def test_a_definition_that_another_process_wrote_is_the_same(processes, name):
+    first, second = (each["definitions"] for each in processes)
+    assert compared(first, second, name) is SAME
+
+
+def test_their_pickles_say_otherwise(processes):
+    first, second = (each["definitions"] for each in processes)
+    differing = [name for name in first if not first[name].says_same(second[name])]
+    assert len(differing) >= 10
+
+
+@pytest.mark.parametrize("name", same_work.definitions())
+def test_another_definition_of_another_process_differs(processes, changed, name):
+    assert compared(processes[0]["definitions"], changed["definitions"], name) is DIFFERENT
+
+
+@pytest.mark.parametrize("name", same_work.collections())
+def test_a_collection_that_another_process_wrote_is_the_same(processes, name):
+    first, second = (each[name] for each in processes)
+    assert first.keys() == second.keys()
+    found = {key: compared(first, second, key) for key in first}
+    assert set(found.values()) == {SAME}
+
+
+# -- within one process ---------------------------------------------------------------------------
+
+
+def check(sealed, first, second, key="x", **options):
+    return compared(nodes(sealed(first)), nodes(sealed(second, **options)), key)
+
+
+def adder(by):
+    def add(*values):
+        return (*values, by)
+
+    return add
+
+
+def task(function, *args, **kwargs):
+    return {"x": Task("x", function, *args, **kwargs)}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (task(operator.add, 1, 2), task(operator.mul, 1, 2)),
+        (task(operator.add, 1, 2), task(operator.add, 1, 3)),
+        (task(operator.add, 1, 2), task(operator.add, 1, 2.0)),
+        (task(operator.add, 1, 2), task(operator.add, 1, True)),
+        (task(adder(1), 1), task(adder(2), 1)),
+        (task(adder(1), 1), task(adder(True), 1)),
+        (task(adder(1), {"a": 1, "b": 2}), task(adder(1), {"b": 2, "a": 1})),
+        (
+            task(adder(1), dict.fromkeys(map(str, range(99)))),
+            task(adder(1), dict.fromkeys(map(str, range(98, -1, -1)))),
+        ),
+        (task(adder(1), a=1, b=2), task(adder(1), b=2, a=1)),
+        (task(adder(1), TaskRef("y")), task(adder(1), TaskRef("z"))),
+        (task(adder(1), TaskRef("y")), task(adder(1), "y")),
+        (task(adder(1), {1, 2}), task(adder(1), frozenset({1, 2}))),
+        (task(adder(1), {1, 2}), task(adder(1), {1, 3})),
+        ({"x": DataNode("x", 1)}, {"x": DataNode("x", 2)}),
+        ({"x": DataNode("x", [1])}, {"x": Task("x", list, [1])}),
+        ({"x": Alias("x", "y")}, {"x": Alias("x", "z")}),
+        ({"x": Alias("x", "y")}, task(adder(1), TaskRef("y"))),
+    ],
+)
+def test_other_calls_differ(sealed, first, second):
+    assert check(sealed, first, second) is DIFFERENT
+    assert check(sealed, second, first) is DIFFERENT
+
+
+def test_a_function_that_is_defined_again_is_the_same(sealed):
+    first, second = adder(1), adder(1)
+    second.__code__ = second.__code__.replace(co_firstlineno=500, co_filename="<cell 2>")
+    graphs = sealed(task(first, 1)), sealed(task(second, 1))
+    assert graphs[0].definitions.keys() != graphs[1].definitions.keys()
+    assert check(sealed, task(first, 1), task(second, 1)) is SAME
+
+
+def chain(function=None):
+    inner = Task("y", function or adder(1), TaskRef("in"), {"k": [1]})
+    return inner, Task("x", adder(2), TaskRef("y"), TaskRef("other"))
+
+
+def test_a_task_is_the_same_whether_its_inputs_are_fused_into_it_or_not(sealed):
+    apart = {node.key: node for node in chain()}
+    fused = {"x": Task.fuse(*chain(), key="x")}
+    aliased = {"y-x": Task.fuse(*chain(), key="y-x"), "x": Alias("x", "y-x")}
+    for first in (apart, fused, aliased):
+        for second in (apart, fused, aliased):
+            assert check(sealed, first, second) is SAME
+    for other in (
+        {"x": Task.fuse(*chain(adder(3)), key="x")},
+        {node.key: node for node in chain(adder(3))},
+    ):
+        assert check(sealed, fused, other) is DIFFERENT
+    assert check(sealed, apart, {"x": Task.fuse(*chain(adder(3)), key="x")}) is DIFFERENT
+
+
+def test_what_was_pickled_whole_may_be_fused_and_is_not_called_another(sealed):
+    shared = [1]
+    parts = [
+        Task("y", adder(1), TaskRef("in"), shared),
+        Task("x", adder(2), TaskRef("y"), shared),
+    ]
+    fused = {"x": Task.fuse(*parts, key="x")}
+    assert check(sealed, fused, fused) is SAME
+    assert check(sealed, {each.key: each for each in parts}, fused) is UNKNOWN
+    other = {"x": Task.fuse(parts[0], Task("x", adder(3), TaskRef("y"), shared), key="x")}
+    assert check(sealed, fused, other) is DIFFERENT
+
+
+def test_collections_are_the_same_whatever_else_is_computed_with_them(sealed):
+    """Dask fuses what nothing else asks for, under the same keys."""
+    x = da.arange(400, chunks=40)
+    y = (x + 1) * 2
+    asked = [(x,), (y,), (y.sum(),), (x, y), (x, y.sum()), (x, y, y.sum(), y.mean())]
+    graphs = []
+    for collections in asked:
+        made = {}
+        for each in dask.optimize(*collections):
+            made.update(each.__dask_graph__())
+        graphs.append(nodes(sealed(made)))
+    pairs = list(itertools.permutations(graphs, 2))
+    same = [(a, b, key) for a, b in pairs for key in a.keys() & b.keys()]
+    assert {compared(*each) for each in same} == {SAME}
+    assert any(not a[key].says_same(b[key]) for a, b, key in same)
+
+
+def whole(*args):
+    """Return a task that is pickled whole, since two of its arguments are one list."""
+    shared = [1]
+    return task(adder(1), shared, shared, *args)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (Set(TaskRef("a"), TaskRef("b")), Set(TaskRef("b"), TaskRef("a")), SAME),
+        (List(TaskRef("a"), TaskRef("b")), List(TaskRef("b"), TaskRef("a")), DIFFERENT),
+        (Alias("one", "a"), Alias("other", "a"), SAME),
+        (DataNode("one", 5), DataNode("other", 5), SAME),
+        (DataNode("one", 5), DataNode("one", 6), DIFFERENT),
+        (Task("one", len, {"a": 1, "b": 2}), Task("other", len, {"a": 1, "b": 2}), SAME),
+        (Task("one", len, {"a": 1, "b": 2}), Task("one", len, {"b": 2, "a": 1}), DIFFERENT),
+    ],
+)
+def test_what_is_pickled_whole_is_compared_by_its_parts(sealed, first, second, expected):
+    graphs = sealed(whole(first)), sealed(whole(second))
+    assert [len(graph.leaves[0].tree) for graph in graphs] == [3, 3]
+    assert check(sealed, whole(first), whole(second)) is expected
+
+
+def test_another_input_of_what_is_pickled_whole_may_be_a_fused_one(sealed):
+    assert check(sealed, whole(Alias("x", "a")), whole(Alias("x", "b"))) is UNKNOWN
+
+
+def test_a_set_of_functions_and_inputs_is_written(sealed):
+    members = (TaskRef("a"), adder(1), TaskRef("b"))
+    assert check(sealed, task(adder(1), Set(*members)), task(adder(1), Set(*members))) is SAME
+
+
+def test_what_has_no_canonical_form_is_the_same_by_its_bytes_alone(sealed):
+    def iterated(*members):
+        return task(adder(1), iter(set(members)), 5)
+
+    assert canonical_digest(iter({1})) == b""
+    assert check(sealed, iterated(1), iterated(1)) is SAME
+    assert check(sealed, iterated(1), iterated(2)) is UNKNOWN
+    assert check(sealed, iterated(1), task(adder(1), [1], 5)) is DIFFERENT
+    assert check(sealed, iterated(1), task(adder(2), iter({2}), 5)) is DIFFERENT
+    assert check(sealed, iterated(1), task(adder(1), iter({2}), 6)) is DIFFERENT
+    assert check(sealed, task(threading.Event), task(threading.Event)) is SAME
+
+
+def test_what_is_large_is_the_same_by_its_bytes_alone(sealed):
+    large = [0.5] * 200_000
+    assert check(sealed, task(adder(1), large), task(adder(1), [*large])) is SAME
+    assert check(sealed, task(adder(1), large), task(adder(1), [*large[:-1], 1.5])) is UNKNOWN
+
+
+def test_a_class_of_that_name_is_not_the_library_s(sealed):
+    class SerializableLock:
+        def __init__(self, token):
+            self.token = token
+
+    SerializableLock.__module__ = "dask.utils"
+    assert canonical_digest(SerializableLock(1)) != canonical_digest(SerializableLock(2))
+
+
+# -- whose word it is -----------------------------------------------------------------------------
+
+
+def test_another_author_s_word_counts_for_nothing(sealed, doors):
+    bob = doors.identity("bob")
+    first, second = adder(1), adder(1)
+    second.__code__ = second.__code__.replace(co_firstlineno=500)
+    assert check(sealed, task(first, 1), task(second, 1)) is SAME
+    assert check(sealed, task(first, 1), task(second, 1), author=bob) is DIFFERENT
+    assert check(sealed, task(first, 1), task(first, 1), author=bob) is SAME
+
+
+def test_an_input_of_another_author_is_not_taken_for_one_s_own(sealed, doors):
+    """Alice used what bob submitted as ``y``; then her own task of that kind is in its place."""
+    first, second = chain()
+    there = nodes(sealed({"y": first}, author=doors.identity("bob"))) | nodes(sealed({"x": second}))
+    fused = nodes(sealed({"x": Task.fuse(first, second, key="x")}))
+    assert compared(there, fused, "x") is DIFFERENT
+
+
+@pytest.fixture
+def lies(alice, doors):
+    """Return what reads one task of alice's whose canonical digests she invents."""
+
+    def made(tree, definitions, canonical, flags=0):
+        digests = b"".join(map(digest, definitions))
+        header, frames = forged(
+            alice,
+            doors.identity("scheduler").public,
+            [(["x", [], flags, digests], tree)],
+            definitions,
+            canonical=canonical,
+        )
+        return nodes(parse(header, frames, Limits()))
+
+    return made
+
+
+CALL = [form.TASK, "x", False, [form.DEFINITION, 0], [], []]
+
+
+def test_a_lie_deceives_its_author_alone(lies, sealed, doors):
+    honest = nodes(sealed(task(adder(1))))
+    [said] = honest["x"].graph.canonical.values()
+    lying = lies(CALL, [b"another definition"], [said])
+    assert compared(honest, lying, "x") is SAME
+    for_bob = nodes(sealed(task(adder(1)), author=doors.identity("bob")))
+    assert compared(for_bob, lying, "x") is DIFFERENT
+
+
+def test_a_pickle_is_itself_whatever_is_said_of_it(lies):
+    first, second = (lies(CALL, [b"one"], [bytes([n]) * 32]) for n in (1, 2))
+    assert compared(first, second, "x") is SAME
+
+
+@pytest.mark.parametrize(
+    "canonical",
+    [
+        None,
+        [],
+        [b"", b""],
+        [bytes(31)],
+        [bytes(33)],
+        [bytes(32), bytes(32)],
+        [""],
+        ["a" * 32],
+        [None],
+        [0],
+        [[bytes(32)]],
+        {},
+        bytes(32),
+        msgpack.packb(b"x"),
+        b"",
+    ],
+)
+def test_digests_that_are_none_are_refused(lies, canonical):
+    if canonical is None:
+        canonical = msgpack.packb(None)
+    with pytest.raises(PayloadError):
+        lies(CALL, [b"one"], canonical)
+
+
+def test_no_digests_are_digests(lies):
+    assert not lies(CALL, [b"one"], [b""])["x"].graph.canonical
+
+
+FUSED = pickles.dumps(_execute_subgraph, code=True)
+PRIME = (1 << 61) - 1
+MULTIPLES = [a * PRIME for a in range(8)]
+COLLIDING = [[form.PLAIN, 1, a, b, c] for a in MULTIPLES for b in MULTIPLES for c in MULTIPLES]
+TREES = {
+    "no list": 5,
+    "nothing": None,
+    "no parts": [],
+    "another tag": [99],
+    "no definition": [form.TASK, "x", False, [form.DEFINITION, 1], [], []],
+    "a definition and more": [form.DEFINITION, 0, 0],
+    "a definition of none": [form.DEFINITION, 7],
+    "another dependency": [form.TASK, "x", False, [form.DEFINITION, 0], [[form.REFERENCE, 1]], []],
+    "members that collide": [*CALL[:4], [[form.PLAIN, 2, *COLLIDING]], []],
+    "keys that collide": [
+        *CALL[:4],
+        [[form.PLAIN, 4, *(each for key in COLLIDING for each in (key, 1))]],
+        [],
+    ],
+    "references that collide": [
+        *CALL[:4],
+        [[form.REFERENCE, each[2:]] for each in COLLIDING],
+        [],
+    ],
+    "names of inputs that collide": [
+        *CALL[:4],
+        [
+            [
+                *(form.TASK, None, False, [form.DEFINITION, 1]),
+                [[form.PLAIN, 4], "x", [form.PLAIN, 1, *COLLIDING]],
+                [],
+            ]
+        ],
+        [],
+    ],
+    "a key that is no key": [form.TASK, {}, False, [form.DEFINITION, 0], [], []],
+    "names that are none": [form.TASK, "x", False, [form.DEFINITION, 0], [], [1, 2]],
+    "a member that is no member": [*CALL[:4], [[form.PLAIN, 2, [form.PLAIN, 0]]], []],
+    "many levels": [*CALL[:4], [b"\x91" * 5000], []],
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_tree_that_is_none_is_like_no_other(lies, name):
+    first = lies(TREES[name], [b"one"], [bytes(32)])
+    second = lies(TREES[name], [b"two"], [b"\x01" * 32])
+    third = lies([*CALL[:4], [1], []], [b"one"], [bytes(32)])
+    assert compared(first, third, "x") in (DIFFERENT, UNKNOWN)
+    assert compared(third, first, "x") in (DIFFERENT, UNKNOWN)
+    assert compared(first, second, "x") is DIFFERENT
+
+
+def test_trees_are_read_up_to_a_bound(sealed, monkeypatch):
+    apart, fused = {node.key: node for node in chain()}, {"x": Task.fuse(*chain(), key="x")}
+    monkeypatch.setattr("safeser.dask.sealed.comparison._MOST_READ", 10)
+    assert check(sealed, apart, fused) is DIFFERENT
+
+
+def test_an_actor_is_no_task(lies):
+    tasks = [lies(CALL, [b"one"], [bytes(32)], flags) for flags in (0, 4)]
+    assert compared(*tasks, "x") is DIFFERENT
+
+
+@pytest.mark.parametrize("name", [name for name in TREES if name.endswith("collide")])
+def test_no_table_is_made_of_what_was_made_to_collide(lies, name):
+    with pytest.raises(PayloadError) as caught:
+        outline(lies(TREES[name], [b"one", FUSED], [b"", b""])["x"], Limits())
+    assert caught.value.rule.endswith("hash-flood")
