@@ -112,6 +112,13 @@ _ELEMENTS = (
         fields=payload(Encoding.MARKED, "run_spec"),
         note="pickled anew by the scheduler; who_has names addresses",
     ),
+    _STREAM(
+        "statement-renewed",
+        Kind.TASK,
+        "cluster",
+        inline=True,
+        note="safeser's own: a renewed statement of a graph, whose tasks the worker may have",
+    ),
     _STREAM("close", Kind.CONTROL, "cluster", note="shuts the worker down"),
     _STREAM("close-stream", Kind.ADMIN, "basic", inline=True, note="ends this stream only"),
 )
