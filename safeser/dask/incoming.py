@@ -20,6 +20,7 @@ from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.sealed import requests
 from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
+from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw, plugin_of
 from safeser.dask.shaped import Later, check_fields, check_inner
 from safeser.envelope import Verified
@@ -112,6 +113,7 @@ class Judged(NamedTuple):
     wrapped: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
     later: tuple[Later, ...] = ()
+    statements: Statements | None = None
 
 
 def judge_operation(
@@ -122,12 +124,14 @@ def judge_operation(
     willing: Sequence[str] | None,
     *,
     opens: bool = True,
+    statements: Statements | None = None,
 ) -> Judged:
     """Decide a request or stream element under the row of the table that its name stands for.
 
     :param body: the request, or one element of those in *message*.
     :param willing: families that this side asked for; narrows what policy permits.
     :param opens: whether payloads are opened here, or passed on unless they are eager.
+    :param statements: of the sealed graphs that there are, for elements of a stream.
     :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
     """
     payloads = bool(message.rows)
@@ -138,6 +142,9 @@ def judge_operation(
         link.permit_named(link.inbound(row.kind, row.name), where="op")
         raise
     require_sealed(link, link.inbound(row.kind, row.name), body, message.rows)
+    if row.name in RENEWALS and statements is not None:
+        said = body.get("statement")
+        require_renewal(link, link.inbound(row.kind, row.name), said, statements)
     if not payloads and row.plain:
         context = link.inbound(row.kind, row.name)
         return Judged(link, context, body, link.admit(message.verified, context))
@@ -179,6 +186,7 @@ def judge_operation(
         later=tuple(later),
         opens=opens,
         opened_at=opened_at,
+        statements=statements,
     )
 
 
@@ -278,6 +286,7 @@ def _judge(
     opens: bool,
     failed: Callable[[int, SafeserError], None] | None = None,
     opened_at: Sequence[str] = (),
+    statements: Statements | None = None,
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
@@ -338,7 +347,7 @@ def _judge(
         parts = [part for part in parts if id(part[0]) not in refused]
     left = frozenset(left_out)
     body = requests.opened(body, bare, opened_at)
-    return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later)
+    return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later, statements)
 
 
 def _payload(
