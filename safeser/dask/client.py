@@ -30,13 +30,13 @@ from safeser.dask import approved
 from safeser.dask.annotations import can_be_sent
 from safeser.dask.comm import SafeserComm
 from safeser.dask.display import Display
-from safeser.dask.future_reuse import FutureReuse
 from safeser.dask.gathering import Gathering
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
+from safeser.dask.renewing import Renewing
 from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
@@ -56,7 +56,7 @@ _TRY_AGAIN = "Ask the operator for an active key, and submit the work again."
 _UNANSWERED = frozenset({"cancel-keys", "variable_delete", "queue_release"})
 
 
-class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc]  # distributed ships no types
+class Client(Display, Gathering, Renewing, _DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
     ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all
@@ -174,6 +174,8 @@ class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc
         channel = self.safeser
         assert isinstance(channel, Channel)
         audience, limits = link.session.peer_key, link.policy.limits
+        named: set[Any] = set()
+        self._call.named = named
         return Serialized(
             *write_out(
                 expr,
@@ -182,6 +184,7 @@ class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc
                 limits,
                 annotations=dask.get_annotations(),
                 actors=actors,
+                keys=named,
             )
         )
 
@@ -203,6 +206,7 @@ class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc
             await self._close()  # Dask closes after its own errors alone
             raise
         self._was_connected = True
+        self._look_for_due()
         link = self._link()
         if link is not None and approved.grant_of(link).submission == "approved":
             self._methods.enter_context(approved.methods())

@@ -30,7 +30,7 @@ from safeser.dask.comm import SafeserComm
 from safeser.dask.definitions import Comparison
 from safeser.dask.difference import Difference, find_difference
 from safeser.dask.sealed.graph import is_sealed
-from safeser.dask.sent_definitions import Kept, Sent, SentGraph, large_buffers
+from safeser.dask.sent_definitions import Kept, Sent, SentGraph, Stated, large_buffers
 from safeser.errors import PolicyDenied, SafeserError, TokenizationError
 from safeser.tokens import tokenize_in_order
 from safeser.values import Kind
@@ -150,6 +150,7 @@ class FutureReuse:
                 raise _Differs(found)
             self._decide(found)
         super()._send_to_scheduler(msg)  # type: ignore[misc]  # as above
+        graph.stated = self._stated(msg["expr_ser"])
         self._kept.fit(graph, self.futures)
         for key in msg["keys"]:
             if key not in held:
@@ -158,6 +159,11 @@ class FutureReuse:
     def _as_sent(self, expr: Any) -> Any:
         """Return *expr* as Dask's client is given it."""
         return expr
+
+    def _stated(self, graph: Serialized) -> Stated | None:
+        """Return the statement of *graph*, which was sent, if this client renews it."""
+        del graph
+        return None
 
     def _again(self, key: Any, sent: Sent, func: Any, args: Any, kwargs: Any) -> _Differences:
         """Return how a call differs from what was *sent* under its key."""
