@@ -464,10 +464,10 @@ class Conversation:
             if judged is None:
                 kept.append(element)
                 continue
-            if element["op"] in RENEWALS:
-                self._renew(element)
-                continue
             try:
+                if element["op"] in RENEWALS:
+                    self._renew(element)
+                    continue
                 message = build(judged, opens=self._opens)
                 assert self._reads is not None
                 name = element["op"]

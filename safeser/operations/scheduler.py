@@ -1,6 +1,7 @@
 """What the scheduler handles.
 
-The one rule: one row for each handler that a running scheduler registers, extensions included.
+The one rule: one row for each handler that a running scheduler registers, extensions included, and
+one for each operation of safeser's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a worker handles.
 
 The one rule: one row for each handler that a running worker registers, its plugin for shuffles
-included.
+included, and one for each operation of safeser's own.
 """
 
 from __future__ import annotations

@@ -343,6 +343,24 @@ def test_nobody_submits_another_graph_under_an_id_that_is_taken(doors, submitted
     assert submitted.signed == submitted.first
 
 
+def test_a_renewal_beside_a_graph_that_takes_its_id_does_not_end_the_stream(
+    doors, submitted, sealed, alice
+):
+    """When it was judged, there was no graph of that id yet."""
+    taken = bytes(range(16))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("safeser.dask.sealed.graph.secrets.token_bytes", lambda _: taken)
+        audience = doors.identity("scheduler").public
+        header, frames = write_out(Graph({"y": Task("y", run)}), alice, audience, Limits())
+    renewed = altered(SignedStatement.parse(frames[0]), alice, root=bytes(32))
+    row = Talk.Row({**header, "sizes": tuple(header["sizes"])}, tuple(frames))
+    said = {"op": "renew-statement", "statement": renewed.packed}
+    beside = {"op": "heartbeat-client", "client": "Client-1"}
+    got = submitted.talk.attack([{**submission(header, frames), "expr_ser": row}, said, beside])
+    assert [each["op"] for each in got] == ["update-graph", "heartbeat-client"]
+    assert submitted.talk.refused_by_server == ["sealed.graph-id"]
+
+
 @pytest.mark.parametrize("state", [KeyState.RETIRED, KeyState.PENDING])
 def test_a_key_that_does_not_count_renews_nothing(doors, submitted, alice, state):
     far = submitted.talk.far

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import math
@@ -280,6 +281,23 @@ def test_graphs_that_are_not_sealed_have_no_statement(client, doors):
     )
     assert client._stated(Serialized(header, frames)) is None
     assert client.looks() == []
+
+
+def test_the_client_s_loop_looks_again_and_again_until_it_is_stopped(client, clock, monkeypatch):
+    monkeypatch.setattr(renewing, "_EVERY", 0.001)
+    client._periodic_callbacks = {}
+    client.submits(a=task("a"))
+    clock(RENEWED_AFTER)
+
+    async def loop():
+        client._look_for_due()
+        while not client.said:
+            await asyncio.sleep(0.001)
+        for each in client._periodic_callbacks.values():
+            each.stop()
+
+    asyncio.run(asyncio.wait_for(loop(), 30))
+    assert [each["op"] for each in client.said] == ["renew-statement"]
 
 
 def test_writing_out_says_which_keys_a_graph_names(doors):
