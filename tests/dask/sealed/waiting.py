@@ -38,7 +38,8 @@ def answered():
 
 def admitted(audit, operation):
     """Return how often *operation* was recorded as permitted."""
-    lines = [line for log in Path(audit).glob("*.log") for line in log.read_text().splitlines()]
+    texts = (log.read_text() for log in Path(audit).glob("*.log"))
+    lines = [line for text in texts for line in text[: text.rfind("\n") + 1].splitlines()]
     records = (json.loads(line)["record"] for line in lines if f'"{operation}"' in line)
     return sum(each.get("permitted") is True for each in records)
 
