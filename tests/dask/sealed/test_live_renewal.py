@@ -77,4 +77,4 @@ def test_nothing_else_was_refused_and_nothing_is_loud(waited):
     assert {rule for rule in refused if rule.startswith("sealed")} == {"sealed.expired"}
     assert "Traceback" not in waited.ended.err
     assert "renew" not in waited.ended.err
-    assert "renew" not in waited.log("scheduler")
+    assert "Refused" not in waited.log("scheduler")

@@ -79,7 +79,7 @@ def main(address, audit, opened):
         answers["published"] = failure(client.get_dataset("published"))
 
         # Dask cancels all futures of a connection that is lost; nothing of them is renewed.
-        client.scheduler_comm.comm.abort()
+        client.loop.add_callback(client.scheduler_comm.comm.abort)
         until(lambda: held.status == "cancelled" and client.status == "running")
         answers["again"] = client.submit(answered, key="again").result(timeout=60)
         before = admitted(audit, "renew-statement")
