@@ -87,6 +87,18 @@ def test_who_may_submit_nothing_renews_nothing() -> None:
     both = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
     loaded = policy(f"  submission: approved\n{both}{RENEWALS}")
     assert loaded.decide(RENEW, SEALED).rule == "context.family"
+    assert "set 'submission: sealed'" in loaded.decide(RENEW, SEALED).fix
+
+
+def test_the_advice_about_a_renewal_permits_it() -> None:
+    denied = policy("  operations: {grant: [identity]}\n").decide(RENEW, SEALED)
+    assert denied.rule == "operation.not-granted"
+    assert "add renew-statement to 'operations: grant'" in denied.fix
+    assert "set 'submission: sealed'" in denied.fix
+    assert policy(SAID + RENEWALS).decide(RENEW, SEALED).permitted
+    denied = policy(SAID + RENEWALS).decide(RENEWED, SEALED, author="c")
+    assert denied.rule == "author.relayed"
+    assert "add c to 'authors'" in denied.fix
 
 
 def test_the_advice_permits_what_was_denied() -> None:

@@ -252,6 +252,17 @@ def test_another_signing_key_signs_all_of_them_at_once(client, doors, clock):
     assert client.looks() == []
 
 
+def test_another_signing_key_signs_many_graphs_a_part_at_a_time(client, doors, clock, monkeypatch):
+    monkeypatch.setattr(renewing, "_AT_ONCE", 2)
+    for key in "abcde":
+        client.submits(**{key: task(key)})
+    client.other = doors.identity("alice", "new")
+    clock(10)
+    found = [client.looks() for _ in range(4)]
+    assert [len(each) for each in found] == [2, 2, 1, 0]
+    assert len(roots(each for part in found for each in part)) == 5
+
+
 def test_a_key_that_cannot_sign_is_one_warning_an_hour(client, clock, caplog):
     caplog.set_level(logging.WARNING)
     client.submits(a=task("a"))
