@@ -165,6 +165,15 @@ def test_what_a_held_future_needs_is_renewed_too(client, clock):
     assert client.looks() == []
 
 
+def test_a_graph_that_several_need_is_renewed_once(client, clock):
+    client.submits(a=task("a"))
+    client.submits(b=task("b", "a"))
+    client.submits(c=task("c", "a", "b"))
+    client.releases("a", "b")
+    clock(RENEWED_AFTER)
+    assert len(client.looks()) == 3
+
+
 def test_a_graph_in_which_a_task_is_there_already_needs_that_one(client, clock):
     """The scheduler goes on with the task that it has."""
     first = client.submits(a=task("a"))
