@@ -100,6 +100,8 @@ class Statement:
     def renewed_by(self, identity: Identity, now: float) -> SignedStatement:
         """Return the same said anew at *now*, signed by the key that *identity* has by then.
 
+        It expires later than this one, even if both are signed within one second.
+
         :raises ConfigError: if the identity is not the author's, or has no signing key.
         """
         if identity.principal != self.author:
@@ -107,7 +109,7 @@ class Statement:
                 f"a graph of {self.author!r} cannot be renewed as {identity.principal!r}",
                 rule="sealed.author",
             )
-        issued = int(now)
+        issued = max(int(now), self.issued + 1)
         return replace(
             self, signer=identity.require_verifying(), issued=issued, expires=issued + LIFETIME
         ).signed_by(identity)

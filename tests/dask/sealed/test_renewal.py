@@ -87,6 +87,13 @@ def test_a_renewed_statement_says_the_same_for_longer(signed, alice):
     assert SignedStatement.parse(renewed.packed) == renewed
 
 
+@pytest.mark.parametrize("after", [0, -10])
+def test_a_statement_that_is_renewed_within_a_second_expires_later(signed, alice, after):
+    renewed = later(signed, alice, after).statement
+    assert renewed.expires == signed.statement.expires + 1
+    assert renewed.is_current(signed.statement.issued)
+
+
 def test_another_key_of_the_author_s_renews_it(doors, signed):
     successor = doors.identity("alice", "new")
     renewed = later(signed, successor)
