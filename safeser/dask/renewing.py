@@ -104,7 +104,7 @@ class Renewing(FutureReuse):
         self._send_to_scheduler({"op": RENEW, "statement": stated.packed})
 
     def _identity(self) -> Identity | None:
-        """Return who signs; on a cluster without safeser nobody does."""
+        """Return the identity that signs, or None on a cluster without safeser."""
         channel = self.safeser  # type: ignore[attr-defined]  # of safeser.Client
         return channel.identity if isinstance(channel, Channel) else None
 

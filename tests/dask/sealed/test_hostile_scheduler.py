@@ -100,7 +100,7 @@ def test_what_anybody_else_signed_does_not(worker, marker, author, rule):
     ("author", "rules"),
     [("carol", []), ("alice", ["author.relayed"]), ("scheduler", ["author.relayed"])],
 )
-def test_an_engineer_s_statement_is_renewed_and_nobody_else_s(worker, author, rules):
+def test_only_an_engineer_s_statement_is_renewed(worker, author, rules):
     _, frames = write_out(
         LLGExpr({"x": Task("x", len, [])}),
         Signing().identity(author),

@@ -1,6 +1,6 @@
 """Renewed statements: what takes the place of a graph's statement, on a scheduler and on a worker.
 
-Nobody waits for a clock here: the time that statements are compared with is set by each test.
+No test waits for a clock: each sets the time that statements are compared with.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOMORROW = NOW + LIFETIME
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    """Return what sets the time of whoever verifies, which is that of the first renewal.
+    """Return a function that sets the time of the verifier, at first that of the first renewal.
 
     Graphs are signed at ``NOW``.
     """
@@ -59,12 +59,12 @@ def clock(monkeypatch):
 
 
 def later(signed, identity, after=RENEWED_AFTER):
-    """Return *signed* renewed by *identity*, so many seconds after it was issued."""
+    """Return *signed* renewed by *identity*, *after* so many seconds."""
     return signed.statement.renewed_by(identity, signed.statement.issued + after)
 
 
 def altered(signed, identity, **changed):
-    """Return the statement as somebody says it who signs what they like."""
+    """Return a changed statement with a valid signature of *identity*."""
     statement = later(signed, identity).statement
     return replace(statement, **changed).signed_by(identity)
 
@@ -102,7 +102,7 @@ def test_another_key_of_the_author_s_renews_it(doors, signed):
     assert renewed.verify()
 
 
-def test_nobody_else_renews_it(doors, signed):
+def test_no_other_identity_renews_it(doors, signed):
     for identity in (doors.identity("bob"), Identity("alice", PrivateKey.generate())):
         with pytest.raises(ConfigError):
             later(signed, identity)
@@ -282,7 +282,7 @@ def test_no_earlier_statement_takes_its_place(submitted, alice):
         submitted.refused(early.packed, "sealed.renewal")
 
 
-def test_a_statement_that_was_signed_by_nobody_takes_no_one_s_place(doors, submitted, alice):
+def test_a_statement_without_a_valid_signature_renews_nothing(doors, submitted, alice):
     renewed = later(submitted.first, alice)
     flipped = bytes([renewed.packed[0] ^ 1]) + renewed.packed[1:]
     submitted.refused(flipped, "sealed.signature")
@@ -327,7 +327,7 @@ def test_under_code_there_is_nothing_to_renew(doors, signed, alice):
     assert talk.refused_by_server == ["context.family"]
 
 
-def test_nobody_submits_another_graph_under_an_id_that_is_taken(doors, submitted, sealed):
+def test_a_graph_under_an_id_that_another_graph_has_is_refused(doors, submitted, sealed):
     carol = submitted.of("carol", TWO)
     header, frames = write_out(
         Graph({"y": Task("y", run)}),

@@ -435,7 +435,7 @@ def test_a_worker_to_whom_policy_does_not_let_it_be_said_is_not_told(
     assert stream.said == []
 
 
-def test_a_scheduler_that_is_gone_tells_nobody(sealed):
+def test_a_scheduler_that_is_gone_tells_no_worker(sealed):
     gone = WeakSet()
     scheduler = Scheduler()
     told, loop = Renewals(scheduler, None), scheduler.loop
