@@ -7,6 +7,7 @@ it, and nothing else is opened.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from distributed.protocol.serialize import Serialized
@@ -20,6 +21,8 @@ from safeser.dask.fields import select
 from safeser.dask.incoming import Judged, Part, is_graph
 from safeser.dask.sealed.arrival import runnable
 from safeser.dask.sealed.node import nodes
+from safeser.dask.sealed.renewal import Current
+from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.shaped import check_built
 from safeser.dask.shards import check_shards
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
@@ -101,7 +104,8 @@ def load_part(judged: Judged, part: Part, *, opens: bool) -> Any:
 def _load(judged: Judged, payload: Received, row: PayloadRow) -> Any:
     admitted = judged.admitted
     if payload.family == SEALED:
-        return runnable(judged.link, judged.context, judged.link.sealed_in(admitted, payload))
+        call = judged.link.sealed_in(admitted, payload)
+        return runnable(judged.link, judged.context, call, _current(judged, call.signed))
     # Shards of a shuffle are opened here, in place of a handler that would unpickle them.
     value = judged.link.load_one(admitted, admitted.inside(payload) or payload)
     if row.failed:
@@ -132,6 +136,7 @@ def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
     if is_graph(judged.context, payload.where):
         if payload.family == SEALED:
             graph = judged.link.sealed_in(judged.admitted, payload)
+            graph = replace(graph, current=_current(judged, graph.signed))
             return approved.opened({"tasks": nodes(graph), "annotations": graph.annotations})
         if row.failed and payload.family == "error":
             raise _unsent(payload, judged.link.load_one(judged.admitted, payload))
@@ -148,6 +153,16 @@ def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
     return Relayed(
         payload.header, list(payload.frames), author=_author(judged, payload), failed=row.failed
     )
+
+
+def _current(judged: Judged, signed: SignedStatement) -> Current:
+    """Return the place of the statement of a graph, in which it is renewed.
+
+    :raises PolicyDenied: if another graph has its id.
+    """
+    if judged.statements is None:  # in a reply, in which nothing waits
+        return Current(signed)
+    return judged.statements.of(signed)
 
 
 def _author(judged: Judged, payload: Received) -> str:

@@ -21,7 +21,6 @@ from dask._expr import LLGExpr
 from distributed import Client as _DaskClient
 from distributed.comm.addressing import parse_host_port
 from distributed.diagnostics.plugin import SchedulerUploadFile
-from distributed.protocol.serialize import Serialized, ToPickle
 from distributed.security import Security as DaskSecurity
 
 from safeser import operations
@@ -30,19 +29,18 @@ from safeser.dask import approved
 from safeser.dask.annotations import can_be_sent
 from safeser.dask.comm import SafeserComm
 from safeser.dask.display import Display
-from safeser.dask.future_reuse import FutureReuse
 from safeser.dask.gathering import Gathering
 from safeser.dask.guarded.client import guard, guarded_scheme
 from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
-from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
+from safeser.dask.sealing import Sealing
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
 from safeser.policy.faults import did_you_mean, shown
-from safeser.values import SEALED, UNKNOWN, Context, Kind
+from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Client", "check_address"]
 
@@ -56,7 +54,7 @@ _TRY_AGAIN = "Ask the operator for an active key, and submit the work again."
 _UNANSWERED = frozenset({"cancel-keys", "variable_delete", "queue_release"})
 
 
-class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc]  # distributed ships no types
+class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  # distributed ships no types
     """Connect to a cluster on ``safeser://``, or start one when no address is given.
 
     ``tcp://`` and ``tls://`` name a cluster that runs no safeser: the same is decided about all
@@ -166,30 +164,8 @@ class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc
         if link is None:
             return expr
         if self.seals:
-            return self._sealed(expr, link, actors)
+            return self._sealed(expr, actors=actors)
         return approved.as_granted(expr, link, actors=actors)
-
-    @property
-    def seals(self) -> bool:
-        """Whether policy says ``submission: sealed`` for what this client submits."""
-        link = self._link()
-        return link is not None and approved.grant_of(link).submission == SEALED
-
-    def _sealed(self, expr: Any, link: Link, actors: Any) -> Serialized:
-        """Return *expr* written out and signed, for the scheduler that *link* leads to."""
-        channel = self.safeser
-        assert isinstance(channel, Channel)
-        audience, limits = link.session.peer_key, link.policy.limits
-        return Serialized(
-            *write_out(
-                expr,
-                channel.identity,
-                audience,
-                limits,
-                annotations=dask.get_annotations(),
-                actors=actors,
-            )
-        )
 
     async def _register_scheduler_plugin(self, plugin: Any, *args: Any, **kwargs: Any) -> Any:
         """Register *plugin*; a scheduler that opens no graphs needs no files that they import."""
@@ -207,6 +183,7 @@ class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc
             await self._close()  # Dask closes after its own errors alone
             raise
         self._was_connected = True
+        self._look_for_due()
         link = self._link()
         if link is not None and approved.grant_of(link).submission == "approved":
             self._methods.enter_context(approved.methods())
@@ -291,8 +268,6 @@ class Client(Display, Gathering, FutureReuse, _DaskClient):  # type: ignore[misc
         """Refuse here what a user asks for and nobody answers: Dask takes it for done."""
         if msg["op"] in _UNANSWERED:
             self._permit(operations.Channel.STREAM, msg["op"])
-        elif msg["op"] == "update-graph" and is_sealed(msg["expr_ser"]):
-            msg = {**msg, "annotations": ToPickle(without_functions(msg["annotations"].data))}
         super()._send_to_scheduler(msg)
 
     async def _shutdown(self) -> None:

@@ -26,6 +26,7 @@ from safeser.dask.ceilings import check_room, control_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
+from safeser.dask.sealed.renewal import Current, Statements
 from safeser.dask.sealed.value import Requests
 from safeser.dask.session_control import LONGEST_HEADER, SessionControl
 from safeser.dask.unfinished import (
@@ -105,6 +106,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         taken: Requests | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
         authority: Callable[[SafeserComm, Any], None] | None = None,
+        statements: Statements | None = None,
+        renewed: Callable[[Current], None] | None = None,
     ) -> None:
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
@@ -121,6 +124,8 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             client_ids=client_ids,
             taken=taken,
             registration_refused=registration_refused,
+            statements=statements,
+            renewed=renewed,
         )
         self._extra = {"safeser": {"principal": link.peer, "key": link.session.peer_key.text}}
         self.control = SessionControl(self, link, initiator=server is None)

@@ -42,6 +42,7 @@ from safeser.dask.refused import GraphFailures, element_instead
 from safeser.dask.registrations import ClientIds
 from safeser.dask.sealed import requests
 from safeser.dask.sealed.call import Kept, Sent
+from safeser.dask.sealed.renewal import RENEWALS, Current, Statements, renewed_in
 from safeser.dask.sealed.value import Requests
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
@@ -93,6 +94,9 @@ class Conversation:
     :param client_ids: whose the ids of clients are, for all connections of one scheduler.
     :param taken: signed requests that all connections of one worker or nanny have taken.
     :param registration_refused: is told why the peer takes no worker or nanny of this side's.
+    :param statements: of the sealed graphs of one scheduler, for all of its connections; otherwise
+        those that came over this one.
+    :param renewed: is told, by any thread, of each statement that the peer renewed.
     """
 
     def __init__(
@@ -105,8 +109,12 @@ class Conversation:
         client_ids: ClientIds | None = None,
         taken: Requests | None = None,
         registration_refused: Callable[[SafeserError], None] | None = None,
+        statements: Statements | None = None,
+        renewed: Callable[[Current], None] | None = None,
     ) -> None:
         self.link = link
+        self._statements = Statements() if statements is None else statements
+        self._renewed = renewed
         self._registration_refused = registration_refused
         self._taken = taken or Requests()
         self._speaker = Speaker(link, client_ids or ClientIds(), here=server is not None)
@@ -461,6 +469,9 @@ class Conversation:
                 kept.append(element)
                 continue
             try:
+                if element["op"] in RENEWALS:
+                    self._renew(element)
+                    continue
                 message = build(judged, opens=self._opens)
                 assert self._reads is not None
                 name = element["op"]
@@ -510,8 +521,21 @@ class Conversation:
         self, row: Operation, body: Any, parsed: Message, willing: Sequence[str] | None
     ) -> Judged:
         return judge_operation(
-            self.link, row, body, parsed, willing, opens=self._opens, taken=self._taken
+            self.link,
+            row,
+            body,
+            parsed,
+            willing,
+            opens=self._opens,
+            taken=self._taken,
+            statements=self._statements,
         )
+
+    def _renew(self, element: Mapping[str, Any]) -> None:
+        """Take the statement in *element*, which was judged; Dask has no handler for it."""
+        current = self._statements.renew(renewed_in(element["statement"]))
+        if current is not None and self._renewed is not None:
+            self._renewed(current)
 
     def _takes_code(self, operation: str, willing: Sequence[str] | None) -> bool:
         """Tell whether the peer may hand code to this side, which is willing to run it."""

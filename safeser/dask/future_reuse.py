@@ -20,24 +20,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 from weakref import WeakSet
 
-from dask import get_annotations
 from dask._expr import LLGExpr
 from dask._task_spec import Alias, Task, parse_input
-from distributed.client import Client, Future, FutureState
-from distributed.protocol.serialize import Serialized, ToPickle, serialize, to_serialize
+from distributed.client import Future, FutureState
+from distributed.protocol.serialize import Serialized, serialize, to_serialize
 
-from safeser.channel import Channel, Link, OpenLink
-from safeser.dask.approved import grant_of
+from safeser.channel import Link, OpenLink
 from safeser.dask.comm import SafeserComm
 from safeser.dask.definitions import Comparison
 from safeser.dask.difference import Difference, find_difference
-from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
-from safeser.dask.sent_definitions import Kept, Sent, SentGraph, large_buffers
+from safeser.dask.sealed.graph import is_sealed
+from safeser.dask.sent_definitions import Kept, Sent, SentGraph, Stated, large_buffers
 from safeser.errors import PolicyDenied, SafeserError, TokenizationError
 from safeser.tokens import tokenize_in_order
-from safeser.values import SEALED, Kind
+from safeser.values import Kind
 
-__all__ = ["FutureReuse", "TaskClient"]
+__all__ = ["FutureReuse"]
 
 #: As much of a key as texts show: whoever submitted it chose it.
 _SHOWN = 60
@@ -152,6 +150,7 @@ class FutureReuse:
                 raise _Differs(found)
             self._decide(found)
         super()._send_to_scheduler(msg)  # type: ignore[misc]  # as above
+        graph.stated = self._stated(msg["expr_ser"])
         self._kept.fit(graph, self.futures)
         for key in msg["keys"]:
             if key not in held:
@@ -160,6 +159,11 @@ class FutureReuse:
     def _as_sent(self, expr: Any) -> Any:
         """Return *expr* as Dask's client is given it."""
         return expr
+
+    def _stated(self, graph: Serialized) -> Stated | None:
+        """Return the statement of *graph*, which was sent, if this client renews it."""
+        del graph
+        return None
 
     def _again(self, key: Any, sent: Sent, func: Any, args: Any, kwargs: Any) -> _Differences:
         """Return how a call differs from what was *sent* under its key."""
@@ -292,36 +296,6 @@ class FutureReuse:
         self._kept.drop(key)
         self._later.pop(key, None)
         super()._release_key(key)  # type: ignore[misc]  # as above
-
-
-class TaskClient(FutureReuse, Client):  # type: ignore[misc]  # distributed ships no types
-    """The client that a worker makes for its tasks; it signs as that worker."""
-
-    def _graph_to_futures(self, expr: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
-        expr = self._as_sent(expr, actors=kwargs.get("actors"))
-        return super()._graph_to_futures(expr, keys, *args, **kwargs)
-
-    def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
-        link = self._policy_link()
-        if link is None or grant_of(link).submission != SEALED:
-            return expr
-        channel = link.voices
-        assert isinstance(channel, Channel)
-        return Serialized(
-            *write_out(
-                expr,
-                channel.identity,
-                link.session.peer_key,
-                link.policy.limits,
-                annotations=get_annotations(),
-                actors=actors,
-            )
-        )
-
-    def _send_to_scheduler(self, msg: Any) -> None:
-        if msg["op"] == "update-graph" and is_sealed(msg["expr_ser"]):
-            msg = {**msg, "annotations": ToPickle(without_functions(msg["annotations"].data))}
-        super()._send_to_scheduler(msg)
 
 
 def _kept_form(graph: Serialized, actors: Any) -> SentGraph:

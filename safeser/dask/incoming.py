@@ -20,6 +20,7 @@ from safeser.dask.fields import pickled, references, select, transform
 from safeser.dask.sealed import requests
 from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
+from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
 from safeser.dask.sealed.requests import Raw, plugin_of
 from safeser.dask.sealed.value import Requests
 from safeser.dask.shaped import Later, check_fields, check_inner
@@ -113,6 +114,7 @@ class Judged(NamedTuple):
     wrapped: tuple[str, ...] = ()
     left_out: frozenset[int] = frozenset()
     later: tuple[Later, ...] = ()
+    statements: Statements | None = None
 
 
 def judge_operation(
@@ -124,6 +126,7 @@ def judge_operation(
     *,
     opens: bool = True,
     taken: Requests | None = None,
+    statements: Statements | None = None,
 ) -> Judged:
     """Decide a request or stream element under the row of the table that its name stands for.
 
@@ -131,6 +134,7 @@ def judge_operation(
     :param willing: families that this side asked for; narrows what policy permits.
     :param opens: whether payloads are opened here, or passed on unless they are eager.
     :param taken: signed requests that this server has taken; None where functions are passed on.
+    :param statements: of the sealed graphs that there are, for elements of a stream.
     :raises PolicyDenied: for the operation, an operation inside it, a field, or a payload.
     """
     payloads = bool(message.rows)
@@ -141,6 +145,9 @@ def judge_operation(
         link.permit_named(link.inbound(row.kind, row.name), where="op")
         raise
     require_sealed(link, link.inbound(row.kind, row.name), body, message.rows)
+    if row.name in RENEWALS and statements is not None:
+        said = body.get("statement")
+        require_renewal(link, link.inbound(row.kind, row.name), said, statements)
     if not payloads and row.plain:
         context = link.inbound(row.kind, row.name)
         return Judged(link, context, body, link.admit(message.verified, context))
@@ -183,6 +190,7 @@ def judge_operation(
         opens=opens,
         opened_at=opened_at,
         taken=taken,
+        statements=statements,
     )
 
 
@@ -283,6 +291,7 @@ def _judge(
     failed: Callable[[int, SafeserError], None] | None = None,
     opened_at: Sequence[str] = (),
     taken: Requests | None = None,
+    statements: Statements | None = None,
 ) -> Judged:
     verified = message.verified
     wrapping = _wrapping(wrapped, body)
@@ -343,7 +352,7 @@ def _judge(
         parts = [part for part in parts if id(part[0]) not in refused]
     left = frozenset(left_out)
     body = requests.opened(body, bare, opened_at, taken)
-    return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later)
+    return Judged(link, context, body, admitted, tuple(parts), wrapped, left, later, statements)
 
 
 def _payload(

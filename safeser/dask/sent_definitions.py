@@ -10,7 +10,8 @@ beyond that a definition is *unknown*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -19,8 +20,9 @@ from dask._task_spec import convert_legacy_graph
 from distributed.protocol import pickle
 
 from safeser.dask.sealed.graph import reopened
+from safeser.keys import VerifyingKey
 
-__all__ = ["Kept", "Sent", "SentGraph", "large_buffers"]
+__all__ = ["Kept", "Sent", "SentGraph", "Stated", "large_buffers"]
 
 _MOST_BYTES = 64 << 20
 _MOST_OF_ONE = 16 << 20
@@ -33,10 +35,29 @@ class _Digest(NamedTuple):
     size: int
 
 
+@dataclass(slots=True, eq=False)
+class Stated:
+    """The statement of a sealed graph as its author signed it last.
+
+    :param due: when it is to be signed anew, in seconds since 1970 (UTC).
+    :param signer: the key that signed it.
+    :param needs: those of the graphs without whose results its tasks cannot be computed again.
+    """
+
+    packed: bytes
+    due: float
+    signer: VerifyingKey | None
+    needs: tuple[Stated, ...]
+
+    def is_due(self, now: float, signer: VerifyingKey | None) -> bool:
+        """Tell whether it is to be signed anew at *now*, by the key *signer*."""
+        return now >= self.due or signer != self.signer
+
+
 class SentGraph:
     """One submission as it was sent: a pickle, its buffers, and whether its tasks are actors."""
 
-    __slots__ = ("_frames", "_sealed", "actors", "size", "uses")
+    __slots__ = ("_frames", "_sealed", "actors", "size", "stated", "uses")
 
     def __init__(
         self, frames: Sequence[Any], actors: Any, *, sealed: Mapping[str, Any] | None = None
@@ -48,6 +69,7 @@ class SentGraph:
         """
         first, *buffers = frames or (b"",)
         self.actors = actors
+        self.stated: Stated | None = None
         self.uses = 0
         self._sealed = sealed
         self._frames: list[Any] | None
@@ -151,6 +173,17 @@ class Kept:
         """Return what was sent under *key*, if the future of that is the one with *state*."""
         sent = self._sent.get(key)
         return sent if sent is not None and state is not None and sent.state is state else None
+
+    def graphs_of(self, keys: Iterable[Any], states: Mapping[Any, Any]) -> list[SentGraph]:
+        """Return the graphs that were sent under *keys*; *states* are of those still held."""
+        found = (self.find(key, states.get(key)) for key in keys if key in self._sent)
+        graphs = (sent.graph for sent in found if sent is not None and sent.graph is not None)
+        return list({id(graph): graph for graph in graphs}.values())
+
+    def held(self, states: Mapping[Any, Any]) -> list[SentGraph]:
+        """Return the graphs of which a future is held that was not cancelled."""
+        left = (key for key, sent in self._sent.copy().items() if sent.state.status != "cancelled")
+        return self.graphs_of(left, states)
 
     def keep(self, key: Any, sent: Sent) -> None:
         self.drop(key)

@@ -38,6 +38,7 @@ from safeser.dask.endings import say_no_more
 from safeser.dask.hosts import is_same_host
 from safeser.dask.interrupts import unblock
 from safeser.dask.process_surface import confine
+from safeser.dask.renewals import Renewals
 from safeser.dask.roles import Roles, is_command, scheduler_of, served_by
 from safeser.dask.schemes import note_left
 from safeser.dask.servers import Served, register
@@ -269,6 +270,7 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         # Before it listens: from here on the functions in Dask's place know the server.
         self._known = register(server, known)
         self._authority = partial(require_authority, self._known, server)
+        self._renewals = self._known.part(server, Renewals)
         patches.rebind(server)
         own_connections(server, self._server)
         confine(server, self._channel.policy)
@@ -300,6 +302,8 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             client_ids=self._known.client_ids,
             taken=self._known.requests,
             authority=self._authority,
+            statements=self._renewals.statements,
+            renewed=self._renewals.note,
         )
         if connections.take(link.peer, self._channel.policy.limits.max_connections):
             comm.when_closed(partial(connections.leave, link.peer))

@@ -161,6 +161,7 @@ request-refresh-who-has keys:key* worker:address stimulus_id:text
 update-graph client:word expr_ser:any keys:key* span_metadata:any
     internal_priority:key->number? submitting_task:key? user_priority:number|key->number
     actors:flag|key*? fifo_timeout:amount|word code:any annotations:any stimulus_id:text?
+renew-statement statement:bytes
 client-desires-keys keys:key* client:word
 update-data who_has:key->address* nbytes:key->amount client:word?
 report-key key:key? client:word?
@@ -220,6 +221,7 @@ acquire-replicas stimulus_id:text who_has:key->address* nbytes:key->number
 compute-task stimulus_id:text key:key run_id:integer who_has:key->address* nbytes:key->number
     priority:number* run_spec:any resource_restrictions:word->amount? actor:flag annotations:any
     span_id:word?
+statement-renewed statement:bytes
 free-keys stimulus_id:text keys:key*
 remove-replicas stimulus_id:text keys:key*
 steal-request stimulus_id:text key:key

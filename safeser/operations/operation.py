@@ -89,7 +89,8 @@ class Operation:
     :param streams: states of the connection in which honest peers send this stream element. Dask
         itself keeps one dict of handlers for all streams and lets the sender's fields override the
         identity that it registered with, so that a client could report other workers' tasks.
-    :param inline: whether Dask's loops handle it themselves, without a registered handler.
+    :param inline: whether it has no registered handler: Dask's loops handle it themselves, or
+        safeser does, whose own operation it is.
     :param bulk: whether honest workers send many keys in it.
     :param splits: the field whose list may travel in parts, each in an element of its own.
     :param ceilings: how large it may be, by its fields.

@@ -1,6 +1,7 @@
 """What the scheduler handles.
 
-The one rule: one row for each handler that a running scheduler registers, extensions included.
+The one rule: one row for each handler that a running scheduler registers, extensions included, and
+one for each operation of safeser's own.
 """
 
 from __future__ import annotations
@@ -263,6 +264,14 @@ _ELEMENTS = (
         streams=_FROM_CLIENTS,
         bulk=True,  # also where it is refused: its keys have to be failed
         note="the scheduler's handler opens expr_ser by itself, whatever families it was given",
+    ),
+    _STREAM(
+        "renew-statement",
+        Kind.TASK,
+        "basic",
+        streams=_FROM_CLIENTS,
+        inline=True,
+        note="safeser's own: the statement of a sealed graph, signed anew by its author",
     ),
     # --- from workers ---------------------------------------------------------------------------
     *_plain_stream(

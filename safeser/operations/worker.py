@@ -1,7 +1,7 @@
 """What a worker handles.
 
 The one rule: one row for each handler that a running worker registers, its plugin for shuffles
-included.
+included, and one for each operation of safeser's own.
 """
 
 from __future__ import annotations
@@ -111,6 +111,13 @@ _ELEMENTS = (
         "cluster",
         fields=payload(Encoding.MARKED, "run_spec"),
         note="pickled anew by the scheduler; who_has names addresses",
+    ),
+    _STREAM(
+        "statement-renewed",
+        Kind.TASK,
+        "cluster",
+        inline=True,
+        note="safeser's own: a renewed statement of a graph, whose tasks the worker may have",
     ),
     _STREAM("close", Kind.CONTROL, "cluster", note="shuts the worker down"),
     _STREAM("close-stream", Kind.ADMIN, "basic", inline=True, note="ends this stream only"),

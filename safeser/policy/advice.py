@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import (
     CODE_OPERATIONS,
-    COMPUTE,
+    HANDING,
     HARMLESS,
     SIGNED_OPERATIONS,
-    SUBMIT,
+    SUBMITTING,
     UNKNOWN_OPERATIONS,
     UNLISTED,
     Query,
@@ -73,19 +73,19 @@ def _is_misplaced(query: Query) -> bool:
     Those are graphs, and tasks that somebody else than the sender signed: no context can list its
     sender as an author.
     """
-    if query.family != SEALED or query.operation == SUBMIT:
+    if query.family != SEALED or query.operation in SUBMITTING:
         return False
-    return query.operation != COMPUTE or not query.relayed
+    return query.operation not in HANDING or not query.relayed
 
 
 def _granting(query: Query, operation: str, rule: Rule) -> tuple[Edit, ...]:
     if operation == UNLISTED:
         return ()
     grant = Edit(rule.name, "operations", operation)
-    beyond = operation not in UNKNOWN_OPERATIONS or operation == SUBMIT
+    beyond = operation not in UNKNOWN_OPERATIONS or operation in SUBMITTING
     if _has_unknown(rule) and (beyond or operation in CODE_OPERATIONS):
         return ()
-    if operation == SUBMIT and rule.submission == "none":
+    if operation in SUBMITTING and rule.submission == "none":
         return (grant, *_submitting(query, rule))
     if operation in _unsigned(rule) and rule.submission != "code":
         return (grant, Edit(rule.name, "submission", "code"))

@@ -33,6 +33,7 @@ from safeser.policy.rules import (
     REFUSED,
     SEALED_IN,
     SUBMIT,
+    SUBMITTING,
     UNLISTED,
     Hop,
     Query,
@@ -345,7 +346,7 @@ def _judge_operation(query: Query, rule: Rule) -> Decision | None:
         known = query.operation != UNLISTED
         what = f"operation {query.operation}" if known else "an operation unknown to safeser"
         return _deny(query, rule, "operation.not-granted", f"{what} is not granted")
-    if query.operation == SUBMIT and rule.submission == "none":
+    if query.operation in SUBMITTING and rule.submission == "none":
         return _deny(query, rule, "submission.none", "submitting work is not granted")
     return None
 
@@ -379,7 +380,7 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
     # A scheduler has a signing key of its own: that it signs a task is no reason to run it.
     listed_only = (
         query.family == SEALED
-        and query.operation != SUBMIT
+        and query.operation not in SUBMITTING
         and (COMPUTE in rule.operations or bool(rule.authors))
     )
     if query.family in HARMLESS or not (query.relayed or listed_only):

@@ -24,14 +24,18 @@ __all__ = [
     "CALLING",
     "CODE_OPERATIONS",
     "COMPUTE",
+    "HANDING",
     "HARMLESS",
     "PICKLES",
     "PROFILES",
     "REFUSED",
+    "RENEW",
+    "RENEWED",
     "SEALED_IN",
     "SESSION_TRANSPORTS",
     "SIGNED_OPERATIONS",
     "SUBMIT",
+    "SUBMITTING",
     "TASKS",
     "UNKNOWN_OPERATIONS",
     "UNLISTED",
@@ -65,6 +69,13 @@ SUBMIT = "update-graph"
 #: The operation by which a scheduler hands a task to a worker.
 COMPUTE = "compute-task"
 
+#: The operations by which the statement of a sealed graph is renewed: its author's client tells the
+#: scheduler, and the scheduler the workers that have tasks of the graph.
+RENEW, RENEWED = "renew-statement", "statement-renewed"
+
+#: What a client may say that may submit work, and what a scheduler says of tasks to workers.
+SUBMITTING, HANDING = frozenset({SUBMIT, RENEW}), frozenset({COMPUTE, RENEWED})
+
 #: What a graph under ``submission: approved`` is made of.
 APPROVED = ("data", "numpy", "pandas", "functions", "dask-tasks")
 
@@ -84,11 +95,11 @@ CODE_OPERATIONS = GROUPS["run"] | GROUPS["plugins"] | GROUPS["files"] | GROUPS["
 #: actor's calls take data, in the session of their caller.
 SIGNED_OPERATIONS = PARTS["worker-run"] | PARTS["worker-plugins"] | GROUPS["actors"]
 
-#: In what sealed payloads stand: graphs, tasks, requests that carry code to workers, what relays
-#: those, and replies, which name no operation.
+#: What sealed calls pass by: graphs, tasks, renewals of their statements, requests that carry code
+#: to workers, what relays those, and replies, which name no operation.
 SEALED_IN: frozenset[str | None] = frozenset(
-    {SUBMIT, COMPUTE, "broadcast", "proxy", None, *PARTS["worker-run"], *PARTS["worker-plugins"]}
-)
+    {"broadcast", "proxy", None, *PARTS["worker-run"], *PARTS["worker-plugins"]}
+).union(SUBMITTING, HANDING)
 
 #: The weakest kind that a message of each operation can have; payloads only make it stronger.
 WEAKEST: Mapping[str, Kind] = MappingProxyType(

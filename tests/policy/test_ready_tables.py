@@ -128,7 +128,7 @@ def test_tasks_that_nobody_signed_are_made_of_listed_functions(shared: Policy) -
     for kind in set(Kind) - {Kind.TASK}:
         assert not shared.grant(Context("scheduler", "worker", kind)).profiles
     # Graphs, layers and expressions write themselves out: their code would run on operands.
-    assert tasks.operations == {"compute-task"}
+    assert tasks.operations == {"compute-task", "statement-renewed"}
 
 
 def test_what_needs_code_on_the_scheduler_is_granted_to_nobody(shared: Policy) -> None:

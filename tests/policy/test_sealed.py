@@ -19,6 +19,11 @@ GRANT = "  operations: {grant: [update-graph, compute-task]}\n"
 SAID = "  submission: sealed\n"
 GRAPH = Context("a", "b", Kind.TASK, "update-graph")
 TASK = Context("a", "b", Kind.TASK, "compute-task")
+RENEWALS = (
+    "  operations: {grant: [update-graph, compute-task, renew-statement, statement-renewed]}\n"
+)
+RENEW = Context("a", "b", Kind.TASK, "renew-statement")
+RENEWED = Context("a", "b", Kind.TASK, "statement-renewed")
 
 
 def policy(rest: str, sender: str = "a") -> Policy:
@@ -79,6 +84,40 @@ def test_no_other_word_lets_sealed_calls_through(submission: str) -> None:
         denied = loaded.decide(context, SEALED, author=author)
         assert not denied.permitted
         assert "set 'submission: sealed'" in denied.fix
+
+
+def test_a_renewal_passes_where_the_graph_or_task_does_that_it_is_about() -> None:
+    loaded = policy(SAID + RENEWALS + "  authors: [c]\n")
+    assert loaded.decide(RENEW, SEALED).permitted
+    assert loaded.decide(RENEWED, SEALED, author="c").permitted
+    for author in (None, "a", "b", "unknown"):
+        assert loaded.decide(RENEWED, SEALED, author=author).rule == "author.relayed"
+    loaded = policy(SAID + GRANT)
+    assert loaded.decide(RENEW, SEALED).rule == "operation.not-granted"
+    assert loaded.decide(RENEWED, SEALED, author="c").rule == "operation.not-granted"
+
+
+def test_who_may_submit_nothing_renews_nothing() -> None:
+    loaded = policy(RENEWALS)
+    denied = loaded.permits_operation(RENEW)
+    assert denied.rule == "submission.none"
+    assert "set 'submission: approved'" in denied.fix
+    assert "set 'submission: sealed'" in loaded.decide(RENEW, SEALED).fix
+    both = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
+    loaded = policy(f"  submission: approved\n{both}{RENEWALS}")
+    assert loaded.decide(RENEW, SEALED).rule == "context.family"
+    assert "set 'submission: sealed'" in loaded.decide(RENEW, SEALED).fix
+
+
+def test_the_advice_about_a_renewal_permits_it() -> None:
+    denied = policy("  operations: {grant: [identity]}\n").decide(RENEW, SEALED)
+    assert denied.rule == "operation.not-granted"
+    assert "add renew-statement to 'operations: grant'" in denied.fix
+    assert "set 'submission: sealed'" in denied.fix
+    assert policy(SAID + RENEWALS).decide(RENEW, SEALED).permitted
+    denied = policy(SAID + RENEWALS).decide(RENEWED, SEALED, author="c")
+    assert denied.rule == "author.relayed"
+    assert "add c to 'authors'" in denied.fix
 
 
 def test_the_advice_permits_what_was_denied() -> None:

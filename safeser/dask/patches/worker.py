@@ -13,11 +13,11 @@ from typing import Any
 from distributed import Client
 
 from safeser.dask.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
-from safeser.dask.future_reuse import TaskClient
 from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import exits_with_worker
 from safeser.dask.servers import part_of, served
 from safeser.dask.stimuli import Stimuli
+from safeser.dask.task_client import TaskClient
 
 __all__ = ["ROWS"]
 
@@ -73,6 +73,7 @@ def _get_client(stock: Callable[..., Any]) -> Callable[..., Any]:
             TaskClient.begin_to_keep(client)
             client.__class__ = TaskClient
             client._stream_handlers["task-erred"] = client._handle_task_erred
+            client.loop.add_callback(client._look_for_due)
         return client
 
     return get_client

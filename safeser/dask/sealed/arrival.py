@@ -16,8 +16,8 @@ from safeser.dask.reader import Reference
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.graph import Head, SealedGraph, parse, read_statement
 from safeser.dask.sealed.node import VerifiedTask
-from safeser.dask.sealed.statement import SignedStatement
-from safeser.dask.sealed.verification import require_signed
+from safeser.dask.sealed.renewal import Current
+from safeser.dask.sealed.verification import require_permitted, require_signed
 from safeser.dask.sealed.writing import ACTOR
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
 from safeser.policy.rules import COMPUTE, SUBMIT, TASKS
@@ -149,30 +149,26 @@ def _require_place(head: Head, body: Any) -> None:
         )
 
 
-def runnable(link: Link, context: Context, call: Call) -> VerifiedTask:
+def runnable(link: Link, context: Context, call: Call, current: Current) -> VerifiedTask:
     """Return an admitted task as Dask's worker runs it.
 
     Before it runs it is asked again whether its author may: keys and policy may have changed.
+
+    :param current: the statement of its graph, which may be renewed while the task waits.
     """
-    still = partial(_require_valid, link, context, call.signed)
+    still = partial(_require_valid, link, context, current)
     task = VerifiedTask(call, link.policy.limits, still)
     if call.head.dependencies:
         task.prepare()
     return task
 
 
-def _require_valid(link: Link, context: Context, signed: SignedStatement) -> None:
+def _require_valid(link: Link, context: Context, current: Current) -> None:
     try:
-        author = require_signed(signed, link.voices, scheduler=link.peer)
+        author = require_signed(current.signed, link.voices, scheduler=link.peer)
         if context.operation is not None:  # in a reply, this principal's own
-            _require_permitted(link, context, author)
+            require_permitted(link, context, author)
     except PolicyDenied as error:
         link.note_refusal(context, error)
         error.recorded = True
         raise
-
-
-def _require_permitted(link: Link, context: Context, author: str) -> None:
-    decision = link.voices.policy.decide(context, SEALED, author=author)
-    if not decision.permitted:
-        raise PolicyDenied(decision.reason, rule=decision.rule, fix=decision.fix)

@@ -29,6 +29,7 @@ from safeser.dask.sealed.definitions import DIGEST_SIZE, Definitions, digest
 from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.opening import open_task
+from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import GRAPH_ID_SIZE, LIFETIME, SignedStatement, Statement
 from safeser.dask.sealed.writing import (
     FLAGS,
@@ -90,6 +91,7 @@ class Head:
 class SealedGraph:
     """A graph whose statement covers all of its tasks; that it is signed is verified elsewhere.
 
+    :param current: that statement, which may be renewed.
     :param heads: of the tasks, in the order of the leaves.
     :param definitions: each under its digest.
     :param canonical: canonical digests of definitions that have one, under their digests. Nothing
@@ -98,7 +100,7 @@ class SealedGraph:
     :param plans: of the shuffles whose barriers are among the tasks, by the barrier's place.
     """
 
-    signed: SignedStatement
+    current: Current
     heads: tuple[Head, ...]
     leaves: tuple[Leaf, ...]
     definitions: Mapping[bytes, bytes]
@@ -106,6 +108,10 @@ class SealedGraph:
     annotations: dict[str, dict[Any, Any]]
     tree: MerkleTree
     plans: Mapping[int, ShuffleSpec]
+
+    @property
+    def signed(self) -> SignedStatement:
+        return self.current.signed
 
 
 # -- where it is written --------------------------------------------------------------------------
@@ -119,6 +125,7 @@ def write_out(
     *,
     annotations: Mapping[str, Any] = _NONE,
     actors: bool | Collection[Any] | None = None,
+    keys: set[Any] | None = None,
 ) -> Sent:
     """Return *expr* written out into tasks and signed, as a header and frames.
 
@@ -126,12 +133,13 @@ def write_out(
     :param limits: those of the scheduler.
     :param annotations: of all tasks; those that are functions of keys are called here.
     :param actors: keys of tasks that return actors; True for all.
+    :param keys: gets the keys of all tasks and of what they need.
     :raises PayloadError: that names the first task which cannot be written.
     :raises ConfigError: if *identity* has no signing key.
     """
     signer = identity.require_verifying()
     definitions, graph = Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
-    leaves = _leaves(expr, definitions, limits, actors)
+    leaves = _leaves(expr, definitions, limits, actors, keys)
     tree = MerkleTree(leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values())
     now = int(time.time())
     statement = Statement(
@@ -156,7 +164,11 @@ def write_out(
 
 
 def _leaves(
-    expr: Any, definitions: Definitions, limits: Limits, actors: bool | Collection[Any] | None
+    expr: Any,
+    definitions: Definitions,
+    limits: Limits,
+    actors: bool | Collection[Any] | None,
+    keys: set[Any] | None,
 ) -> dict[Any, Leaf]:
     leaves: dict[Any, Leaf] = {}
     named: Collection[Any] = () if isinstance(actors, bool | None) else set(actors)
@@ -166,6 +178,10 @@ def _leaves(
             leaves[key] = write_task(key, _under(key, node), definitions, limits, actor=actor)
         except PayloadError as error:
             raise unwritable(key, error) from error.__cause__
+        if keys is not None:
+            keys.update(node.dependencies)
+    if keys is not None:
+        keys.update(leaves)
     return leaves
 
 
@@ -339,7 +355,7 @@ def _checked(
         for place, head in enumerate(heads)
         if head.plan is not None
     }
-    return SealedGraph(signed, heads, leaves, definitions, canonical, named, tree, plans)
+    return SealedGraph(Current(signed), heads, leaves, definitions, canonical, named, tree, plans)
 
 
 def read_statement(frames: Sequence[Any]) -> SignedStatement:

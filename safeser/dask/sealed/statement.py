@@ -7,7 +7,7 @@ be verified.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack
@@ -21,6 +21,7 @@ __all__ = [
     "GRAPH_ID_SIZE",
     "LIFETIME",
     "MOST_TASKS",
+    "RENEWED_AFTER",
     "SKEW",
     "SignedStatement",
     "Statement",
@@ -28,6 +29,9 @@ __all__ = [
 
 #: Seconds for which a statement is valid; renewed while its author's client holds futures.
 LIFETIME = 24 * 3600
+
+#: Seconds after which a client renews it: three attempts may come to nothing.
+RENEWED_AFTER = LIFETIME // 4
 
 #: Seconds by which the clocks of two machines may differ.
 SKEW = 300
@@ -92,6 +96,30 @@ class Statement:
             use_bin_type=True,
         )
         return packed
+
+    def renewed_by(self, identity: Identity, now: float) -> SignedStatement:
+        """Return the same said anew at *now*, signed by the key that *identity* has by then.
+
+        It expires later than this one, even if both are signed within one second.
+
+        :raises ConfigError: if the identity is not the author's, or has no signing key.
+        """
+        if identity.principal != self.author:
+            raise ConfigError(
+                f"a graph of {self.author!r} cannot be renewed as {identity.principal!r}",
+                rule="sealed.author",
+            )
+        issued = max(int(now), self.issued + 1)
+        return replace(
+            self, signer=identity.require_verifying(), issued=issued, expires=issued + LIFETIME
+        ).signed_by(identity)
+
+    def says_same(self, other: Statement) -> bool:
+        """Tell whether *other* is by the same author about the same graph, whenever it was signed.
+
+        The key that signs may be another one of the author's.
+        """
+        return self == replace(other, signer=self.signer, issued=self.issued, expires=self.expires)
 
     def is_current(self, now: float) -> bool:
         """Tell whether *now* lies between issue and expiry, as far as clocks agree."""

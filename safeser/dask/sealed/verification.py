@@ -12,12 +12,14 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Protocol
 
+from safeser.channel import Link
 from safeser.channel.standing import Voices
 from safeser.dask.sealed.statement import SignedStatement
 from safeser.errors import PolicyDenied
 from safeser.keys import PublicKey, VerifyingKey
+from safeser.values import SEALED, Context
 
-__all__ = ["require_current", "require_signed"]
+__all__ = ["require_current", "require_permitted", "require_signed"]
 
 #: Signatures that were found to hold and are remembered: one for each graph and renewal.
 _REMEMBERED = 1024
@@ -73,6 +75,16 @@ def require_current(said: Said, voices: Voices, *, servers: Collection[str], hol
             "Submit it again.",
         )
     return said.author
+
+
+def require_permitted(link: Link, context: Context, author: str) -> None:
+    """Refuse what *author* signed where policy lets no sealed call of that author pass.
+
+    :raises PolicyDenied: as policy says it.
+    """
+    decision = link.voices.policy.decide(context, SEALED, author=author)
+    if not decision.permitted:
+        raise PolicyDenied(decision.reason, rule=decision.rule, fix=decision.fix)
 
 
 @lru_cache(maxsize=_REMEMBERED)

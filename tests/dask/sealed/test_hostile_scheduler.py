@@ -25,7 +25,7 @@ from safeser.dask.sealed.value import Requests, sign_request
 from safeser.errors import PolicyDenied
 from safeser.keys import Roster, SigningKey
 from safeser.policy.rules import APPROVED
-from safeser.values import Limits
+from safeser.values import Kind, Limits
 from tests.conftest import Doors
 from tests.dask.conftest import Talk
 
@@ -94,6 +94,25 @@ def test_what_anybody_else_signed_does_not(worker, marker, author, rule):
     with pytest.raises(PolicyDenied):
         task()
     assert worker.refused_by_asker == [rule]
+
+
+@pytest.mark.parametrize(
+    ("author", "rules"),
+    [("carol", []), ("alice", ["author.relayed"]), ("scheduler", ["author.relayed"])],
+)
+def test_only_an_engineer_s_statement_is_renewed(worker, author, rules):
+    _, frames = write_out(
+        LLGExpr({"x": Task("x", len, [])}),
+        Signing().identity(author),
+        Signing().identity("scheduler").public,
+        Limits(),
+    )
+    renewal = [{"op": "statement-renewed", "statement": frames[0]}]
+    assert worker.reply(renewal) is Talk.SKIP
+    assert worker.refused_by_asker == rules
+    assert worker.far.policy.permits_operation(
+        worker.far.outbound(Kind.TASK, "statement-renewed")
+    ).permitted
 
 
 @pytest.mark.parametrize("family", ["pickle", "cloudpickle"])

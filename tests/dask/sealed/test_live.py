@@ -452,6 +452,30 @@ def test_no_other_element_takes_a_sealed_payload(thief, op):
     assert thief.log.wait(lambda each: each["sender"] == "scheduler") is not None
 
 
+def test_a_renewal_that_was_forged_counts_nothing_and_ends_nothing(thief):
+    """The worker has a task of the graph, which runs as before."""
+    node = thief.task("renewed", more={"blocked": Task("blocked", time.sleep, 0)})
+    signed = node.call.signed
+    issued = int(time.time()) + 10
+    anew = replace(signed.statement, issued=issued, expires=issued + LIFETIME)
+    own = replace(anew, signer=thief.scheduler.verifying)
+    for statement, rule in (
+        (own.signed_by(thief.scheduler), "sealed.author"),
+        (anew.signed_by(thief.scheduler), "sealed.signature"),
+        (anew.signed_by(thief.bob), "sealed.signature"),
+    ):
+        thief.log.new()
+        thief.impostor.say({"op": "statement-renewed", "statement": statement.packed})
+        record = thief.log.wait(lambda each, rule=rule: each["rule"] == rule)
+        assert record["operation"] == "statement-renewed"
+    thief.impostor.say(
+        {"op": "statement-renewed", "statement": anew.signed_by(thief.alice).packed},
+        element("renewed", Eager(thief.row(node.call))),
+    )
+    assert thief.impostor.outcome("renewed") == "task-finished"
+    assert (thief.markers / "renewed").exists()
+
+
 def test_a_retired_author_s_tasks_do_not_run(cluster, thief):
     """The last test: alice is retired for good, and the worker reads the roster meanwhile."""
     path = cluster.keys / "roster"

@@ -1,0 +1,70 @@
+"""Renewed statements of sealed graphs on a scheduler: workers hear of those whose tasks they have.
+
+The one rule: however many statements clients renew, workers are told at most once in each
+:data:`PAUSE`, and each of them only of graphs of which it has tasks to run. What a task is sent
+with from then on is the renewed statement anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from distributed.comm.core import CommClosedError
+
+from safeser.dask.sealed.node import Sealed
+from safeser.dask.sealed.renewal import Current, Statements
+from safeser.dask.servers import Part
+from safeser.policy.rules import RENEWED
+from safeser.values import Kind
+
+__all__ = ["PAUSE", "Renewals"]
+
+#: Seconds for which renewals are gathered before the tasks of all workers are looked at.
+PAUSE = 1.0
+
+
+class Renewals(Part):
+    """The statements of the graphs of one scheduler, and which of them workers are to hear of."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.statements = Statements()
+        self._renewed: set[Current] = set()
+
+    def note(self, current: Current) -> None:
+        """Have the workers with tasks of a graph told that its statement was renewed.
+
+        May be called by any thread.
+        """
+        with contextlib.suppress(ReferenceError, RuntimeError):  # the server or its loop is gone
+            self._server.loop.add_callback(self._gather, current)
+
+    def _gather(self, current: Current) -> None:
+        if not self._renewed:
+            self._server.loop.call_later(PAUSE, self._tell)
+        self._renewed.add(current)
+
+    def _tell(self) -> None:
+        renewed, self._renewed = self._renewed, set()
+        with contextlib.suppress(ReferenceError):
+            for address, worker in self._server.workers.items():
+                stream = self._server.stream_comms.get(address)
+                if stream is not None and _hears(stream):
+                    for current in renewed & _statements_of(worker):
+                        with contextlib.suppress(CommClosedError):
+                            stream.send({"op": RENEWED, "statement": current.signed.packed})
+
+
+def _hears(stream: Any) -> bool:
+    """Tell whether policy lets the worker at the other end of *stream* be told."""
+    link = getattr(stream.comm, "link", None)
+    if link is None:
+        return False
+    return bool(link.policy.permits_operation(link.outbound(Kind.TASK, RENEWED)).permitted)
+
+
+def _statements_of(worker: Any) -> set[Current]:
+    """Return the statements of the tasks that *worker* was given and has not finished."""
+    specs = (task.run_spec for task in worker.processing)
+    return {spec.graph.current for spec in specs if isinstance(spec, Sealed)}

@@ -1,0 +1,160 @@
+"""Clients where policy says ``submission: sealed``: they sign graphs, and renew the statements.
+
+The one rule: a client signs anew only what it submitted itself, and only while it holds a future
+of that graph, or of one that was submitted later and needs it. A graph of which all futures were
+released is forgotten.
+
+While no statement is due, each look costs two comparisons.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import dask
+from distributed.protocol.serialize import Serialized, ToPickle
+from tornado.ioloop import PeriodicCallback
+
+from safeser.channel import Channel, Link
+from safeser.dask.approved import grant_of
+from safeser.dask.future_reuse import FutureReuse
+from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
+from safeser.dask.sealed.statement import RENEWED_AFTER, SignedStatement
+from safeser.dask.sent_definitions import Stated
+from safeser.errors import ConfigError
+from safeser.keys import Identity
+from safeser.policy.rules import RENEW
+from safeser.values import SEALED, Kind
+
+__all__ = ["Sealing"]
+
+logger = logging.getLogger("safeser.dask")
+
+#: Seconds between two looks at whether a statement is due.
+_EVERY = 60
+
+#: Statements that one look renews at most: signing takes 60 microseconds each on the client's loop.
+_AT_ONCE = 500
+
+#: Seconds until the next attempt where this client cannot sign at all.
+_LATER = 3600
+
+
+class Sealing(FutureReuse):
+    """What clients of users and of tasks do with the graphs that they submit."""
+
+    status: str
+
+    def begin_to_keep(self) -> None:
+        # Not super(): a worker's client becomes one of these once it has all that they have.
+        FutureReuse.begin_to_keep(self)
+        self._due = math.inf
+        self._signer: Any = None
+
+    @property
+    def seals(self) -> bool:
+        """Whether policy says ``submission: sealed`` for what this client submits."""
+        link = self._policy_link()
+        return link is not None and grant_of(link).submission == SEALED
+
+    def _sealed(self, expr: Any, *, actors: Any = None) -> Serialized:
+        """Return *expr* written out and signed, for the scheduler of the current connection."""
+        link, identity = self._policy_link(), self._identity()
+        assert link is not None
+        assert identity is not None
+        named: set[Any] = set()
+        self._call.named = named
+        return Serialized(
+            *write_out(
+                expr,
+                identity,
+                link.session.peer_key,
+                link.policy.limits,
+                annotations=dask.get_annotations(),
+                actors=actors,
+                keys=named,
+            )
+        )
+
+    def _send_to_scheduler(self, msg: Any) -> None:
+        if msg["op"] == "update-graph" and is_sealed(msg["expr_ser"]):
+            msg = {**msg, "annotations": ToPickle(without_functions(msg["annotations"].data))}
+        super()._send_to_scheduler(msg)
+
+    def _look_for_due(self) -> None:
+        """Have the client's loop, which runs this, renew statements from now on."""
+        callback = PeriodicCallback(self._renew_statements, _EVERY * 1000)
+        self._periodic_callbacks["renew-statements"] = callback  # type: ignore[attr-defined]  # of Dask's client, which stops it
+        callback.start()
+
+    def _stated(self, graph: Serialized) -> Stated | None:
+        """Return the statement of *graph*, which was sent, with those of the graphs it needs."""
+        if not is_sealed(graph):
+            return None
+        identity, due = self._identity(), time.time() + RENEWED_AFTER
+        if identity is None:
+            return None
+        needs = {
+            id(each.stated): each.stated
+            for each in self._kept.graphs_of(self._call.named, self.futures)
+            if each.stated is not None
+        }
+        self._due = min(self._due, due)
+        self._signer = self._signer or identity.verifying
+        return Stated(bytes(graph.frames[0]), due, identity.verifying, tuple(needs.values()))
+
+    def _renew_statements(self) -> None:
+        """Sign the statements anew that are due, or all of them if the signing key was replaced."""
+        identity, now = self._identity(), time.time()
+        if identity is None or self._due == math.inf:
+            return
+        if now < self._due and identity.verifying == self._signer:
+            return
+        link = self._policy_link()
+        if self.status != "running" or link is None or not _may_renew(link):
+            return
+        held = list(_with_needs(each.stated for each in self._kept.held(self.futures)))
+        due = [each for each in held if each.is_due(now, identity.verifying)]
+        try:
+            for each in due[:_AT_ONCE]:
+                self._renew(each, identity, now)
+        except ConfigError as error:
+            logger.warning("The statements of submitted graphs are not renewed: %s", error)
+            self._due, self._signer = now + _LATER, identity.verifying
+            return
+        if len(due) <= _AT_ONCE:
+            self._due = min((each.due for each in held), default=math.inf)
+            self._signer = identity.verifying
+
+    def _renew(self, stated: Stated, identity: Identity, now: float) -> None:
+        statement = SignedStatement.parse(stated.packed).statement
+        stated.packed = statement.renewed_by(identity, now).packed
+        stated.due, stated.signer = now + RENEWED_AFTER, identity.verifying
+        self._send_to_scheduler({"op": RENEW, "statement": stated.packed})
+
+    def _identity(self) -> Identity | None:
+        """Return the identity that signs, or None while there is no session."""
+        link = self._policy_link()
+        channel = None if link is None else link.voices
+        return channel.identity if isinstance(channel, Channel) else None
+
+
+def _may_renew(link: Link) -> bool:
+    return link.policy.permits_operation(link.outbound(Kind.TASK, RENEW)).permitted
+
+
+def _with_needs(held: Iterable[Stated | None]) -> Iterator[Stated]:
+    """Yield *held* and all that they need, each once."""
+    ahead = [each for each in held if each is not None]
+    seen = {id(each) for each in ahead}
+    while ahead:
+        each = ahead.pop()
+        yield each
+        for need in each.needs:
+            if id(need) not in seen:
+                seen.add(id(need))
+                ahead.append(need)

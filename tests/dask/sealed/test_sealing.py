@@ -1,0 +1,448 @@
+"""Which statements a client renews and when, and which workers a scheduler tells of one."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import math
+from types import SimpleNamespace
+from weakref import WeakSet
+
+import pytest
+from dask._expr import LLGExpr
+from dask._task_spec import Task, TaskRef
+from distributed.client import FutureState
+from distributed.comm.core import CommClosedError
+from distributed.protocol.serialize import Serialized
+
+from safeser.dask import renewals, sealing
+from safeser.dask.renewals import Renewals
+from safeser.dask.sealed.graph import write_out
+from safeser.dask.sealed.node import nodes
+from safeser.dask.sealed.statement import LIFETIME, RENEWED_AFTER, SignedStatement
+from safeser.dask.sealing import Sealing
+from safeser.dask.sent_definitions import Sent, SentGraph
+from safeser.keys import Identity, PrivateKey
+from safeser.values import Limits
+from tests.dask.conftest import Talk
+from tests.dask.sealed.conftest import POLICY
+from tests.dask.sealed.graphs import Graph
+
+NOW = 1_800_000_000
+
+
+class Holding(Sealing):
+    """As much of a client as renews statements: futures, a clock, and what was sent."""
+
+    def __init__(self, doors, policy=POLICY):
+        self.begin_to_keep()
+        self.doors = doors
+        self.link, _ = doors.links("alice", "scheduler", policy)
+        self.futures, self.status, self.said = {}, "running", []
+        self.other = None
+
+    def _identity(self):
+        return self.other or super()._identity()
+
+    def _policy_link(self):
+        return self.link
+
+    def _send_to_scheduler(self, message):
+        self.said.append(message)
+
+    def submits(self, **tasks):
+        """Submit *tasks*, with a future for each, as FutureReuse notes it."""
+        self._call.named = set()
+        graph = Serialized(
+            *write_out(
+                Graph(tasks),
+                self._identity(),
+                self.doors.identity("scheduler").public,
+                Limits(),
+                keys=self._call.named,
+            )
+        )
+        sent = SentGraph(graph.frames, None, sealed=graph.header)
+        sent.stated = self._stated(graph)
+        for key in tasks:
+            state = self.futures.setdefault(key, FutureState(key))
+            if self._kept.find(key, state) is None:
+                self._kept.keep(key, Sent(state, sent))
+        return SignedStatement.parse(graph.frames[0]).statement
+
+    def releases(self, *keys):
+        for key in keys:
+            del self.futures[key]
+            self._kept.drop(key)
+
+    def looks(self):
+        """Return what it renews now."""
+        self.said.clear()
+        self._renew_statements()
+        assert all(each["op"] == "renew-statement" for each in self.said)
+        return [SignedStatement.parse(each["statement"]) for each in self.said]
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    shown = SimpleNamespace(now=NOW)
+    fixed = SimpleNamespace(time=lambda: shown.now)
+    for module in ("safeser.dask.sealing", "safeser.dask.sealed.graph"):
+        monkeypatch.setattr(f"{module}.time", fixed)
+    return lambda seconds: setattr(shown, "now", NOW + seconds)
+
+
+@pytest.fixture
+def client(doors):
+    return Holding(doors)
+
+
+def task(key, *needs):
+    return Task(key, max, 0, 1, *map(TaskRef, needs))
+
+
+def roots(renewed):
+    return {each.statement.root for each in renewed}
+
+
+# -- a client -------------------------------------------------------------------------------------
+
+
+def test_each_graph_of_which_a_future_is_held_is_renewed_once_when_it_is_due(client, clock):
+    first = client.submits(a=task("a"), b=task("b"))
+    clock(RENEWED_AFTER - 1)
+    second = client.submits(c=task("c"))
+    assert client.looks() == []
+    clock(RENEWED_AFTER)
+    [renewed] = client.looks()
+    assert renewed.verify()
+    assert renewed.statement.says_same(first)
+    assert renewed.statement.issued == NOW + RENEWED_AFTER
+    assert renewed.statement.expires == NOW + RENEWED_AFTER + LIFETIME
+    assert client.looks() == []
+    clock(2 * RENEWED_AFTER)
+    renewed = client.looks()
+    assert roots(renewed) == {first.root, second.root}
+    assert {each.statement.issued for each in renewed} == {NOW + 2 * RENEWED_AFTER}
+
+
+def test_three_renewals_may_come_to_nothing():
+    assert 4 * RENEWED_AFTER <= LIFETIME
+
+
+def test_a_graph_whose_futures_are_all_released_is_forgotten(client, clock):
+    client.submits(a=task("a"), b=task("b"))
+    client.releases("a")
+    clock(RENEWED_AFTER)
+    assert len(client.looks()) == 1
+    client.releases("b")
+    clock(2 * RENEWED_AFTER)
+    assert client.looks() == []
+    assert client._due == math.inf
+
+
+def test_nothing_is_looked_at_while_nothing_is_due(client, clock, monkeypatch):
+    monkeypatch.setattr(client._kept, "held", lambda *_: pytest.fail("it was looked at"))
+    assert client.looks() == []
+    client.submits(a=task("a"))
+    clock(RENEWED_AFTER - 1)
+    assert client.looks() == []
+
+
+def test_what_a_held_future_needs_is_renewed_too(client, clock):
+    """Its worker may be lost, and then it is computed from the beginning."""
+    first = client.submits(a=task("a"))
+    second = client.submits(b=task("b", "a"))
+    third = client.submits(c=task("c", "b"), d=task("d", "b"))
+    client.submits(e=task("e"))
+    client.releases("a", "b", "d", "e")
+    clock(RENEWED_AFTER)
+    assert roots(client.looks()) == {first.root, second.root, third.root}
+    client.releases("c")
+    clock(2 * RENEWED_AFTER)
+    assert client.looks() == []
+
+
+def test_a_graph_that_several_need_is_renewed_once(client, clock):
+    client.submits(a=task("a"))
+    client.submits(b=task("b", "a"))
+    client.submits(c=task("c", "a", "b"))
+    client.releases("a", "b")
+    clock(RENEWED_AFTER)
+    assert len(client.looks()) == 3
+
+
+def test_a_graph_in_which_a_task_is_there_already_needs_that_one(client, clock):
+    """The scheduler goes on with the task that it has."""
+    first = client.submits(a=task("a"))
+    second = client.submits(a=task("a"), b=task("b", "a"))
+    client.releases("a")
+    clock(RENEWED_AFTER)
+    assert roots(client.looks()) == {first.root, second.root}
+
+
+def test_a_long_chain_is_renewed_without_recursion_and_a_part_at_a_time(client, clock, monkeypatch):
+    monkeypatch.setattr(sealing, "_AT_ONCE", 700)
+    client.submits(k0=task("k0"))
+    for number in range(1, 1500):
+        client.submits(**{f"k{number}": task(f"k{number}", f"k{number - 1}")})
+        client.releases(f"k{number - 1}")
+    clock(RENEWED_AFTER)
+    found = [client.looks() for _ in range(4)]
+    assert [len(each) for each in found] == [700, 700, 100, 0]
+    assert len(roots(each for part in found for each in part)) == 1500
+    # Nothing of it is left, or was ever in the way of the interpreter's stack.
+    client.releases("k1499")
+    gc.collect()
+    assert client._kept.held(client.futures) == []
+
+
+def test_futures_that_were_cancelled_are_not_renewed(client, clock):
+    client.submits(a=task("a"))
+    client.submits(b=task("b"))
+    client.futures["a"].cancel()
+    clock(RENEWED_AFTER)
+    assert len(client.looks()) == 1
+
+
+@pytest.mark.parametrize("status", ["pending", "finished", "error", "lost"])
+def test_all_other_futures_are(client, clock, status):
+    client.submits(a=task("a"))
+    client.futures["a"].status = status
+    clock(RENEWED_AFTER)
+    assert len(client.looks()) == 1
+
+
+def test_after_the_connection_was_lost_nothing_is_left_to_renew(client, clock):
+    """Dask cancels all futures then, and when the scheduler restarts; both is quiet."""
+    client.submits(a=task("a"))
+    client.futures.clear()
+    clock(RENEWED_AFTER)
+    assert client.looks() == []
+    renewed = client.submits(a=task("a"))
+    clock(2 * RENEWED_AFTER)
+    assert roots(client.looks()) == {renewed.root}
+
+
+def test_while_it_connects_it_waits(client, clock):
+    client.submits(a=task("a"))
+    clock(RENEWED_AFTER)
+    client.status = "connecting"
+    assert client.looks() == []
+    client.status, link, client.link = "running", client.link, None
+    assert client.looks() == []
+    client.link = link
+    assert len(client.looks()) == 1
+
+
+def test_where_policy_grants_no_renewal_none_is_sent(doors, clock):
+    text = POLICY.replace(
+        "grant: [basic, diagnose, control, worker-run, worker-plugins]}\n  - name: engineers-fetch",
+        "grant: [register-client, update-graph]}\n  - name: engineers-fetch",
+    )
+    assert text != POLICY
+    client = Holding(doors, text)
+    client.submits(a=task("a"))
+    clock(RENEWED_AFTER)
+    assert client.looks() == []
+
+
+def test_another_signing_key_signs_all_of_them_at_once(client, doors, clock):
+    """Then an operator may retire the first one, and queued work goes on."""
+    client.submits(a=task("a"))
+    clock(10)
+    client.other = doors.identity("alice", "new")
+    client.submits(b=task("b"))
+    [renewed] = client.looks()
+    assert renewed.statement.signer == client.other.verifying
+    assert renewed.statement.issued == NOW + 10
+    assert client.looks() == []
+
+
+def test_another_signing_key_signs_many_graphs_a_part_at_a_time(client, doors, clock, monkeypatch):
+    monkeypatch.setattr(sealing, "_AT_ONCE", 2)
+    for key in "abcde":
+        client.submits(**{key: task(key)})
+    client.other = doors.identity("alice", "new")
+    clock(10)
+    found = [client.looks() for _ in range(4)]
+    assert [len(each) for each in found] == [2, 2, 1, 0]
+    assert len(roots(each for part in found for each in part)) == 5
+
+
+def test_a_key_that_cannot_sign_is_one_warning_an_hour(client, clock, caplog):
+    caplog.set_level(logging.WARNING)
+    client.submits(a=task("a"))
+    client.other = Identity("alice", PrivateKey.generate())
+    for seconds in (0, 60, 120):
+        clock(seconds)
+        assert client.looks() == []
+    assert len(caplog.records) == 1
+    assert "not renewed" in caplog.text
+    client.other = None
+    clock(180)
+    client.looks()
+    clock(RENEWED_AFTER)
+    assert len(client.looks()) == 1
+
+
+def test_graphs_that_are_not_sealed_have_no_statement(client, doors):
+    assert client._stated(Serialized({"serializer": "pickle"}, [b""])) is None
+    client.link = None  # as on a cluster without safeser
+    assert client._identity() is None
+    client._call.named = set()
+    header, frames = write_out(
+        LLGExpr({"x": task("x")}),
+        doors.identity("alice"),
+        doors.identity("scheduler").public,
+        Limits(),
+    )
+    assert client._stated(Serialized(header, frames)) is None
+    assert client.looks() == []
+
+
+def test_the_client_s_loop_looks_again_and_again_until_it_is_stopped(client, clock, monkeypatch):
+    monkeypatch.setattr(sealing, "_EVERY", 0.001)
+    client._periodic_callbacks = {}
+    client.submits(a=task("a"))
+    clock(RENEWED_AFTER)
+
+    async def loop():
+        client._look_for_due()
+        while not client.said:
+            await asyncio.sleep(0.001)
+        for each in client._periodic_callbacks.values():
+            each.stop()
+
+    asyncio.run(asyncio.wait_for(loop(), 30))
+    assert [each["op"] for each in client.said] == ["renew-statement"]
+
+
+def test_writing_out_says_which_keys_a_graph_names(doors):
+    named = set()
+    tasks = {"a": task("a", "b", "elsewhere"), "b": task("b")}
+    audience = doors.identity("scheduler").public
+    write_out(Graph(tasks), doors.identity("alice"), audience, Limits(), keys=named)
+    assert named == {"a", "b", "elsewhere"}
+
+
+# -- a scheduler ----------------------------------------------------------------------------------
+
+
+class Loop:
+    """Runs what it is asked to when it is told to."""
+
+    def __init__(self):
+        self.later = []
+
+    def add_callback(self, function, *args):
+        function(*args)
+
+    def call_later(self, seconds, function):
+        assert seconds == renewals.PAUSE
+        self.later.append(function)
+
+    def passes(self):
+        later, self.later = self.later, []
+        for each in later:
+            each()
+        return len(later)
+
+
+class Stream:
+    def __init__(self, link, *, closed=False):
+        self.comm, self.closed, self.said = SimpleNamespace(link=link), closed, []
+
+    def send(self, message):
+        if self.closed:
+            raise CommClosedError
+        self.said.append(message)
+
+
+class Scheduler:
+    def __init__(self):
+        self.loop = Loop()
+        self.workers, self.stream_comms = {}, {}
+
+    def has(self, name, link, *specs, **options):
+        tasks = dict.fromkeys((SimpleNamespaceTask(spec) for spec in specs), 1.0)
+        self.workers[name] = SimpleNamespace(processing=tasks)
+        self.stream_comms[name] = Stream(link, **options)
+        return self.stream_comms[name]
+
+
+class SimpleNamespaceTask:
+    def __init__(self, spec):
+        self.run_spec = spec
+
+
+@pytest.fixture
+def scheduler():
+    return Scheduler()
+
+
+@pytest.fixture
+def told(scheduler):
+    return Renewals(scheduler, None)
+
+
+@pytest.fixture
+def to_worker(doors):
+    return Talk(doors, "worker", "scheduler", POLICY).far
+
+
+def test_workers_with_tasks_of_a_graph_are_told_of_its_renewal(scheduler, told, to_worker, sealed):
+    one, other = (sealed({i: task(i) for i in range(3)}) for _ in range(2))
+    first, second = list(nodes(one).values()), list(nodes(other).values())
+    both = scheduler.has("both", to_worker, *first[:2], second[0], None, Task("x", sum, [1]))
+    none = scheduler.has("none", to_worker, second[1])
+    closed = scheduler.has("closed", to_worker, first[2], closed=True)
+    scheduler.has("unknown", None, first[2])
+    del scheduler.stream_comms["unknown"]
+    unsafe = scheduler.has("unsafe", None, first[2])
+    last = scheduler.has("last", to_worker, first[2])
+    for _ in range(5):
+        told.note(one.current)
+    assert scheduler.loop.passes() == 1
+    message = {"op": "statement-renewed", "statement": one.signed.packed}
+    assert both.said == last.said == [message]
+    assert none.said == closed.said == unsafe.said == []
+    # Each again, and no more than once in a while.
+    assert scheduler.loop.passes() == 0
+    told.note(one.current)
+    told.note(other.current)
+    assert scheduler.loop.passes() == 1
+    assert len(both.said) == 3
+    assert len(none.said) == 1
+
+
+def test_a_worker_to_whom_policy_does_not_let_it_be_said_is_not_told(
+    doors, scheduler, told, sealed
+):
+    text = POLICY.replace(
+        "operations: {grant: [basic, cluster, control, diagnose, worker-run, worker-plugins]}\n"
+        "  - name: scheduler-and-nanny",
+        "operations: {grant: [compute-task]}\n  - name: scheduler-and-nanny",
+    )
+    assert text != POLICY
+    far = Talk(doors, "worker", "scheduler", text).far
+    graph = sealed({"x": task("x")})
+    stream = scheduler.has("worker", far, *nodes(graph).values())
+    told.note(graph.current)
+    assert scheduler.loop.passes() == 1
+    assert stream.said == []
+
+
+def test_a_scheduler_that_is_gone_tells_no_worker(sealed):
+    gone = WeakSet()
+    scheduler = Scheduler()
+    told, loop = Renewals(scheduler, None), scheduler.loop
+    gone.add(scheduler)
+    current = sealed({"x": task("x")}).current
+    told.note(current)
+    del scheduler
+    gc.collect()
+    assert not gone
+    assert loop.passes() == 1
+    told.note(current)
