@@ -3,8 +3,8 @@
 The one rule: under which keys data may stand is the scheduler's to say. A worker that holds a value
 under a key takes it for the result of the task of that name, whoever brought it or told the worker
 where to fetch it, and the scheduler never hears of it. So only the scheduler has values brought,
-fetched and dropped, and those who may run code in the worker: they could change every value there
-anyway.
+fetched and dropped, and those who may run code in the worker, sealed or not: they could change
+every value there anyway.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from safeser.channel import Link
-from safeser.values import Kind
+from safeser.policy.rules import COMPUTE
+from safeser.values import SEALED, Context, Kind
 
 __all__ = ["CHANGES", "require_own_scheduler"]
 
@@ -31,7 +32,7 @@ def require_own_scheduler(link: Link, name: str, is_scheduler: Callable[[str], b
         registered.
     :raises PolicyDenied: which was recorded.
     """
-    if not is_scheduler(link.peer) and not _runs_code(link, name):
+    if not is_scheduler(link.peer) and not _runs_code(link, name, is_scheduler):
         link.refuse(
             link.inbound(Kind.DATA, name),
             "key.direct",
@@ -40,6 +41,15 @@ def require_own_scheduler(link: Link, name: str, is_scheduler: Callable[[str], b
         )
 
 
-def _runs_code(link: Link, name: str) -> bool:
+def _runs_code(link: Link, name: str, is_scheduler: Callable[[str], bool]) -> bool:
     # By this very connection: contexts of the policy may ask how it travels, and where from.
-    return link.policy.grant(link.inbound(Kind.DATA, name)).submission == "code"
+    submission = link.policy.grant(link.inbound(Kind.DATA, name)).submission
+    if submission != SEALED:
+        return submission == "code"
+    return any(_is_author(link, each) for each in link.policy.principals if is_scheduler(each))
+
+
+def _is_author(link: Link, scheduler: str) -> bool:
+    """Tell whether this worker runs what its peer signs and *scheduler* hands on."""
+    handed = Context(scheduler, link.local, Kind.TASK, COMPUTE, transport="safeser")
+    return link.policy.decide(handed, SEALED, author=link.peer).permitted

@@ -66,6 +66,8 @@ class Sealing(FutureReuse):
         link, identity = self._policy_link(), self._identity()
         assert link is not None
         assert identity is not None
+        if actors is not None and not isinstance(actors, bool):
+            actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
         named: set[Any] = set()
         self._call.named = named
         return Serialized(

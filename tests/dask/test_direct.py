@@ -107,6 +107,44 @@ def test_its_scheduler_changes_a_workers_values_and_whom_code_is_taken_from(
     assert asked(worker, worker.handlers, Peer(), name, **request_) == "stored"
 
 
+SEALED = """
+safeser: 1
+name: sealed
+revision: 1
+principals: {scheduler: {}, impostor: {}, worker: {}, alice: {}, bob: {}, eve: {}}
+contexts:
+  - name: tasks
+    sender: scheduler
+    recipient: worker
+    authors: [alice]
+    submission: sealed
+    operations: {grant: [compute-task]}
+  - name: other-tasks
+    sender: impostor
+    recipient: worker
+    authors: [eve]
+    submission: sealed
+    operations: {grant: [compute-task]}
+  - name: values
+    sender: [alice, bob, eve]
+    recipient: worker
+    submission: sealed
+    operations: {grant: [update_data, actors]}
+"""
+
+
+@pytest.mark.parametrize(("peer", "stored"), [("alice", True), ("bob", False), ("eve", False)])
+def test_authors_of_sealed_tasks_of_its_scheduler_change_a_workers_values(doors, peer, stored):
+    """Eve's tasks would run here for another scheduler, and bob's for none."""
+    _, far = doors.links(peer, "worker", SEALED)
+    worker = held()
+    said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})
+    if stored:
+        assert said == "stored"
+    else:
+        assert said["exception"].rule == "key.direct"
+
+
 @pytest.mark.parametrize("same_host", [True, False])
 def test_data_is_brought_by_the_hop_on_which_it_comes(doors, same_host):
     nearby = POLICY.replace(

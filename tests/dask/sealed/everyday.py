@@ -143,6 +143,9 @@ def actors(client):
     counter = client.submit(Counter, 5, actor=True).result(timeout=60)
     yield "an actor's method", counter.plus(2).result(timeout=60)
     yield "an actor's attribute", counter.value
+    made = delayed(Counter)(6)
+    counter = client.compute(made, actors=made).result(timeout=60)
+    yield "an actor of a collection", counter.plus(1).result(timeout=60)
 
 
 def main(address):

@@ -214,6 +214,7 @@ DAY = {
     "a dataset": 21,
     "an actor's method": 7,
     "an actor's attribute": 5,
+    "an actor of a collection": 7,
 }
 
 
