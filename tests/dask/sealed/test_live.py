@@ -11,6 +11,7 @@ import json
 import os
 import queue
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,7 @@ HERE = Path(__file__).parent
 HEADER = {"serializer": "sealed"}
 
 MODULE = """
+import os
 from dataclasses import dataclass
 
 @dataclass
@@ -50,6 +52,21 @@ class Unlucky(Exception):
     pass
 
 tries = []
+
+class Counted:
+    def __init__(self, path): self.path = path
+    def __radd__(self, other): return other
+    def __reduce__(self):
+        note(self.path, "pickled")
+        return rebuilt, (self.path,)
+
+def rebuilt(path):
+    note(path, "unpickled")
+    return Counted(path)
+
+def note(path, what):
+    with open(path, "a") as file:
+        file.write(f"{what} {os.getpid()}\\n")
 
 def double(x): return 2 * x
 def total(point): return point.x + point.y
@@ -225,6 +242,16 @@ def test_an_engineer_s_day_is_as_ever(day, step):
 
 def test_an_error_of_the_user_s_own_says_what_it_was(day):
     assert "of the user's" in day["error of the user's"][1]
+
+
+def test_how_often_an_argument_is_pickled(cluster, day):
+    """Never on the scheduler; a worker unpickles it once for each task."""
+    scheduler, client = str(cluster.scheduler), day["pid"]
+    for name, lines in day["counted"].items():
+        assert scheduler not in {pid for _, pid in lines}, name
+        counts = Counter((what, pid == client) for what, pid in lines)
+        assert counts["unpickled", False] == (5 if name == "map" else 1), name
+        assert counts["pickled", False] == 0, name
 
 
 def test_the_scheduler_unpickled_and_imported_nothing(cluster, day):
