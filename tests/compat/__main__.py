@@ -26,6 +26,7 @@ TESTS: Mapping[str, str] = {
     "list of patches": "tests/dask/test_patches.py::test_the_file_has_the_installed_release",
     "attacks on servers": "tests/dask/live/test_servers.py",
     "attacks on clients": "tests/dask/live/test_clients.py",
+    "sealed calls": "tests/dask/sealed/test_live.py",
 }
 
 LINES = (*TESTS, *smoke.LINES)
