@@ -141,7 +141,7 @@ def test_what_needs_code_on_the_scheduler_is_granted_to_nobody(shared: Policy) -
 @pytest.mark.parametrize(
     ("sender", "recipient", "granted"),
     [
-        ("carol", "worker", {"identity", "close", "get_data"} | GROUPS["actors"]),
+        ("carol", "worker", {"identity", "close", "get_data", "update_data"} | GROUPS["actors"]),
         ("alice", "worker", {"identity", "close", "get_data"}),
         ("alice", "scheduler", GROUPS["basic"]),
         ("dashboard", "worker", {"identity", "close", "get_data"}),

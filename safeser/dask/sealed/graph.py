@@ -397,11 +397,21 @@ def _annotations(groups: Sequence[Any], heads: Sequence[Head]) -> dict[str, dict
                 pass
             case _:
                 raise _malformed("its annotations")
+        value = _with_lists(value)
         for place in places:
             if type(place) is not int or not 0 <= place < len(heads):
                 raise _malformed("its annotations")
             found.setdefault(name, {})[heads[place].key] = value
     return found
+
+
+def _with_lists(value: Any) -> Any:
+    """Return what was read from msgpack with lists as lists, as most annotations have them."""
+    if type(value) is tuple:
+        return [_with_lists(each) for each in value]
+    if type(value) is dict:
+        return {key: _with_lists(each) for key, each in value.items()}
+    return value
 
 
 def _malformed(what: str) -> PayloadError:

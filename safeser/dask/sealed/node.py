@@ -86,7 +86,8 @@ class Sealed:
         return ("safeser-sealed", *self.graph.leaves[self.index])
 
     def __sizeof__(self) -> int:
-        return sum(map(len, self.graph.leaves[self.index]))
+        definitions = (self.graph.definitions[each] for each in self._head.digests)
+        return sum(map(len, (*self.graph.leaves[self.index], *definitions)))
 
     def __repr__(self) -> str:
         return f"<SealedTask {self.key!r} of {self.author}>"

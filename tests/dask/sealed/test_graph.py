@@ -336,7 +336,7 @@ def test_annotations_that_are_none_are_refused(lies, groups):
 def test_annotations_are_of_tasks_by_their_place(lies):
     groups = [["priority", 5, [1]], ["workers", ["w"], [0, 1]]]
     graph = lies([(head("x"), []), (head("y"), [])], (), groups)
-    assert graph.annotations == {"priority": {"y": 5}, "workers": {"x": ("w",), "y": ("w",)}}
+    assert graph.annotations == {"priority": {"y": 5}, "workers": {"x": ["w"], "y": ["w"]}}
 
 
 def test_more_or_fewer_tasks_than_were_signed_are_refused(honest, alice, audience):
