@@ -1,7 +1,8 @@
 """Run distributed's own tests of clients, actors, queues, variables, security and shuffles.
 
 ``python -m tests.dask_suite.clusters PATH`` takes a checkout of dask/distributed and runs them with
-``safeser://`` as the default scheme; ``--stock`` runs them on ``tcp://``. What does not pass on
+``safeser://`` as the default scheme; ``--stock`` runs them on ``tcp://``, and ``--sealed`` those of
+clients and actors with safeser's client under ``submission: sealed``. What does not pass on
 ``tcp://`` either is not counted; of the rest a skipped test, an expected failure, one that hangs
 and one that did not run at all are failures like any other. What fails is run once more by itself,
 since distributed's tests wait seconds for what takes longer on a busy machine. It exits with 1 if a
@@ -17,11 +18,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from tests.dask_suite.exceptions import CHANCE, EXCEPTIONS, WHY
 from tests.dask_suite.overlay import configure, lay_out
+from tests.dask_suite.sealed_exceptions import SEALED
+from tests.dask_suite.sealed_exceptions import WHY as WHY_SEALED
 from tests.dask_suite.stock import NOT_COUNTED, PASSED
 
 __all__ = ["Outcomes", "faults", "table"]
@@ -31,6 +34,9 @@ FILES = (
     "shuffle/tests",
 )
 
+#: Those that run with sealed submission.
+SUBMITTING = FILES[:2]
+
 _ROOT = Path(__file__).parents[2]
 
 #: What became of each test, by its id without ``distributed/``.
@@ -38,7 +44,13 @@ Outcomes = Mapping[str, str]
 
 
 def run(
-    folder: Path, *, stock: bool, processes: int, patience: int, chosen: Iterable[str]
+    folder: Path,
+    *,
+    stock: bool,
+    processes: int,
+    patience: int,
+    chosen: Iterable[str],
+    sealed: bool = False,
 ) -> dict[str, str]:
     """Run the tests in *folder*, where they were laid out, and return what became of each."""
     outcomes = folder / "outcomes.jsonl"
@@ -51,6 +63,8 @@ def run(
     }
     if not stock:
         environment["DASK_CONFIG"] = str(folder / "configuration")
+    if sealed:
+        environment["SAFESER_SUITE_CLIENT"] = "1"
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "tests.dask_suite.plugin"),
         # Reading the source of a test that failed by too deep a recursion crashes CPython 3.11.
@@ -82,27 +96,40 @@ def file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
-def faults(outcomes: Outcomes) -> list[str]:
+def exceptions_in(files: Collection[str], *, sealed: bool) -> dict[str, str]:
+    """Return the tests of *files* that may fail, and why."""
+    listed = {**EXCEPTIONS, **SEALED} if sealed else EXCEPTIONS
+    return {test: reason for test, reason in listed.items() if file_of(test) in files}
+
+
+def faults(
+    outcomes: Outcomes, *, files: Collection[str] = PASSED, sealed: bool = False
+) -> list[str]:
     """Return what is wrong with *outcomes*: who fails and may not, who passes and should not."""
     found = []
+    listed = exceptions_in(files, sealed=sealed)
     for test, outcome in sorted(counted(outcomes).items()):
-        if outcome == "passed" and test in EXCEPTIONS.keys() - CHANCE:
+        if outcome == "passed" and test in listed.keys() - CHANCE:
             found.append(f"{test} passes and is listed as an exception")
-        elif outcome != "passed" and test not in EXCEPTIONS:
+        elif outcome != "passed" and test not in listed:
             found.append(f"{test}: {outcome}")
-    found += [f"{test} did not run" for test in sorted(EXCEPTIONS.keys() - outcomes.keys())]
+    found += [f"{test} did not run" for test in sorted(listed.keys() - outcomes.keys())]
     for file, number in PASSED.items():
+        if file not in files:
+            continue
         ran = sum(file_of(test) == file for test in counted(outcomes))
         if ran != number:
             found.append(f"{file}: {ran} tests ran and {number} pass on tcp://")
     return found
 
 
-def table(outcomes: Outcomes) -> str:
+def table(outcomes: Outcomes, *, files: Collection[str] = PASSED) -> str:
     """Return, for each file, how many tests pass on ``tcp://`` and how many here."""
     lines = ["| file | tcp:// | safeser:// | exceptions | |", "| --- | --- | --- | --- | --- |"]
     totals = [0, 0]
     for file, number in PASSED.items():
+        if file not in files:
+            continue
         passed = sum(
             outcome == "passed" and file_of(test) == file and test not in CHANCE
             for test, outcome in counted(outcomes).items()
@@ -123,6 +150,7 @@ def main() -> int:
     )
     parser.add_argument("checkout", type=Path, help="a checkout of dask/distributed")
     parser.add_argument("--stock", action="store_true", help="on tcp://")
+    parser.add_argument("--sealed", action="store_true", help="with sealed submission")
     parser.add_argument("--processes", type=int, default=2, help="how many run tests at a time")
     parser.add_argument(
         "--patience", type=int, default=1, help="how many times longer a test may take than usual"
@@ -134,13 +162,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lay_out(chosen.checkout, folder)
-        configure(folder / "configuration")
-        how = {"stock": chosen.stock, "patience": chosen.patience}
-        outcomes = run(folder, processes=chosen.processes, chosen=FILES, **how)
+        configure(folder / "configuration", "sealed.yaml" if chosen.sealed else "suite.yaml")
+        files = SUBMITTING if chosen.sealed else FILES
+        how = {"stock": chosen.stock, "patience": chosen.patience, "sealed": chosen.sealed}
+        outcomes = run(folder, processes=chosen.processes, chosen=files, **how)
+        asked = files if chosen.sealed else PASSED
+        listed = exceptions_in(asked, sealed=chosen.sealed)
         again = [
             test
             for test, outcome in counted(outcomes).items()
-            if outcome != "passed" and (chosen.stock or test not in EXCEPTIONS)
+            if outcome != "passed" and (chosen.stock or test not in listed)
         ]
         if again:
             print(f"{len(again)} failed and are run once more:", *sorted(again), sep="\n")
@@ -148,12 +179,13 @@ def main() -> int:
     if chosen.stock:
         wrong = [test for test, outcome in counted(outcomes).items() if outcome != "passed"]
     else:
-        wrong = faults(outcomes)
-    print("", table(outcomes), "", sep="\n")
+        wrong = faults(outcomes, files=asked, sealed=chosen.sealed)
+    print("", table(outcomes, files=asked), "", sep="\n")
     if not chosen.stock:
-        for reason, text in WHY.items():
-            number = sum(EXCEPTIONS[test] == reason for test in EXCEPTIONS)
-            print(f"{number}: {text}")
+        for reason, text in {**WHY, **WHY_SEALED}.items():
+            number = sum(why == reason for why in listed.values())
+            if number:
+                print(f"{number}: {text}")
     for line in wrong:
         print("unexpected:", line)
     return int(bool(wrong))
