@@ -15,15 +15,12 @@ from dask._task_spec import GraphNode
 
 from safeser.dask.definitions import Comparison
 from safeser.dask.sealed.node import Sealed
-from safeser.dask.sealed.outline import is_whole, outline, unopened
+from safeser.dask.sealed.outline import Allowance, is_whole, outline, unopened
 from safeser.dask.sealed.writing import ACTOR
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
 __all__ = ["Sameness", "SealedComparison"]
-
-#: Bytes of trees that are read for one graph that arrived.
-_MOST_READ = 16 << 20
 
 
 class Sameness(Enum):
@@ -47,7 +44,7 @@ class SealedComparison:
     ) -> None:
         self._sides = (there, here)
         self._limits = limits
-        self._left = _MOST_READ
+        self._allowance = Allowance()
         self._author = ""
         self._outlines: dict[tuple[int, int, bool], GraphNode | None] = {}
         self._comparisons: dict[bool, Comparison] = {}
@@ -95,18 +92,14 @@ class SealedComparison:
     def _outline(self, task: Sealed, doubted: bool) -> GraphNode | None:
         place = (id(task.graph), task.index, doubted)
         if place not in self._outlines:
-            self._left -= len(task.graph.leaves[task.index].tree)
-            self._outlines[place] = None
-            if self._left >= 0:
-                self._outlines[place] = _read(task, self._limits, doubted)
+            self._outlines[place] = self._read(task, doubted)
         return self._outlines[place]
 
-
-def _read(task: Sealed, limits: Limits, doubted: bool) -> GraphNode | None:
-    try:
-        return outline(task, limits, doubted=doubted)
-    except PayloadError:  # its author signed what is no task
-        return None
+    def _read(self, task: Sealed, doubted: bool) -> GraphNode | None:
+        try:
+            return outline(task, self._limits, self._allowance, doubted=doubted)
+        except PayloadError:  # its author signed what is no task, or too many
+            return None
 
 
 def _alike(known: Sealed, node: Sealed) -> bool:

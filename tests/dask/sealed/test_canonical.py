@@ -24,7 +24,7 @@ from safeser.dask.sealed.comparison import Sameness, SealedComparison
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import parse
 from safeser.dask.sealed.node import nodes
-from safeser.dask.sealed.outline import outline
+from safeser.dask.sealed.outline import Allowance, outline
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from tests.dask.sealed import same_work
@@ -371,6 +371,11 @@ TREES = {
         [[form.REFERENCE, each[2:]] for each in COLLIDING],
         [],
     ],
+    "references in a first argument that collide": [
+        *CALL[:4],
+        [[*CALL[:4], [[form.REFERENCE, each[2:]] for each in COLLIDING], []]],
+        [],
+    ],
     "names of inputs that collide": [
         *CALL[:4],
         [
@@ -401,8 +406,51 @@ def test_a_tree_that_is_none_is_like_no_other(lies, name):
 
 def test_trees_are_read_up_to_a_bound(sealed, monkeypatch):
     apart, fused = {node.key: node for node in chain()}, {"x": Task.fuse(*chain(), key="x")}
-    monkeypatch.setattr("safeser.dask.sealed.comparison._MOST_READ", 10)
+    monkeypatch.setattr("safeser.dask.sealed.outline._MOST_SPENT", 10)
     assert check(sealed, apart, fused) is DIFFERENT
+
+
+def deep(argument, keys, levels=45):
+    """Return a tree in which each of many tasks inside of each other needs all of *keys*."""
+    tree = [*CALL[:4], [*([form.REFERENCE, key] for key in range(keys)), argument], []]
+    for _ in range(levels):
+        tree = [*CALL[:4], [tree], []]
+    return tree
+
+
+def test_trees_cost_what_it_takes_to_open_them(lies, monkeypatch):
+    """Five seconds for two megabytes of them, which a client sends as some kilobytes."""
+    tasks = [lies(deep(last, 100_000), [b"one"], [bytes(32)]) for last in (1, 2)]
+    opened = []
+
+    def note(*args):
+        opened.append(args)
+        raise PayloadError("not here", rule="sealed.task")
+
+    monkeypatch.setattr("safeser.dask.sealed.outline.open_task", note)
+    assert compared(*tasks, "x") is DIFFERENT
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize(
+    ("tree", "cost"),
+    [
+        ([*CALL[:4], [1] * 1000, []], 1100),
+        ([*CALL[:4], [[form.GATHERED, 0]] * 1000, []], 19_100),
+        ([*CALL[:4], [[form.REFERENCE, 1]] * 1000, []], 21_100),
+        (deep(1, 1000, levels=20), 63_000),
+    ],
+)
+def test_lists_and_references_cost_more_than_bytes(lies, monkeypatch, tree, cost):
+    task = lies(tree, [b"one"], [bytes(32)])["x"]
+    monkeypatch.setattr("safeser.dask.sealed.outline.open_task", lambda *_: "opened")
+    for most, enough in ((cost * 0.9, False), (cost * 1.1, True)):
+        monkeypatch.setattr("safeser.dask.sealed.outline._MOST_SPENT", most)
+        if enough:
+            assert outline(task, Limits(), Allowance()) == "opened"
+        else:
+            with pytest.raises(PayloadError, match="too long to read"):
+                outline(task, Limits(), Allowance())
 
 
 def test_an_actor_is_no_task(lies):
@@ -413,5 +461,5 @@ def test_an_actor_is_no_task(lies):
 @pytest.mark.parametrize("name", [name for name in TREES if name.endswith("collide")])
 def test_no_table_is_made_of_what_was_made_to_collide(lies, name):
     with pytest.raises(PayloadError) as caught:
-        outline(lies(TREES[name], [b"one", FUSED], [b"", b""])["x"], Limits())
+        outline(lies(TREES[name], [b"one", FUSED], [b"", b""])["x"], Limits(), Allowance())
     assert caught.value.rule.endswith("hash-flood")
