@@ -6,6 +6,7 @@ import base64
 import itertools
 import operator
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from pathlib import Path
 import dask
 import dask.array as da
 import msgpack
+import numpy as np
+import pandas as pd
 import pytest
 from dask._task_spec import Alias, DataNode, List, Set, Task, TaskRef, _execute_subgraph
 
@@ -140,6 +143,43 @@ def task(function, *args, **kwargs):
 def test_other_calls_differ(sealed, first, second):
     assert check(sealed, first, second) is DIFFERENT
     assert check(sealed, second, first) is DIFFERENT
+
+
+FRAME = pd.DataFrame({"a": [1]})
+NUMBERS = np.arange(6).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (NUMBERS, NUMBERS.astype(NUMBERS.dtype.newbyteorder())),
+        (NUMBERS, np.asfortranarray(NUMBERS)),
+        (NUMBERS.astype(object), np.asfortranarray(NUMBERS.astype(object))),
+        ([NUMBERS, {1: NUMBERS}], [NUMBERS, {1: np.asfortranarray(NUMBERS)}]),
+        (FRAME, FRAME.set_flags(allows_duplicate_labels=False)),
+        (FRAME["a"], FRAME["a"].set_flags(allows_duplicate_labels=False)),
+        (
+            pd.date_range("2026-01-31", periods=1, freq="D"),
+            pd.date_range("2026-01-31", periods=1, freq="ME"),
+        ),
+        (
+            pd.MultiIndex.from_tuples([("a", "b")]),
+            pd.MultiIndex(levels=[["a", "z"], ["b"]], codes=[[0], [0]]),
+        ),
+    ],
+)
+def test_arguments_differ_where_a_task_can_tell(sealed, first, second):
+    """``tobytes``, ``ravel(order="K")``, ``shift``: equal values, and other results."""
+    shown = [task(adder(1), each) for each in (first, second)]
+    assert check(sealed, *shown) is DIFFERENT
+    copied = pickle.loads(pickle.dumps(second, protocol=5))
+    assert check(sealed, shown[1], task(adder(1), copied)) is SAME
+
+
+def test_an_array_is_the_same_wherever_its_memory_lies(sealed):
+    """Of the steps between items a pickle keeps nothing."""
+    wide = np.arange(12).reshape(2, 6)
+    assert check(sealed, task(adder(1), wide[:, ::2]), task(adder(1), wide[:, ::2].copy())) is SAME
 
 
 def test_a_function_that_is_defined_again_is_the_same(sealed):
