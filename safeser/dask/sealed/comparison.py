@@ -28,7 +28,7 @@ class Sameness(Enum):
 
     SAME = "same"
     DIFFERENT = "different"
-    #: A definition without a canonical form was pickled to other bytes.
+    #: A definition without a canonical form has other bytes, or there is too much to read.
     UNKNOWN = "unknown"
 
 
@@ -62,8 +62,8 @@ class SealedComparison:
     def _by_outlines(self, known: Sealed, node: Sealed) -> Sameness:
         if self._same(known, node, doubted=False):
             return Sameness.SAME
-        # What was pickled whole may be fused, of which nothing is seen.
-        hidden = is_whole(known) or is_whole(node)
+        # What was pickled whole may be fused, of which nothing is seen, and not all may be read.
+        hidden = is_whole(known) or is_whole(node) or self._allowance.is_spent
         if hidden or self._same(known, node, doubted=True):
             return Sameness.UNKNOWN
         return Sameness.DIFFERENT

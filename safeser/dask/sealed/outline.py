@@ -81,13 +81,17 @@ class Allowance:
     def __init__(self) -> None:
         self._left = _MOST_SPENT
 
+    @property
+    def is_spent(self) -> bool:
+        return self._left < 0
+
     def spend(self, cost: int) -> None:
         """Take *cost* from what is left.
 
         :raises PayloadError: if that is less.
         """
         self._left -= cost
-        if self._left < 0:
+        if self.is_spent:
             raise PayloadError("the trees of a graph take too long to read", rule="sealed.task")
 
 

@@ -447,7 +447,7 @@ def test_a_tree_that_is_none_is_like_no_other(lies, name):
 def test_trees_are_read_up_to_a_bound(sealed, monkeypatch):
     apart, fused = {node.key: node for node in chain()}, {"x": Task.fuse(*chain(), key="x")}
     monkeypatch.setattr("safeser.dask.sealed.outline._MOST_SPENT", 10)
-    assert check(sealed, apart, fused) is DIFFERENT
+    assert check(sealed, apart, fused) is UNKNOWN, "an honest graph may be large"
 
 
 def deep(argument, keys, levels=45):
@@ -468,7 +468,7 @@ def test_trees_cost_what_it_takes_to_open_them(lies, monkeypatch):
         raise PayloadError("not here", rule="sealed.task")
 
     monkeypatch.setattr("safeser.dask.sealed.outline.open_task", note)
-    assert compared(*tasks, "x") is DIFFERENT
+    assert compared(*tasks, "x") is UNKNOWN
     assert len(opened) == 1
 
 
