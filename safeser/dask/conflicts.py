@@ -30,6 +30,7 @@ from safeser.dask.arrivals import Arrivals, Coming
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
 from safeser.dask.difference import Difference, find_difference
+from safeser.dask.direct import runs_code
 from safeser.dask.hosts import anywhere
 from safeser.dask.lost import Lost
 from safeser.dask.refused import GraphFailures
@@ -357,12 +358,11 @@ class Guard(Part):
         link = getattr(getattr(stream, "comm", None), "link", None)
         if link is None:
             return False
-        policy = self._channel.policy
-        for context in anywhere(sender, link.peer, "update_data", Kind.DATA):
-            allowed = policy.permits_operation(context).permitted
-            if allowed and policy.grant(context).submission == "code":
-                return True
-        return False
+        policy, own = self._channel.policy, self._channel.identity.principal
+        return any(
+            policy.permits_operation(each).permitted and runs_code(policy, each, (own,))
+            for each in anywhere(sender, link.peer, "update_data", Kind.DATA)
+        )
 
     @contextmanager
     def _from(self, comm: Any, client: str | None) -> Iterator[_Submission]:

@@ -19,7 +19,7 @@ from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Task, TaskRe
 from safeser.dask.bounded_repr import has_bounded_repr, type_name
 from safeser.dask.definitions import Comparison
 from safeser.dask.sealed.node import Sealed
-from safeser.dask.sealed.outline import Unopened, is_whole, outline
+from safeser.dask.sealed.outline import Allowance, Unopened, is_whole, outline
 from safeser.errors import PayloadError
 from safeser.families.plain import DEFAULTS
 
@@ -67,7 +67,9 @@ def _between_sealed(first: Any, second: Any) -> Difference:
     """Return what a scheduler, which opens no sealed task, knows of their difference."""
     if _comparable(first, second):
         with suppress(PayloadError):
-            return _Search().tasks(outline(first, DEFAULTS), outline(second, DEFAULTS))
+            allowance = Allowance()
+            nodes = [outline(each, DEFAULTS, allowance) for each in (first, second)]
+            return _Search().tasks(*nodes)
     if first is not None and first.dependencies != second.dependencies:
         return Difference("its dependencies")
     return Difference("what its author signed")

@@ -9,13 +9,14 @@ every value there anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from safeser.channel import Link
+from safeser.policy import Policy
 from safeser.policy.rules import COMPUTE
 from safeser.values import SEALED, Context, Kind
 
-__all__ = ["CHANGES", "require_own_scheduler"]
+__all__ = ["CHANGES", "require_own_scheduler", "runs_code"]
 
 #: What changes the values of a worker, and what the sender is told to do about it.
 CHANGES = {
@@ -43,13 +44,21 @@ def require_own_scheduler(link: Link, name: str, is_scheduler: Callable[[str], b
 
 def _runs_code(link: Link, name: str, is_scheduler: Callable[[str], bool]) -> bool:
     # By this very connection: contexts of the policy may ask how it travels, and where from.
-    submission = link.policy.grant(link.inbound(Kind.DATA, name)).submission
+    schedulers = filter(is_scheduler, link.policy.principals)
+    return runs_code(link.policy, link.inbound(Kind.DATA, name), schedulers)
+
+
+def runs_code(policy: Policy, context: Context, schedulers: Iterable[str]) -> bool:
+    """Tell whether the sender of *context* may run code in the worker that is its recipient.
+
+    :param schedulers: principals that may hand on what the sender signed.
+    """
+    submission = policy.grant(context).submission
     if submission != SEALED:
         return submission == "code"
-    return any(_is_author(link, each) for each in link.policy.principals if is_scheduler(each))
+    return any(_is_author(policy, context, each) for each in schedulers)
 
 
-def _is_author(link: Link, scheduler: str) -> bool:
-    """Tell whether this worker runs what its peer signs and *scheduler* hands on."""
-    handed = Context(scheduler, link.local, Kind.TASK, COMPUTE, transport="safeser")
-    return link.policy.decide(handed, SEALED, author=link.peer).permitted
+def _is_author(policy: Policy, context: Context, scheduler: str) -> bool:
+    handed = Context(scheduler, context.recipient, Kind.TASK, COMPUTE, transport="safeser")
+    return policy.decide(handed, SEALED, author=context.sender).permitted

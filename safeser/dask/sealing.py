@@ -97,9 +97,12 @@ class Sealing(FutureReuse):
         """Return the statement of *graph*, which was sent, with those of the graphs it needs."""
         if not is_sealed(graph):
             return None
-        identity, due = self._identity(), time.time() + RENEWED_AFTER
+        identity, packed = self._identity(), bytes(graph.frames[0])
         if identity is None:
             return None
+        signer = SignedStatement.parse(packed).statement.signer
+        # Of a key that was replaced while the graph was written out, at once.
+        due = time.time() + RENEWED_AFTER if signer == identity.verifying else 0.0
         needs = {
             id(each.stated): each.stated
             for each in self._kept.graphs_of(self._call.named, self.futures)
@@ -107,7 +110,7 @@ class Sealing(FutureReuse):
         }
         self._due = min(self._due, due)
         self._signer = self._signer or identity.verifying
-        return Stated(bytes(graph.frames[0]), due, identity.verifying, tuple(needs.values()))
+        return Stated(packed, due, signer, tuple(needs.values()))
 
     def _renew_statements(self) -> None:
         """Sign the statements anew that are due, or all of them if the signing key was replaced."""
@@ -129,7 +132,8 @@ class Sealing(FutureReuse):
             self._due, self._signer = now + _LATER, identity.verifying
             return
         if len(due) <= _AT_ONCE:
-            self._due = min((each.due for each in held), default=math.inf)
+            # Another thread may have submitted a graph meanwhile, which is due later than that.
+            self._due = min((each.due for each in held), default=now + RENEWED_AFTER)
             self._signer = identity.verifying
 
     def _renew(self, stated: Stated, identity: Identity, now: float) -> None:

@@ -35,6 +35,12 @@ def _describe_index(index: Any) -> Form:
     return Form(b"Index", values, steps=("class", "name", "values"))
 
 
+def _describe_dates_index(index: Any) -> Form:
+    # Since pandas 3.1 the frequency is the index's own, and no more its array's.
+    values = [type(index), index.name, index.freq, index._values]
+    return Form(b"Index of dates", values, steps=("class", "name", "frequency", "values"))
+
+
 def _describe_levels(index: Any) -> Form:
     levels = [index.get_level_values(at)._values for at in range(index.nlevels)]
     return Form(b"MultiIndex", [list(index.names), levels], steps=("names", "levels"))
@@ -69,7 +75,8 @@ def _describe_dtype(dtype: Any) -> Form:
 register(_describe_frame, pd.DataFrame)
 register(_describe_series, pd.Series)
 register(_describe_index, pd.Index, pd.CategoricalIndex, pd.IntervalIndex)
-register(_describe_index, pd.DatetimeIndex, pd.TimedeltaIndex, pd.PeriodIndex)
+register(_describe_index, pd.PeriodIndex)
+register(_describe_dates_index, pd.DatetimeIndex, pd.TimedeltaIndex)
 register(describe_as(b"RangeIndex", "name", "start", "stop", "step"), pd.RangeIndex)
 register(_describe_levels, pd.MultiIndex)
 register(describe_as(b"Categorical", "codes", "categories", "ordered"), pd.Categorical)

@@ -193,6 +193,35 @@ def test_what_was_brought_to_a_worker_under_a_taken_key_is_dropped_there(setup):
     assert setup.fake.freed == [("w2", ["d"])]
 
 
+#: Workers would take data from alice and carol, and run what alice alone signed.
+BRINGS_SEALED = (
+    POLICY.partition("  - name: bring-with-code")[0]
+    + """  - name: bring
+    sender: [alice, carol]
+    recipient: worker
+    submission: sealed
+    operations: {grant: [update_data, actors]}
+  - name: hands-on
+    sender: scheduler
+    recipient: worker
+    authors: [alice]
+    submission: sealed
+    operations: {grant: [compute-task]}
+"""
+)
+
+
+def test_what_an_author_of_sealed_tasks_brought_under_a_taken_key_is_dropped(doors):
+    # The worker takes it, as it takes her tasks, and would answer with it for the task of the key.
+    setup = Setup(doors, BRINGS_SEALED)
+    setup.fake.stream_comms = {"w1": Stream("worker")}
+    setup.submit("bob", add("k", 1, 2))
+    assert announce(setup, "carol", "k", "w1")["exception"].rule == "key.definition"
+    assert setup.fake.freed == []
+    assert announce(setup, "alice", "k", "w1")["exception"].rule == "key.definition"
+    assert setup.fake.freed == [("w1", ["k"])]
+
+
 def test_nothing_is_dropped_on_the_word_of_whom_no_worker_takes_data_from(setup):
     # A worker that computes the task of that name would drop it, and nobody would compute it again.
     setup.fake.stream_comms = {"w1": Stream("worker"), "w2": SimpleNamespace()}

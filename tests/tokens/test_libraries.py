@@ -49,6 +49,8 @@ def test_series_and_indexes_count_by_values_names_and_types():
         pd.Series(pd.Categorical(["a", "b"], ordered=True)), pd.CategoricalIndex(["a", "b"]),
         pd.date_range("2026", periods=2), pd.date_range("2026", periods=2, tz="UTC"),
         pd.period_range("2026", periods=2), pd.timedelta_range("1D", periods=2),
+        pd.date_range("2026-01-31", periods=1, freq="D"),
+        pd.date_range("2026-01-31", periods=1, freq="ME"),
         pd.MultiIndex.from_tuples([(1, 2)]), pd.MultiIndex.from_tuples([(1, 2)], names=["a", "b"]),
         pd.interval_range(0, 2), pd.interval_range(0, 2, closed="left"),
     )  # fmt: skip

@@ -7,8 +7,10 @@ digest is its author's word about the author's own definition, and counts for no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef, _execute_subgraph
 
 from safeser.errors import TokenizationError
@@ -38,7 +40,7 @@ def canonical_digest(obj: Any) -> bytes:
 def _describe(value: Any) -> Form:
     cls = type(value)
     if is_known(cls):
-        return describe(value)
+        return _SEEN.get(cls.__name__, describe)(value)
     if issubclass(cls, GraphNode):
         return _node(value)
     counted = _NAMED_AT_RANDOM.get(class_name(cls))
@@ -46,6 +48,34 @@ def _describe(value: Any) -> Form:
         return Form(b"named at random", [cls, *(value.__getstate__()[:counted] if counted else ())])
     return describe(value)
 
+
+def _laid_out(array: np.ndarray[Any, Any]) -> Form:
+    """Return the form of *array* with what a task sees of its memory and a pickle keeps."""
+    form, dtype = describe(array), array.dtype
+    turned = b"" if dtype.isnative else b" of turned bytes"
+    columns = b" by columns" if array.flags.fnc else b""
+    return form._replace(label=form.label + turned + columns)
+
+
+def _flagged(frame: Any) -> Form:
+    form = describe(frame)
+    unique = b"" if frame.flags.allows_duplicate_labels else b" of unique labels"
+    return form._replace(label=form.label + unique)
+
+
+def _with_levels(index: Any) -> Form:
+    """Return the form of *index* with its levels, of which a token takes those that it uses."""
+    form = describe(index)
+    return form._replace(values=[*form.values, [each.array for each in index.levels]], steps=())
+
+
+#: Kinds by their names, of which tokens take for equal what a task can tell apart.
+_SEEN: dict[str, Callable[[Any], Form]] = {
+    "ndarray": _laid_out,
+    "DataFrame": _flagged,
+    "Series": _flagged,
+    "MultiIndex": _with_levels,
+}
 
 #: Classes of libraries whose instances take a random name in each process, which their results do
 #: not depend on, and how much of their state counts: locks, and what keeps files open.

@@ -15,15 +15,12 @@ from dask._task_spec import GraphNode
 
 from safeser.dask.definitions import Comparison
 from safeser.dask.sealed.node import Sealed
-from safeser.dask.sealed.outline import is_whole, outline, unopened
+from safeser.dask.sealed.outline import Allowance, is_whole, outline, unopened
 from safeser.dask.sealed.writing import ACTOR
 from safeser.errors import PayloadError
 from safeser.values import Limits
 
 __all__ = ["Sameness", "SealedComparison"]
-
-#: Bytes of trees that are read for one graph that arrived.
-_MOST_READ = 16 << 20
 
 
 class Sameness(Enum):
@@ -31,7 +28,7 @@ class Sameness(Enum):
 
     SAME = "same"
     DIFFERENT = "different"
-    #: A definition without a canonical form was pickled to other bytes.
+    #: A definition without a canonical form has other bytes, or there is too much to read.
     UNKNOWN = "unknown"
 
 
@@ -47,7 +44,7 @@ class SealedComparison:
     ) -> None:
         self._sides = (there, here)
         self._limits = limits
-        self._left = _MOST_READ
+        self._allowance = Allowance()
         self._author = ""
         self._outlines: dict[tuple[int, int, bool], GraphNode | None] = {}
         self._comparisons: dict[bool, Comparison] = {}
@@ -65,8 +62,8 @@ class SealedComparison:
     def _by_outlines(self, known: Sealed, node: Sealed) -> Sameness:
         if self._same(known, node, doubted=False):
             return Sameness.SAME
-        # What was pickled whole may be fused, of which nothing is seen.
-        hidden = is_whole(known) or is_whole(node)
+        # What was pickled whole may be fused, of which nothing is seen, and not all may be read.
+        hidden = is_whole(known) or is_whole(node) or self._allowance.is_spent
         if hidden or self._same(known, node, doubted=True):
             return Sameness.UNKNOWN
         return Sameness.DIFFERENT
@@ -95,18 +92,14 @@ class SealedComparison:
     def _outline(self, task: Sealed, doubted: bool) -> GraphNode | None:
         place = (id(task.graph), task.index, doubted)
         if place not in self._outlines:
-            self._left -= len(task.graph.leaves[task.index].tree)
-            self._outlines[place] = None
-            if self._left >= 0:
-                self._outlines[place] = _read(task, self._limits, doubted)
+            self._outlines[place] = self._read(task, doubted)
         return self._outlines[place]
 
-
-def _read(task: Sealed, limits: Limits, doubted: bool) -> GraphNode | None:
-    try:
-        return outline(task, limits, doubted=doubted)
-    except PayloadError:  # its author signed what is no task
-        return None
+    def _read(self, task: Sealed, doubted: bool) -> GraphNode | None:
+        try:
+            return outline(task, self._limits, self._allowance, doubted=doubted)
+        except PayloadError:  # its author signed what is no task, or too many
+            return None
 
 
 def _alike(known: Sealed, node: Sealed) -> bool:

@@ -6,7 +6,6 @@ definition stands what its author says of it: the digest of its pickle and its c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from dask._task_spec import GraphNode, Task, TaskRef, _execute_subgraph
@@ -18,10 +17,11 @@ from safeser.dask.sealed.canonical import NO_DIGEST
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.sealed.opening import open_task
+from safeser.errors import PayloadError
 from safeser.families.keys import check_labels
 from safeser.values import Limits
 
-__all__ = ["Unopened", "is_whole", "outline", "unopened"]
+__all__ = ["Allowance", "Unopened", "is_whole", "outline", "unopened"]
 
 
 class Unopened:
@@ -70,17 +70,50 @@ def unopened(task: Sealed, *, doubted: bool = False) -> list[Unopened]:
     return [Unopened(each, said.get(each, NO_DIGEST), doubted=doubted) for each in digests]
 
 
-def outline(task: Sealed, limits: Limits, *, doubted: bool = False) -> GraphNode:
+class Allowance:
+    """What a scheduler spends on the trees of one graph that arrived.
+
+    A byte of a tree costs 1. A list costs :data:`_LIST` more, for the object that it becomes, and a
+    reference to a key 1 more for each level of lists around it: a task knows the keys that the
+    tasks inside of it need.
+    """
+
+    def __init__(self) -> None:
+        self._left = _MOST_SPENT
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left < 0
+
+    def spend(self, cost: int) -> None:
+        """Take *cost* from what is left.
+
+        :raises PayloadError: if that is less.
+        """
+        self._left -= cost
+        if self.is_spent:
+            raise PayloadError("the trees of a graph take too long to read", rule="sealed.task")
+
+
+_MOST_SPENT = 16 << 20
+_LIST = 16
+
+
+def outline(
+    task: Sealed, limits: Limits, allowance: Allowance, *, doubted: bool = False
+) -> GraphNode:
     """Return *task* as a node of Dask's that calls what is not opened.
 
     :raises PayloadError: if its tree spells no task, or was made to be slow.
     """
     head = task.graph.heads[task.index]
     parts = {each.digest: each for each in unopened(task, doubted=doubted)}
-    tree = Reader(limits).read(task.graph.leaves[task.index].tree)
+    packed = task.graph.leaves[task.index].tree
+    allowance.spend(len(packed))
+    tree = Reader(limits).read(packed)
     if is_whole(task) and len(head.digests) == 1:
         return Task(head.key, parts[head.digests[0]], *map(TaskRef, head.dependencies))
-    check_labels(list(_references(tree)))
+    check_labels(_examined(tree, allowance))
 
     def known(of: bytes) -> Any:
         return _execute_subgraph if of == _FUSED else parts[of]
@@ -88,12 +121,22 @@ def outline(task: Sealed, limits: Limits, *, doubted: bool = False) -> GraphNode
     return open_task(head.key, head.dependencies, tree, head.digests, known)
 
 
-def _references(tree: Any) -> Iterator[Any]:
-    """Yield keys that *tree* names, of which a task makes a set."""
-    work = [tree]
-    while work:
-        each = work.pop()
-        if type(each) is tuple and each:
-            if each[0] == form.REFERENCE or each[0] == form.ALIAS:
-                yield from each[1:]
-            work += each[1:]
+def _examined(tree: Any, allowance: Allowance) -> list[Any]:
+    """Return keys that *tree* names, of which a task makes a set, once its cost is spent."""
+    named: list[Any] = []
+    cost, level, lists = 0, 0, [tree] if type(tree) is tuple else []
+    while lists:
+        inner: list[Any] = []
+        for each in lists:
+            cost += _LIST
+            inner += [part for part in each if type(part) is tuple]
+            if each and each[0] in _NAMING:
+                cost += level
+                named += () if each[0] == form.DEPENDENCY else each[1:]
+        lists, level = inner, level + 1
+    allowance.spend(cost)
+    return named
+
+
+#: Tags of lists that refer to keys.
+_NAMING = (form.DEPENDENCY, form.REFERENCE, form.ALIAS)

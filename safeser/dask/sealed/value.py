@@ -36,7 +36,7 @@ _OF_FUNCTION, _OF_PLUGIN = 3600, 30 * 24 * 3600
 #: More than any statement about a value takes: a plugin has a name.
 _MOST_BYTES = 1024
 
-#: Requests that one process remembers until they are over.
+#: Requests of one author that one server remembers until they are over.
 _REMEMBERED = 100_000
 
 
@@ -145,25 +145,29 @@ class Requests:
     """Requests to run functions that one server has taken: none is taken twice."""
 
     def __init__(self) -> None:
-        self._until: dict[bytes, int] = {}
+        # Of each author, so that none takes up what is remembered of the others.
+        self._until: dict[str, dict[bytes, int]] = {}
         self._lock = threading.Lock()
 
     def take(self, value: SignedValue) -> None:
         """Note the request of *value*.
 
-        :raises PolicyDenied: if it was taken before, or too many are remembered.
+        :raises PolicyDenied: if it was taken before, or too many of its author are remembered.
         """
         now = time.time()
         with self._lock:
-            if len(self._until) >= _REMEMBERED:
-                self._until = {each: end for each, end in self._until.items() if end > now}
-            if value.request in self._until or len(self._until) >= _REMEMBERED:
+            until = self._until.setdefault(value.author, {})
+            if len(until) >= _REMEMBERED:
+                until = {each: end for each, end in until.items() if end > now}
+                self._until[value.author] = until
+            if value.request in until or len(until) >= _REMEMBERED:
                 raise PolicyDenied(
-                    "a request to run a function came a second time, or after too many others",
+                    "a request to run a function came a second time, or after too many others of"
+                    " its author",
                     rule="sealed.replayed",
                     fix="Run it again from the client.",
                 )
-            self._until[value.request] = value.expires
+            until[value.request] = value.expires
 
 
 def _malformed() -> PayloadError:

@@ -6,6 +6,7 @@ import base64
 import itertools
 import operator
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from pathlib import Path
 import dask
 import dask.array as da
 import msgpack
+import numpy as np
+import pandas as pd
 import pytest
 from dask._task_spec import Alias, DataNode, List, Set, Task, TaskRef, _execute_subgraph
 
@@ -24,7 +27,7 @@ from safeser.dask.sealed.comparison import Sameness, SealedComparison
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import parse
 from safeser.dask.sealed.node import nodes
-from safeser.dask.sealed.outline import outline
+from safeser.dask.sealed.outline import Allowance, outline
 from safeser.errors import PayloadError
 from safeser.values import Limits
 from tests.dask.sealed import same_work
@@ -140,6 +143,43 @@ def task(function, *args, **kwargs):
 def test_other_calls_differ(sealed, first, second):
     assert check(sealed, first, second) is DIFFERENT
     assert check(sealed, second, first) is DIFFERENT
+
+
+FRAME = pd.DataFrame({"a": [1]})
+NUMBERS = np.arange(6).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (NUMBERS, NUMBERS.astype(NUMBERS.dtype.newbyteorder())),
+        (NUMBERS, np.asfortranarray(NUMBERS)),
+        (NUMBERS.astype(object), np.asfortranarray(NUMBERS.astype(object))),
+        ([NUMBERS, {1: NUMBERS}], [NUMBERS, {1: np.asfortranarray(NUMBERS)}]),
+        (FRAME, FRAME.set_flags(allows_duplicate_labels=False)),
+        (FRAME["a"], FRAME["a"].set_flags(allows_duplicate_labels=False)),
+        (
+            pd.date_range("2026-01-31", periods=1, freq="D"),
+            pd.date_range("2026-01-31", periods=1, freq="ME"),
+        ),
+        (
+            pd.MultiIndex.from_tuples([("a", "b")]),
+            pd.MultiIndex(levels=[["a", "z"], ["b"]], codes=[[0], [0]]),
+        ),
+    ],
+)
+def test_arguments_differ_where_a_task_can_tell(sealed, first, second):
+    """``tobytes``, ``ravel(order="K")``, ``shift``: equal values, and other results."""
+    shown = [task(adder(1), each) for each in (first, second)]
+    assert check(sealed, *shown) is DIFFERENT
+    copied = pickle.loads(pickle.dumps(second, protocol=5))
+    assert check(sealed, shown[1], task(adder(1), copied)) is SAME
+
+
+def test_an_array_is_the_same_wherever_its_memory_lies(sealed):
+    """Of the steps between items a pickle keeps nothing."""
+    wide = np.arange(12).reshape(2, 6)
+    assert check(sealed, task(adder(1), wide[:, ::2]), task(adder(1), wide[:, ::2].copy())) is SAME
 
 
 def test_a_function_that_is_defined_again_is_the_same(sealed):
@@ -371,6 +411,11 @@ TREES = {
         [[form.REFERENCE, each[2:]] for each in COLLIDING],
         [],
     ],
+    "references in a first argument that collide": [
+        *CALL[:4],
+        [[*CALL[:4], [[form.REFERENCE, each[2:]] for each in COLLIDING], []]],
+        [],
+    ],
     "names of inputs that collide": [
         *CALL[:4],
         [
@@ -401,8 +446,51 @@ def test_a_tree_that_is_none_is_like_no_other(lies, name):
 
 def test_trees_are_read_up_to_a_bound(sealed, monkeypatch):
     apart, fused = {node.key: node for node in chain()}, {"x": Task.fuse(*chain(), key="x")}
-    monkeypatch.setattr("safeser.dask.sealed.comparison._MOST_READ", 10)
-    assert check(sealed, apart, fused) is DIFFERENT
+    monkeypatch.setattr("safeser.dask.sealed.outline._MOST_SPENT", 10)
+    assert check(sealed, apart, fused) is UNKNOWN, "an honest graph may be large"
+
+
+def deep(argument, keys, levels=45):
+    """Return a tree in which each of many tasks inside of each other needs all of *keys*."""
+    tree = [*CALL[:4], [*([form.REFERENCE, key] for key in range(keys)), argument], []]
+    for _ in range(levels):
+        tree = [*CALL[:4], [tree], []]
+    return tree
+
+
+def test_trees_cost_what_it_takes_to_open_them(lies, monkeypatch):
+    """Five seconds for two megabytes of them, which a client sends as some kilobytes."""
+    tasks = [lies(deep(last, 100_000), [b"one"], [bytes(32)]) for last in (1, 2)]
+    opened = []
+
+    def note(*args):
+        opened.append(args)
+        raise PayloadError("not here", rule="sealed.task")
+
+    monkeypatch.setattr("safeser.dask.sealed.outline.open_task", note)
+    assert compared(*tasks, "x") is UNKNOWN
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize(
+    ("tree", "cost"),
+    [
+        ([*CALL[:4], [1] * 1000, []], 1100),
+        ([*CALL[:4], [[form.GATHERED, 0]] * 1000, []], 19_100),
+        ([*CALL[:4], [[form.REFERENCE, 1]] * 1000, []], 21_100),
+        (deep(1, 1000, levels=20), 63_000),
+    ],
+)
+def test_lists_and_references_cost_more_than_bytes(lies, monkeypatch, tree, cost):
+    task = lies(tree, [b"one"], [bytes(32)])["x"]
+    monkeypatch.setattr("safeser.dask.sealed.outline.open_task", lambda *_: "opened")
+    for most, enough in ((cost * 0.9, False), (cost * 1.1, True)):
+        monkeypatch.setattr("safeser.dask.sealed.outline._MOST_SPENT", most)
+        if enough:
+            assert outline(task, Limits(), Allowance()) == "opened"
+        else:
+            with pytest.raises(PayloadError, match="too long to read"):
+                outline(task, Limits(), Allowance())
 
 
 def test_an_actor_is_no_task(lies):
@@ -413,5 +501,5 @@ def test_an_actor_is_no_task(lies):
 @pytest.mark.parametrize("name", [name for name in TREES if name.endswith("collide")])
 def test_no_table_is_made_of_what_was_made_to_collide(lies, name):
     with pytest.raises(PayloadError) as caught:
-        outline(lies(TREES[name], [b"one", FUSED], [b"", b""])["x"], Limits())
+        outline(lies(TREES[name], [b"one", FUSED], [b"", b""])["x"], Limits(), Allowance())
     assert caught.value.rule.endswith("hash-flood")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import operator
 import os
@@ -21,7 +22,7 @@ from safeser.dask import approved
 from safeser.dask.sealed.call import HEADER, Sent
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
-from safeser.dask.sealed.value import Requests, sign_request
+from safeser.dask.sealed.value import Requests, SignedValue, sign_request
 from safeser.errors import PolicyDenied
 from safeser.keys import Roster, SigningKey
 from safeser.policy.rules import APPROVED
@@ -234,6 +235,21 @@ def test_a_function_that_an_engineer_signed_runs_once_in_each_server(recipient):
     for server in (first, connected(taken).greet()):
         server.refuses(request)
         assert server.refused_by_server == ["sealed.replayed"]
+
+
+def test_no_author_takes_up_what_is_remembered_of_another(monkeypatch):
+    monkeypatch.setattr("safeser.dask.sealed.value._REMEMBERED", 2)
+    taken = Requests()
+    requests = [SignedValue.parse(run_by("carol", len)["function"]) for _ in range(3)]
+    for each in requests[:2]:
+        taken.take(each)
+    with pytest.raises(PolicyDenied, match=r"of its author .sealed\.replayed"):
+        taken.take(requests[2])
+    other = SignedValue.parse(run_by("dora", len)["function"])
+    taken.take(other)
+    taken.take(dataclasses.replace(other, request=requests[0].request))
+    with pytest.raises(PolicyDenied):
+        taken.take(other)
 
 
 def test_a_scheduler_that_passes_a_function_on_keeps_nothing_of_it():

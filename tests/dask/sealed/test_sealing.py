@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import math
 from types import SimpleNamespace
 from weakref import WeakSet
 
@@ -139,7 +138,26 @@ def test_a_graph_whose_futures_are_all_released_is_forgotten(client, clock):
     client.releases("b")
     clock(2 * RENEWED_AFTER)
     assert client.looks() == []
-    assert client._due == math.inf
+    assert len(client._kept) == 0
+
+
+def test_what_another_thread_submits_while_it_looks_is_renewed(client, clock, monkeypatch):
+    """Where nothing was held at that moment, nothing was ever looked at again."""
+    client.submits(a=task("a"))
+    client.releases("a")
+    clock(RENEWED_AFTER)
+    looked, submitted = client._kept.held, []
+
+    def held(futures):
+        found = looked(futures)
+        submitted.append(client.submits(b=task("b")))
+        return found
+
+    monkeypatch.setattr(client._kept, "held", held)
+    assert client.looks() == []
+    monkeypatch.setattr(client._kept, "held", looked)
+    clock(2 * RENEWED_AFTER)
+    assert roots(client.looks()) == {submitted[0].root}
 
 
 def test_nothing_is_looked_at_while_nothing_is_due(client, clock, monkeypatch):
@@ -257,6 +275,28 @@ def test_another_signing_key_signs_all_of_them_at_once(client, doors, clock):
     [renewed] = client.looks()
     assert renewed.statement.signer == client.other.verifying
     assert renewed.statement.issued == NOW + 10
+    assert client.looks() == []
+
+
+def test_a_graph_during_whose_writing_the_key_was_replaced_is_signed_by_the_other_one(
+    client, doors, clock, monkeypatch
+):
+    stated = client._stated
+
+    def replaced(graph):
+        client.other = doors.identity("alice", "new")
+        return stated(graph)
+
+    client.submits(a=task("a"))
+    client.other = doors.identity("alice", "new")
+    assert len(client.looks()) == 1
+    client.other = None
+    monkeypatch.setattr(client, "_stated", replaced)
+    submitted = client.submits(b=task("b"))
+    assert submitted.signer != client.other.verifying
+    [renewed] = client.looks()
+    assert renewed.statement.says_same(submitted)
+    assert renewed.statement.signer == client.other.verifying
     assert client.looks() == []
 
 
