@@ -7,7 +7,7 @@ word. Before anything is sent, it compares with what it sent itself under the sa
 
 Dask's ``submit`` looks for its key among the futures that the client holds, before it asks the
 scheduler. Such a future may also have come with a dataset, a queue or a variable, and keys can be
-computed: whoever published a future under the key that Dask gives to ``submit(add, 20, 22)`` would
+computed: a user who published a future under the key that Dask gives to ``submit(add, 20, 22)`` would
 choose that sum for all who opened the dataset. What that future stands for is not known here, so
 that its use is a warning.
 """
@@ -37,7 +37,7 @@ from safeser.values import Kind
 
 __all__ = ["FutureReuse"]
 
-#: As much of a key as texts show: whoever submitted it chose it.
+#: As much of a key as texts show: its submitter chose it.
 _SHOWN = 60
 #: Seconds to wait until the client's event loop has released what was released before.
 _RELEASING = 5.0
@@ -288,7 +288,7 @@ class FutureReuse:
         state.set_error(exception, traceback)
         for future in later:
             future._state = state
-        # It may have been the task's own failure. The scheduler says so again to whoever asks.
+        # It may have been the task's own failure. The scheduler tells it again to a client that asks.
         ask = {"op": "client-desires-keys", "keys": [key], "client": self.id}  # type: ignore[attr-defined]  # as above
         self._send_to_scheduler(ask)
 

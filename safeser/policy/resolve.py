@@ -455,7 +455,7 @@ def _refuse_foreign_author(
     raise fault(
         f"context {rules[foreign.place].name!r}: {foreign.author} is a worker that submits sealed"
         f" work, and {foreign.worker}, with which it has no group in common, would run what it"
-        " signs: whoever holds the key of one runs code on the other",
+        " signs: a stolen key of one would run code on the other",
         source=document.source,
         place=document.place(("contexts", foreign.place, "authors")),
         rule="config.worker-author",
