@@ -7,8 +7,8 @@ word. Before anything is sent, it compares with what it sent itself under the sa
 
 Dask's ``submit`` looks for its key among the futures that the client holds, before it asks the
 scheduler. Such a future may also have come with a dataset, a queue or a variable, and keys can be
-computed: a user who published a future under the key that Dask gives to ``submit(add, 20, 22)`` would
-choose that sum for all who opened the dataset. What that future stands for is not known here, so
+computed: a user who published a future under the key that Dask gives to ``submit(add, 20, 22)``
+would choose that sum for all who opened the dataset. What it stands for is not known here, so
 that its use is a warning.
 """
 
