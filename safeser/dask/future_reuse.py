@@ -288,7 +288,7 @@ class FutureReuse:
         state.set_error(exception, traceback)
         for future in later:
             future._state = state
-        # It may have been the task's own failure. The scheduler tells it again to a client that asks.
+        # It may have been the task's own failure. The scheduler tells it to a client that asks.
         ask = {"op": "client-desires-keys", "keys": [key], "client": self.id}  # type: ignore[attr-defined]  # as above
         self._send_to_scheduler(ask)
 
