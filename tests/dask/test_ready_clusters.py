@@ -45,6 +45,7 @@ def shared(cluster_under):
             answer = left.answer
             cluster.passed, cluster.recreated = answer.pop("passed on"), answer.pop("recreated")
             cluster.refused = answer.pop("refused")
+            cluster.brought = answer.pop("brought")
             assert answer == {
                 "squares": [0, 1, 4, 9],
                 "empty part moved": True,
@@ -144,8 +145,11 @@ def test_nothing_of_an_engineer_runs_on_the_scheduler(shared):
     assert shared.refused == {
         "run_on_scheduler": "operation.not-granted",
         "scheduler plugin": "operation.not-granted",
-        "scatter direct": "operation.not-granted",
     }
+
+
+def test_an_engineer_brings_workers_data(shared):
+    assert shared.brought == 3
 
 
 # --- what is approved ---------------------------------------------------------------------------

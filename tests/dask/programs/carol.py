@@ -48,12 +48,13 @@ with safeser.Client(sys.argv[1], timeout=30) as client:
         client.recreate_error_locally(failed)
     except Exception as error:
         recreated = [type(error).__name__, __file__ in format_exc()]
+    # Data that she brings a worker herself, which runs her tasks anyway.
+    brought = client.submit(sum, client.scatter([[1, 2]], direct=True)[0]).result(timeout=60)
     # What only a scheduler could open never leaves her process, or is refused there.
     refused = {}
     for name, call in {
         "run_on_scheduler": lambda: client.run_on_scheduler(len, "x"),
         "scheduler plugin": lambda: client.register_plugin(Counting()),
-        "scatter direct": lambda: client.scatter([1], direct=True),
     }.items():
         try:
             refused[name] = repr(call())
@@ -67,6 +68,7 @@ with safeser.Client(sys.argv[1], timeout=30) as client:
                 "passed on": passed,
                 "recreated": recreated,
                 "refused": refused,
+                "brought": brought,
                 "run": sorted(client.run(len, "four").values()),
             }
         )
