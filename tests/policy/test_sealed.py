@@ -52,7 +52,7 @@ def test_a_graph_passes_from_its_sender_and_a_task_from_listed_authors() -> None
 
 @pytest.mark.parametrize("authors", ["", "  authors: [c]\n"])
 def test_who_hands_sealed_tasks_on_calls_no_actor(authors: str) -> None:
-    """Nobody signs such calls: a scheduler that was taken over could call any method."""
+    """No author signs such calls: a scheduler that was taken over could call any method."""
     assert (
         refused(f"{SAID}{authors}  operations: {{grant: [compute-task, actors]}}\n").rule
         == "config.relayed-actors"
