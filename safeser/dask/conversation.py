@@ -48,6 +48,7 @@ from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
 from safeser.operations import FLOOR, Channel, Encoding, Operation, Server, lookup
+from safeser.policy import Policy
 from safeser.policy.rules import WEAKEST
 from safeser.values import Context, Kind
 
@@ -127,6 +128,8 @@ class Conversation:
         self._current: Operation | None = None  # the last request that was admitted here
         self._asked: dict[str, Any] = {}  # the last request that this side wrote
         self._stream = ""  # state of the connection, as the table names it
+        # The room for elements, under the policy for which it was found.
+        self._room: tuple[Policy | None, Room] = (None, greeting_room())
         self._opening = False  # this side asked for a stream and has not heard of it yet
         self._reads: Server | None = None  # table of incoming stream elements
         self._writes: Server | None = None  # table of outgoing stream elements
@@ -200,10 +203,19 @@ class Conversation:
         if not self._greeted:
             return greeting_room()
         if self._reads is not None:
-            return incoming_room(self.link, self._reads, Channel.STREAM)
+            return self._stream_room(self._reads)
         if self.server is not None:
             return incoming_room(self.link, self.server, Channel.RPC)
         return reply_room(self.link, replies.rows_of(self._asked))
+
+    def _stream_room(self, reads: Server) -> Room:
+        """Return the room for a batch of elements; it is asked for with each, and changes with the
+        policy alone."""
+        policy, room = self._room
+        if policy is not self.link.policy:
+            policy, room = self.link.policy, incoming_room(self.link, reads, Channel.STREAM)
+            self._room = policy, room
+        return room
 
     def _received(self, verified: Arrived, deserializers: Sequence[str] | None) -> Any:
         willing = deserializers if self._willing is None else self._willing
@@ -334,6 +346,7 @@ class Conversation:
             return
         tables = _STREAMS[row.becomes]
         self._reads, self._writes = tables[reading], tables[1 - reading]
+        self._room = None, greeting_room()
         self._stream = row.becomes
         self.link.lasts = True
         self.link.is_client = reading == 0 and row.becomes == "client-stream"

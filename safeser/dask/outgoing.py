@@ -97,6 +97,10 @@ def encode_elements(
     limits = link.policy.limits
     encoder = Encoder(limits)
     ceiling_of = ceilings_of(link, server, Channel.STREAM, outbound=True)
+
+    def of_tasks() -> bool:
+        return server is Server.SCHEDULER or _submits_code(link)
+
     added = 0
     for element in elements:
         name = element.get("op") if isinstance(element, dict) else None
@@ -109,7 +113,6 @@ def encode_elements(
         mark = sent.mark
         try:
             values = _Values(link, row, None, fails=True, sent=sent)
-            of_tasks = server is Server.SCHEDULER or _submits_code(link)
             told = translate.outgoing(element, takes_code=values.take_code, of_tasks=of_tasks)
             added += _add(encoder, told, row.splits, values, ceiling_of)
         except SafeserError as error:

@@ -67,7 +67,7 @@ def outgoing(
     *,
     takes_code: Callable[[], bool] = lambda: False,
     answers: Operation | None = None,
-    of_tasks: bool = False,
+    of_tasks: Callable[[], bool] = lambda: False,
 ) -> Any:
     """Return *message* with the pickles that Dask put into its fields turned into data.
 
@@ -75,8 +75,8 @@ def outgoing(
 
     :param takes_code: tells whether its recipient may be sent code.
     :param answers: the request that it replies to.
-    :param of_tasks: it is a stream element that tells how tasks or graphs failed, and its recipient
-        is a worker's scheduler, or a client that may run code here.
+    :param of_tasks: tells whether it is a stream element that tells how tasks or graphs failed, and
+        its recipient is a worker's scheduler, or a client that may run code here.
     """
     if not isinstance(message, dict):
         return message
@@ -85,7 +85,7 @@ def outgoing(
         return {name: relayed_answer(answer) for name, answer in message.items()}
     changed: dict[str, Any] = {}
     if message.get("exception") is not None:
-        of_user = of_tasks or is_of_user(message, answers)
+        of_user = of_tasks() or is_of_user(message, answers)
         changed = described(message, of_user=of_user, takes_code=takes_code)
     if answers is not None and answers.name == "register-worker":
         changed["worker-plugins"] = name_plugins(message.get("worker-plugins"))

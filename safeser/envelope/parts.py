@@ -31,10 +31,13 @@ def check_payload(frames: Sequence[Buffer], limits: Limits) -> None:
     :raises PayloadError: by the rule of the limit, as ``"limit.max_bytes"``.
     """
     sizes = [memoryview(frame).nbytes for frame in frames]
-    if sum(sizes) > limits.max_bytes:
-        raise too_large("a value", "max_bytes", sum(sizes), limits)
-    if max(sizes, default=0) > limits.max_array:
-        raise too_large("a buffer inside a value", "max_array", max(sizes), limits)
+    size, longest = sum(sizes), max(sizes, default=0)
+    if size > limits.max_bytes:
+        raise too_large("a value", "max_bytes", size, limits)
+    if longest > limits.max_array:
+        raise too_large("a buffer inside a value", "max_array", longest, limits)
+    if longest <= wire.MAX_FRAME and len(sizes) <= limits.max_frames:
+        return  # none is cut
     count = sum(max(1, -(-size // wire.MAX_FRAME)) for size in sizes)
     if count > limits.max_frames:
         raise too_large("the number of a value's frames", "max_frames", count, limits)

@@ -358,12 +358,14 @@ class Session(KeepsSecrets):
             )
 
     def _check_alive(self, direction: _Direction) -> _MessageKeys:
-        self._check_time()
+        if self._clock() >= self._ends_at:
+            self._check_time()
         if self._process != os.getpid():
             # Both would count on from the same number, under the same keys.
             self.end("it is another process's")
         keys = direction.keys  # read before the end is asked for: another thread may end it now
-        self._check_ended()
+        if self._ended:
+            self._check_ended()
         if direction.claimed.locked():
             raise _in_use()
         assert keys is not None  # a session that has not ended has its keys

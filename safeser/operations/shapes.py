@@ -398,13 +398,16 @@ def _extensions(value: Any) -> bool:
 
 def _spans(value: Any) -> bool:
     """What a task did when: the scheduler adds up the differences."""
-    return isinstance(value, tuple | list) and all(
-        isinstance(span, dict)
-        and _word(span.get("action"))
-        and span["action"] in ACTIONS
-        and _number(span.get("start"))
-        and _number(span.get("stop"))
-        for span in value
+    return isinstance(value, tuple | list) and all(map(_span, value))
+
+
+def _span(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and _word(value.get("action"))
+        and value["action"] in ACTIONS
+        and _number(value.get("start"))
+        and _number(value.get("stop"))
     )
 
 

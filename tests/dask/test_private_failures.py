@@ -94,7 +94,7 @@ def test_a_status_of_error_alone_is_not_about_code(talk):
 def test_a_task_fails_with_its_own_files_and_names_libraries_by_themselves():
     library = {"traceback_text": f'  File "{pickle.__file__}", line 1, in f\n'}
     element = {"op": "task-erred", "key": "x", **message("error"), **library}
-    sent = translate.outgoing(element, of_tasks=True)
+    sent = translate.outgoing(element, of_tasks=lambda: True)
     assert sent["exception"].data.message == f"cannot write {SECRET}/state.msgpack"
     assert sent["traceback_text"] == '  File "pickle.py", line 1, in f\n'
     assert sent["exception"].data.traceback == '  File "pickle.py", line 1, in f\n'

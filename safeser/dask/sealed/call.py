@@ -73,12 +73,24 @@ class Sent:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._size = 0
+        # The last statement, and its digest.
+        self._signed: SignedStatement | None = None
+        self._named = b""
         # What takes back each step since the last commit: an added part, or all that was cleared.
         self._undo: list[tuple[bytes, int] | tuple[dict[bytes, int], int]] = []
 
     def frames(self, call: Call) -> list[bytes]:
         """Return the frames that tell the worker of *call*."""
-        named = (digest(call.signed.packed), *call.head.digests)
+        if call.signed is not self._signed:
+            self._signed, self._named = call.signed, digest(call.signed.packed)
+        named = (self._named, *call.head.digests)
+        places: list[int | None] = [self._numbers.get(key) for key in named]
+        if None not in places:  # as for nearly all tasks of a graph
+            return [_said(call, places, 0, cleared=False)]
+        return self._frames_with_parts(call, named)
+
+    def _frames_with_parts(self, call: Call, named: tuple[bytes, ...]) -> list[bytes]:
+        """Return the frames of a task of which the worker does not have all parts yet."""
         parts = dict(zip(named, (call.signed.packed, *call.definitions), strict=True))
         kept = {key: part for key, part in parts.items() if len(part) <= _LONGEST_KEPT}
         if sum(map(_weight, kept.values())) > MOST_KEPT:
@@ -99,8 +111,7 @@ class Sent:
                 loose.append(part)
             numbers[key] = self._numbers.get(key, -len(loose))
         places = [numbers[key] for key in named]
-        said = [call.index, call.path, *call.leaf, places, len(added), cleared]
-        return [msgpack.packb(said, use_bin_type=True), *added, *loose]
+        return [_said(call, places, len(added), cleared=cleared), *added, *loose]
 
     def _add(self, key: bytes, size: int) -> None:
         self._undo.append((key, size))
@@ -191,6 +202,13 @@ class Kept:
         if type(place) is int and -len(loose) <= place < 0:
             return loose[-place - 1]
         raise _malformed("a definition is missing")
+
+
+def _said(call: Call, places: Sequence[int | None], added: int, *, cleared: bool) -> bytes:
+    """Return the first frame of *call*: its place, its leaf, and where its parts are."""
+    said = [call.index, call.path, *call.leaf, places, added, cleared]
+    packed: bytes = msgpack.packb(said, use_bin_type=True)
+    return packed
 
 
 def _weight(part: bytes) -> int:
