@@ -45,7 +45,7 @@ demo: $(VENV)/demo.stamp
 ## test: the checks, then the whole suite with branch coverage, worker processes included
 test: check
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest --numprocesses=3 --dist=worksteal
+	$(BIN)/coverage run -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

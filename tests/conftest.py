@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,27 +40,17 @@ settings.load_profile("safeser")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-#: Fixtures that stand for processes which many files share.
-_SHARED = frozenset({"cluster", "rig", "stock"})
-
-
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have two test processes begin with files that start clusters, and end with all others.
+    """Order files so that test processes, which take one after the other, end at the same time.
 
-    Each gets one half of the list, and at the end one takes over what the other has left: a file
-    that is divided then starts its cluster twice. What shares one cluster is in the first half.
+    Files that start clusters come first, folder by folder, since some tests in them last a minute;
+    then those with many tests. Within a file the order stays pytest's own.
     """
-    shared: dict[Path, bool] = {}
+    counts = Counter(item.path for item in items)
     for item in items:
         if item.get_closest_marker("cluster") is not None:
-            fixtures = _SHARED.intersection(getattr(item, "fixturenames", ()))
-            shared[item.path] = shared.get(item.path, False) or bool(fixtures)
-    first = [item for item in items if shared.get(item.path) is True]
-    second = [item for item in items if shared.get(item.path) is False]
-    others = [item for item in items if item.path not in shared]
-    room = max(len(items) // 2 - len(first), 0)
-    items[:] = [*first, *others[:room], *second, *others[room:]]
+            counts[item.path] = len(items)
+    items.sort(key=lambda item: (-counts[item.path], str(item.path)))
 
 
 def pytest_collection_finish() -> None:

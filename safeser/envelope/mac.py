@@ -58,10 +58,10 @@ class AuthenticationKeys(KeepsSecrets):
     def seal(
         self, sequence: int, fields: bytes, header: bytes, frames: Sequence[memoryview]
     ) -> Iterator[Buffer]:
-        """Yield the buffers of one message; the frames are the caller's own, not copies."""
+        """Return the buffers of one message; the frames are the caller's own, not copies."""
         tag = self.tag(sequence, fields, header, frames)
-        yield b"".join((fields, tag, header, pack_lengths([*map(len, frames)])))
-        yield from frames
+        start = b"".join((fields, tag, header, pack_lengths([*map(len, frames)])))
+        return iter([start, *frames])
 
     def open(self, start: Start, *, piece: int) -> Opening:
         """Return what verifies the message that begins with *start*.
@@ -111,7 +111,9 @@ class _Tag(KeepsSecrets):
         """Add frame *index*."""
         length = len(frame)
         if length < GMAC_FROM:
-            self._append(_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame)
+            self._pieces += (_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame)
+            if len(self._pieces) > 2 * _CHUNK:
+                self._hash()
         else:
             # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
             self.add_gmac(length, self._keys.gmac.encrypt(self._nonce(index), b"", frame))
@@ -126,17 +128,17 @@ class _Tag(KeepsSecrets):
         return NONCE.pack(self._sequence, index)
 
     def add_gmac(self, length: int, gmac: bytes) -> None:
-        self._append(_PART.pack(_PART_HEAD + GCM_TAG_SIZE, length, MODE_GMAC), gmac)
+        self._pieces += (_PART.pack(_PART_HEAD + GCM_TAG_SIZE, length, MODE_GMAC), gmac)
+        if len(self._pieces) > 2 * _CHUNK:
+            self._hash()
 
     def digest(self) -> bytes:
-        self._mac.update(b"".join(self._pieces))
+        self._hash()
         return self._mac.finalize()
 
-    def _append(self, head: bytes, body: Buffer) -> None:
-        self._pieces += (head, body)
-        if len(self._pieces) > 2 * _CHUNK:
-            self._mac.update(b"".join(self._pieces))
-            self._pieces.clear()
+    def _hash(self) -> None:
+        self._mac.update(b"".join(self._pieces))
+        self._pieces.clear()
 
 
 class _Pieces(KeepsSecrets):

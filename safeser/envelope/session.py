@@ -263,7 +263,8 @@ class Session(KeepsSecrets):
     def _made(self, out: _Direction, buffers: Iterator[Buffer]) -> Iterator[Buffer]:
         for buffer in buffers:
             yield buffer
-            self._check_ended()  # a key may be retired while a large message is written
+            if self._ended:  # a key may be retired while a large message is written
+                self._check_ended()
         out.claimed.release()  # stays claimed where a caller gives up: the number was used
 
     def prelude(self, data: Buffer) -> Prelude:
