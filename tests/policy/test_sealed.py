@@ -233,7 +233,8 @@ def runs(sender: str, recipient: str, grant: str, authors: str = "") -> str:
     return (
         f"- name: {sender}-{recipient}\n  sender: {sender}\n  recipient: {recipient}\n"
         f"  {authors and f'authors: {authors}'}\n"
-        f"  kinds: [admin, data, control]\n  submission: sealed\n  operations: {{grant: [{grant}]}}\n"
+        f"  kinds: [admin, data, control]\n  submission: sealed\n"
+        f"  operations: {{grant: [{grant}]}}\n"
     )
 
 
