@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
+from numbers import Number
 from typing import Any
 
 from distributed.comm.addressing import (
@@ -22,7 +23,7 @@ from distributed.comm.addressing import (
 )
 
 from safeser.dask.servers import Part
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, PayloadError
 
 __all__ = ["Names", "place", "resolved"]
 
@@ -86,6 +87,7 @@ class Names(Part):
         if resolve is not False and type(addr) is str and addr in self._found:
             return self._found[addr]
         if addr not in self._server.aliases:
+            _require_no_number(addr)
             named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
             if resolve and isinstance(named, str) and _is_name(named):
                 return named  # a heartbeat of who is there no more, or never was
@@ -96,6 +98,16 @@ class Names(Part):
             return str(stock(addr) if resolve is None else stock(addr, resolve))
         except ConfigError as error:
             raise ValueError(error.message) from None
+
+
+def _require_no_number(name: Any) -> None:
+    """Refuse a number by which no worker registered, where Dask speaks of addresses."""
+    if isinstance(name, Number):
+        raise PayloadError(
+            f"there is no worker of the name {name!r:.20}",
+            rule="worker.unknown",
+            fix="Name workers as client.scheduler_info()['workers'] does, by address or name.",
+        )
 
 
 def _require_no_name(address: Any) -> None:

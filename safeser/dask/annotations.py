@@ -9,7 +9,7 @@ a number is added ends the making of a graph half way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -144,13 +144,15 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float, np.int64, np.float64) and math.isfinite(value)
 
 
-def _is_word_or_some(value: Any) -> bool:
+def _is_one_or_some(value: Any, kinds: Collection[type]) -> bool:
     some = type(value) in (list, tuple, set, frozenset)
-    return type(value) is str or (some and all(type(part) is str for part in value))
+    return type(value) in kinds or (some and all(type(part) in kinds for part in value))
 
 
 def _are_workers(value: Any) -> bool:
-    return _is_word_or_some(value) and (type(value) is str or len(value) <= _MAX_WORKERS)
+    # By their addresses, hosts or names: those of a local cluster are numbers.
+    named = _is_one_or_some(value, (str, int))
+    return named and (type(value) in (str, int) or len(value) <= _MAX_WORKERS)
 
 
 def _is_span(value: Any) -> bool:
@@ -162,8 +164,8 @@ def _is_span(value: Any) -> bool:
         type(names) in kinds
         and type(ids) in kinds
         and 0 < len(names) == len(ids) <= _MAX_SPANS
-        and _is_word_or_some(names)
-        and _is_word_or_some(ids)
+        and _is_one_or_some(names, (str,))
+        and _is_one_or_some(ids, (str,))
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import starmap
 from typing import Any, NamedTuple, TypeAlias
 
 from safeser.channel import Admitted, Arrived, Link, Received
@@ -21,7 +22,7 @@ from safeser.dask.sealed import requests
 from safeser.dask.sealed.arrival import is_sealed, received, require_sealed
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.renewal import RENEWALS, Statements, require_renewal
-from safeser.dask.sealed.requests import Raw, plugin_of
+from safeser.dask.sealed.requests import Raw
 from safeser.dask.sealed.value import Requests
 from safeser.dask.shaped import Later, check_fields, check_inner
 from safeser.envelope import Verified
@@ -213,13 +214,8 @@ def judge_reply(
         raise PayloadError(
             "the reply has a field that Dask's replies to this do not have", rule="reply.field"
         )
-    raw = [
-        Raw(where, data, plugin_of(path, where))
-        for path, encoding in fields.items()
-        if encoding is Encoding.RAW
-        for at, value in select(body, path)
-        for where, data in _bare(value, at)
-    ]
+    body = requests.without_refused(link, body, fields)
+    raw = [each for path, e in fields.items() if e is Encoding.RAW for each in _replied(body, path)]
     kind = Kind.CONTROL if raw else Kind.DATA if rows else Kind.ADMIN
     return _judge(
         link,
@@ -242,6 +238,17 @@ def judge_reply(
         opens=opens,
         opened_at=[path for path, encoding in fields.items() if encoding is Encoding.RAW],
     )
+
+
+def _replied(body: Any, path: str) -> Iterator[Raw]:
+    """Yield the bare pickles at *path* of a reply, with what plugins must be signed for."""
+    bare = [each for at, value in select(body, path) for each in _bare(value, at)]
+    plugins = list(requests.plugins_in(body, path))
+    if not plugins:
+        yield from starmap(Raw, bare)
+    for where, data, purpose in plugins:
+        for at, each in pickled(data, where):
+            yield Raw(at, each, purpose if each is data else "")
 
 
 def judge_values(

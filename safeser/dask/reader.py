@@ -196,7 +196,11 @@ class Reader:
             _refuse_times(value)
         return value
 
-    def _charge(self, count: int) -> None:
+    def charge(self, count: int) -> None:
+        """Count so many elements more.
+
+        :raises PayloadError: if those are too many.
+        """
         self.left -= count
         if self.left < 0:
             raise self._too_many()
@@ -209,11 +213,11 @@ class Reader:
         )
 
     def _list(self, items: Any) -> Any:
-        self._charge(1 + len(items))
+        self.charge(1 + len(items))
         return items
 
     def _pairs(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-        self._charge(1 + 2 * len(pairs))
+        self.charge(1 + 2 * len(pairs))
         for key, _ in pairs:
             # The hashes of text are this process's own secret.
             if key.__class__ is not str:

@@ -1,13 +1,15 @@
 """Renewed statements of sealed graphs on a scheduler: workers hear of those whose tasks they have.
 
 The one rule: however many statements clients renew, workers are told at most once in each
-:data:`PAUSE`, and each of them only of graphs of which it has tasks to run. What a task is sent
-with from then on is the renewed statement anyway.
+:data:`PAUSE`, and each of them only of graphs of which it has tasks to run. Looking which those are
+takes one hundredth of the scheduler's time at most. What a task is sent with from then on is the
+renewed statement anyway.
 """
 
 from __future__ import annotations
 
 import contextlib
+from time import perf_counter
 from typing import Any
 
 from distributed.comm.core import CommClosedError
@@ -23,6 +25,10 @@ __all__ = ["PAUSE", "Renewals"]
 #: Seconds for which renewals are gathered before the tasks of all workers are looked at.
 PAUSE = 1.0
 
+#: How many times as long as a look takes it is until the next one: clients choose how many tasks
+#: there are, and may renew statements all the time.
+_SHARE = 100
+
 
 class Renewals(Part):
     """The statements of the graphs of one scheduler, and which of them workers are to hear of."""
@@ -31,6 +37,7 @@ class Renewals(Part):
         super().__init__(*args)
         self.statements = Statements()
         self._renewed: set[Current] = set()
+        self._pause = PAUSE
 
     def note(self, current: Current) -> None:
         """Have the workers with tasks of a graph told that its statement was renewed.
@@ -42,11 +49,12 @@ class Renewals(Part):
 
     def _gather(self, current: Current) -> None:
         if not self._renewed:
-            self._server.loop.call_later(PAUSE, self._tell)
+            self._server.loop.call_later(self._pause, self._tell)
         self._renewed.add(current)
 
     def _tell(self) -> None:
         renewed, self._renewed = self._renewed, set()
+        begun = perf_counter()
         with contextlib.suppress(ReferenceError):
             for address, worker in self._server.workers.items():
                 stream = self._server.stream_comms.get(address)
@@ -54,6 +62,7 @@ class Renewals(Part):
                     for current in renewed & _statements_of(worker):
                         with contextlib.suppress(CommClosedError):
                             stream.send({"op": RENEWED, "statement": current.signed.packed})
+        self._pause = max(PAUSE, _SHARE * (perf_counter() - begun))
 
 
 def _hears(stream: Any) -> bool:

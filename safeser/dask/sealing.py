@@ -110,7 +110,7 @@ class Sealing(FutureReuse):
         }
         self._due = min(self._due, due)
         self._signer = self._signer or identity.verifying
-        return Stated(packed, due, signer, tuple(needs.values()))
+        return Stated(packed, due, RENEWED_AFTER, signer, tuple(needs.values()))
 
     def _renew_statements(self) -> None:
         """Sign the statements anew that are due, or all of them if the signing key was replaced."""
@@ -122,24 +122,35 @@ class Sealing(FutureReuse):
         link = self._policy_link()
         if self.status != "running" or link is None or not _may_renew(link):
             return
+        self._due = math.inf  # what another thread submits from here on makes it earlier
         held = list(_with_needs(each.stated for each in self._kept.held(self.futures)))
         due = [each for each in held if each.is_due(now, identity.verifying)]
+        # First those of a key that was replaced: the others are signed by this one.
+        due.sort(key=lambda each: (each.signer == identity.verifying, each.due))
         try:
             for each in due[:_AT_ONCE]:
                 self._renew(each, identity, now)
         except ConfigError as error:
             logger.warning("The statements of submitted graphs are not renewed: %s", error)
-            self._due, self._signer = now + _LATER, identity.verifying
+            self._due, self._signer = min(self._due, now + _LATER), identity.verifying
             return
-        if len(due) <= _AT_ONCE:
-            # Another thread may have submitted a graph meanwhile, which is due later than that.
-            self._due = min((each.due for each in held), default=now + RENEWED_AFTER)
+        if len(due) > _AT_ONCE:
+            self._due = now
+        else:
+            self._due = min(self._due, min((each.due for each in held), default=math.inf))
             self._signer = identity.verifying
 
     def _renew(self, stated: Stated, identity: Identity, now: float) -> None:
+        """Sign anew what *stated* says, and say so to the scheduler.
+
+        Nobody answers. Where a key is new, a roster on the way may not list it yet, so that the
+        next attempts follow soon, each after twice the time of the last one.
+        """
         statement = SignedStatement.parse(stated.packed).statement
         stated.packed = statement.renewed_by(identity, now).packed
-        stated.due, stated.signer = now + RENEWED_AFTER, identity.verifying
+        replaced = stated.signer != identity.verifying
+        stated.pause = _EVERY if replaced else min(2 * stated.pause, RENEWED_AFTER)
+        stated.due, stated.signer = now + stated.pause, identity.verifying
         self._send_to_scheduler({"op": RENEW, "statement": stated.packed})
 
     def _identity(self) -> Identity | None:

@@ -40,12 +40,14 @@ class Stated:
     """The statement of a sealed graph as its author signed it last.
 
     :param due: when it is to be signed anew, in seconds since 1970 (UTC).
+    :param pause: seconds from the last time to that.
     :param signer: the key that signed it.
     :param needs: those of the graphs without whose results its tasks cannot be computed again.
     """
 
     packed: bytes
     due: float
+    pause: float
     signer: VerifyingKey | None
     needs: tuple[Stated, ...]
 

@@ -1,4 +1,4 @@
-"""Workers that sign tasks: only for workers of their own principal or group.
+"""Workers that sign tasks or functions: only for workers of their own principal or group.
 
 The one rule: a worker's key runs nothing on workers of others. A worker signs what its tasks submit
 (``worker_client``); where contexts towards other workers listed it as an author, one stolen
@@ -7,17 +7,23 @@ worker's key would run code on all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from safeser.policy.rules import COMPUTE, SUBMIT, Principal, Rule
-from safeser.values import SEALED, Kind
+from safeser.operations.groups import PARTS
+from safeser.policy.rules import COMPUTE, SUBMIT, WEAKEST, Principal, Rule
+from safeser.values import SEALED
 
 __all__ = ["ForeignAuthor", "find_foreign_author"]
 
 
+#: What carries signed code to a scheduler, and from there to workers.
+_CODE = PARTS["worker-run"] | PARTS["worker-plugins"]
+_SUBMITTED, _HANDED = _CODE | {SUBMIT}, _CODE | {COMPUTE}
+
+
 class ForeignAuthor(NamedTuple):
-    """A worker that may sign tasks for another principal's worker."""
+    """A worker that may sign what runs on another principal's worker."""
 
     #: Which of the policy's contexts lists it.
     place: int
@@ -29,26 +35,28 @@ def find_foreign_author(
     rules: Sequence[Rule], principals: Mapping[str, Principal]
 ) -> ForeignAuthor | None:
     """Return the first worker that signs for one with which it has no group in common."""
-    handing = [(index, rule) for index, rule in enumerate(rules) if _passes(rule, COMPUTE)]
-    workers = frozenset().union(*(rule.recipients for _, rule in handing))
+    workers = frozenset().union(*(rule.recipients for rule in rules if _passes(rule, {COMPUTE})))
     groups = _Groups(principals)
-    for index, rule in handing:
+    for index, rule in enumerate(rules):
+        if not _passes(rule, _HANDED):
+            continue
         signing = {
             author
             for submitting in rules
-            if _passes(submitting, SUBMIT) and submitting.recipients & rule.senders
+            if _passes(submitting, _SUBMITTED) and submitting.recipients & rule.senders
             for author in submitting.senders & rule.authors & workers
         }
         for author in sorted(signing):
-            others = rule.recipients - groups.around(author)
+            others = (rule.recipients & workers) - groups.around(author)
             if others:
                 return ForeignAuthor(index, author, min(others))
     return None
 
 
-def _passes(rule: Rule, operation: str) -> bool:
-    sealed = rule.submission == SEALED and Kind.TASK in rule.kinds
-    return sealed and operation in rule.operations
+def _passes(rule: Rule, operations: Collection[str]) -> bool:
+    """Tell whether one of *operations*, sealed, passes by *rule*."""
+    passing = rule.operations.intersection(operations) if rule.submission == SEALED else ()
+    return any(WEAKEST[each] in rule.kinds for each in passing)
 
 
 class _Groups:

@@ -14,7 +14,7 @@ from distributed.scheduler import Scheduler
 
 from safeser.dask.addresses import Names
 from safeser.dask.servers import part_of
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, PayloadError
 from safeser.operations import Server
 from tests.dask.patched import serve
 
@@ -86,6 +86,13 @@ def test_addresses_and_names_of_workers_are(scheduler, address, found):
     assert scheduler.coerce_address(address) == found
 
 
+@pytest.mark.parametrize("name", [3, 2**62, 1.5, True])
+def test_a_number_by_which_no_worker_registered_is_refused_with_a_rule(scheduler, name):
+    with pytest.raises(PayloadError, match=rf"no worker of the name {name!r}"[:40]) as caught:
+        scheduler.coerce_address(name)
+    assert caught.value.rule == "worker.unknown"
+
+
 def looked_up(scheduler, address):
     asyncio.run(part_of(scheduler, Names).look_up(address))
 
@@ -154,4 +161,4 @@ def test_a_scheme_that_is_closed_is_none_of_an_address(scheduler, monkeypatch):
 
 def test_what_is_no_address_is_dasks_to_refuse(scheduler):
     with pytest.raises(TypeError):
-        scheduler.coerce_address(5)
+        scheduler.coerce_address(None)

@@ -100,7 +100,8 @@ class TestHonest:
     def test_annotations_come_with_their_tasks(self, bob):
         given = {
             "priority": {"x": 3},
-            "workers": {"x": ["safeser://127.0.0.1:1"]},
+            "workers": {"x": ["safeser://127.0.0.1:1", "first", 3]},
+            "restrictions": {"x": 3},
             "resources": {"x": {"GPU": 0.5}},
             "retries": {"x": 2},
             "allow_other_workers": {"x": True},
@@ -271,8 +272,9 @@ ROOTS = {
             ("retries", 2**40),
             ("retries", -1),
             ("retries", 1.5),
-            ("workers", 5),
-            ("workers", [5]),
+            ("workers", True),
+            ("workers", [5.0]),
+            ("workers", [["w"]]),
             ("workers", ["\ud800"]),
             ("allow_other_workers", "yes"),
             ("resources", {"GPU": -1}),
@@ -373,7 +375,7 @@ def test_an_alias_and_data_are_tasks_too(bob):
         ({"annotations": [1]}, "submission.annotation"),
         ({"annotations": {"priority": "high"}}, "submission.annotation"),
         ({"annotations": {"resources": {"GPU": -1}}}, "submission.annotation"),
-        ({"annotations": {"workers": 5}}, "submission.annotation"),
+        ({"annotations": {"workers": 5.0}}, "submission.annotation"),
         ({"annotations": {str(n): "x" * 10_000 for n in range(7)}}, "submission.annotation"),
     ],
 )

@@ -229,6 +229,19 @@ def hands(recipient: str, authors: str) -> str:
     )
 
 
+def runs(sender: str, recipient: str, grant: str, authors: str = "") -> str:
+    return (
+        f"- name: {sender}-{recipient}\n  sender: {sender}\n  recipient: {recipient}\n"
+        f"  {authors and f'authors: {authors}'}\n"
+        f"  kinds: [admin, data, control]\n  submission: sealed\n"
+        f"  operations: {{grant: [{grant}]}}\n"
+    )
+
+
+def tasks_alone(context: str) -> str:
+    return context + "  kinds: [task]\n"
+
+
 TWO = "w: {groups: [north]}, v: {groups: [south]}"
 TOGETHER = "w: {groups: [north, both]}, v: {groups: [south, both]}"
 
@@ -244,7 +257,19 @@ FOREIGN = {
     "both ways": worker_policy(TWO, submits("[w, v]"), hands("w", "[v, w]"), hands("v", "[w, v]")),
 }
 
+HANDED = [tasks_alone(hands(each, "[alice]")) for each in "wv"]
+
+FOREIGN |= {
+    f"by {grant}": worker_policy(
+        TWO, runs("w", "s", grant), *HANDED, runs("s", "v", grant, "[alice, w]")
+    )
+    for grant in ("worker-run", "worker-plugins")
+}
+
 FINE = {
+    "functions of its own": worker_policy(
+        TWO, runs("w", "s", "worker-run"), *HANDED, runs("s", "w", "worker-run", "[alice, w]")
+    ),
     "its own": worker_policy(TWO, submits("w"), hands("w", "[alice, w]"), hands("v", "[alice]")),
     "its group": worker_policy(
         TOGETHER, submits("w"), hands("w", "[alice]"), hands("v", "[alice, w]")

@@ -38,7 +38,7 @@ class _Structure(Reader):
     def _pairs(self, pairs: list[tuple[Any, Any]]) -> Any:
         if self._marked is None or not any(_is_marker(key) for key, _ in pairs):
             return super()._pairs(pairs)
-        self._charge(1 + 2 * len(pairs))
+        self.charge(1 + 2 * len(pairs))
         try:
             return self._marked(pairs)
         except SafeserError as error:

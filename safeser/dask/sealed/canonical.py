@@ -66,7 +66,7 @@ def _flagged(frame: Any) -> Form:
 def _with_levels(index: Any) -> Form:
     """Return the form of *index* with its levels, of which a token takes those that it uses."""
     form = describe(index)
-    return form._replace(values=[*form.values, [each.array for each in index.levels]], steps=())
+    return form._replace(values=[*form.values, list(index.levels)], steps=())
 
 
 #: Kinds by their names, of which tokens take for equal what a task can tell apart.

@@ -384,6 +384,7 @@ def read_head(data: bytes, read: Reader) -> Head:
             and not len(digests) % DIGEST_SIZE
         ):
             starts = range(0, len(digests), DIGEST_SIZE)
+            read.charge(max(0, len(starts) - 1))  # most tasks have one
             parts = tuple(digests[at : at + DIGEST_SIZE] for at in starts)
             return Head(key, dependencies, flags, parts, *plan)
     raise _malformed("the head of a task")

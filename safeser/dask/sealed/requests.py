@@ -6,18 +6,30 @@ handler the pickle that was verified, decided and recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, starmap
 from typing import Any, NamedTuple
 
 from safeser.channel import Arrived, Link, Received
 from safeser.dask.fields import select, transform
 from safeser.dask.sealed.value import MAGIC, Requests, SignedValue, sign_request
-from safeser.dask.sealed.verification import require_current
-from safeser.errors import PolicyDenied
+from safeser.dask.sealed.verification import require_current, require_permitted
+from safeser.errors import PolicyDenied, SafeserError
 from safeser.operations import Encoding, Operation
-from safeser.values import SEALED, Context
+from safeser.values import SEALED, Context, Kind
 
-__all__ = ["Raw", "opened", "plugin_of", "purpose_of", "received", "signed"]
+__all__ = [
+    "Raw",
+    "opened",
+    "plugins_in",
+    "purpose_of",
+    "received",
+    "signed",
+    "without_refused",
+]
+
+logger = logging.getLogger("safeser.dask")
 
 #: Operations whose pickles workers and nannies open, by what they are for there.
 _SIGNED: Mapping[str, str] = {
@@ -31,6 +43,9 @@ _SIGNED: Mapping[str, str] = {
 
 #: Fields of replies that hold plugins under their names, by what each is for.
 _PLUGINS: Mapping[str, str] = {"worker-plugins": "plugin-add", "nanny-plugins": "plugin_add"}
+
+#: As much of a plugin's name as logs and records show: its author chose it.
+_SHOWN = 64
 
 #: What is run once for each request.
 _ONCE = ("run.", "run_coroutine.")
@@ -56,10 +71,18 @@ def purpose_of(row: Operation, path: str, body: Mapping[str, Any]) -> str:
     return f"{operation}.{path}" + (f":{name}" if path == "plugin" else "")
 
 
-def plugin_of(path: str, where: str) -> str:
-    """Return what the plugin at *where* of a reply's field *path* must be signed for."""
-    operation = _PLUGINS.get(path)
-    return "" if operation is None else f"{operation}.plugin:{where.removeprefix(f'{path}.')}"
+def plugins_in(body: Any, path: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield places and pickles of the plugins in a reply's field, and what each is signed for.
+
+    :param path: of the field; in others than those of plugins there are none.
+    """
+    for name, data in _plugins(body, path).items():
+        yield f"{path}.{str(name)[:_SHOWN]}", data, f"{_PLUGINS[path]}.plugin:{name}"
+
+
+def _plugins(body: Any, path: str) -> Mapping[Any, Any]:
+    plugins = body.get(path) if path in _PLUGINS and isinstance(body, dict) else None
+    return plugins if isinstance(plugins, dict) else {}
 
 
 # -- where they are made --------------------------------------------------------------------------
@@ -138,6 +161,37 @@ def _require_whole(values: Sequence[SignedValue]) -> None:
         raise PolicyDenied(
             "the signed values of a message are not those of one request", rule="sealed.request"
         )
+
+
+def without_refused(link: Link, body: Any, fields: Collection[str]) -> Any:
+    """Return a reply without those signed plugins that do not count here; each is recorded.
+
+    The others count nevertheless: the key of one author may be retired, and a plugin too old, while
+    workers are to start for all others.
+
+    :param fields: of the reply that hold what would be unpickled.
+    """
+    for path in _PLUGINS.keys() & fields:
+        raw = starmap(Raw, plugins_in(body, path))
+        counted = [_counts(link, each) for each in raw]
+        if not all(counted):
+            body = {**body, path: dict(compress(body[path].items(), counted))}
+    return body
+
+
+def _counts(link: Link, raw: Raw) -> bool:
+    """Tell whether *raw*, if it is a signed plugin, was signed by an author whom policy lists."""
+    if type(raw.data) is not bytes or not raw.data.startswith(MAGIC):
+        return True  # which is decided with the message
+    context = link.inbound(Kind.CONTROL)
+    try:
+        author = _require_meant(link, SignedValue.parse(raw.data), raw)
+        require_permitted(link, context, author)
+    except SafeserError as error:
+        link.note_refusal(context, error, where=raw.where)
+        logger.warning("The plugin at %s is left out: %s", ascii(raw.where), error)
+        return False
+    return True
 
 
 def opened(

@@ -163,6 +163,10 @@ NUMBERS = np.arange(6).reshape(2, 3)
             pd.date_range("2026-01-31", periods=1, freq="ME"),
         ),
         (
+            pd.MultiIndex.from_arrays([pd.date_range("2026-01-31", periods=1, freq="D"), [1]]),
+            pd.MultiIndex.from_arrays([pd.date_range("2026-01-31", periods=1, freq="ME"), [1]]),
+        ),
+        (
             pd.MultiIndex.from_tuples([("a", "b")]),
             pd.MultiIndex(levels=[["a", "z"], ["b"]], codes=[[0], [0]]),
         ),

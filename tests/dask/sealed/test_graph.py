@@ -24,6 +24,7 @@ from distributed.shuffle._rechunk import ArrayRechunkSpec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import parse, write_out
 from safeser.dask.sealed.node import nodes
 from safeser.dask.shuffles import write_plan
@@ -66,6 +67,19 @@ def honest(alice, audience):
 
 def head(key="x", dependencies=(), flags=0, digests=NO_DIGESTS, *plan):
     return [key, list(dependencies), flags, digests, *plan]
+
+
+def test_definitions_of_a_task_count_as_its_other_elements_do(alice, audience):
+    """Compressed, eight megabytes of heads would name sixty million of them."""
+    few, many = (
+        forged(alice, audience, [(head("x", (), 0, digest(b"one") * count), [])], [b"one"], [])
+        for count in (900, 1100)
+    )
+    limits = Limits(max_refs=1000)
+    assert len(parse(*few, limits).heads[0].digests) == 900
+    with pytest.raises(PayloadError) as caught:
+        parse(*many, limits)
+    assert refused(caught) == "limit.max_refs"
 
 
 def refused(caught):

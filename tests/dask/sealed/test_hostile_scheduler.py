@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import operator
 import os
 import pickle
+import time
+from types import SimpleNamespace
 
 import cloudpickle
 import dask.array as da
@@ -283,9 +284,57 @@ def test_whose_plugins_a_worker_takes_when_it_registers(author):
     audience = doors.identity("scheduler").public
     [signed] = sign_request(pickles_, doors.identity(author), audience).values()
     message = {"status": "OK", "worker-plugins": {"p": signed}}
-    if author == "carol":
-        assert worker.attack_back(message)["worker-plugins"] == {"p": pickle.dumps(len)}
-        return
-    with contextlib.suppress(PolicyDenied):
-        assert worker.attack_back(message) is Talk.SKIP
-    assert worker.refused_by_asker == ["author.relayed"]
+    taken = worker.attack_back(message)["worker-plugins"]
+    assert taken == ({"p": pickle.dumps(len)} if author == "carol" else {})
+    assert worker.refused_by_asker == ([] if author == "carol" else ["author.relayed"])
+
+
+REGISTRATIONS = {
+    "worker": ({"op": "register-worker", "reply": False}, "worker-plugins", "plugin-add"),
+    "nanny": ({"op": "register_nanny"}, "nanny-plugins", "plugin_add"),
+}
+
+
+@pytest.fixture(params=REGISTRATIONS)
+def registered(request):
+    """Return what answers the registration of a worker or nanny with plugins, and what it takes."""
+    asked, field, operation = REGISTRATIONS[request.param]
+    own = Talk(Signing(), request.param, "scheduler", "dask-cluster").greet()
+    own.request({**asked, "address": "safeser://127.0.0.1:1"})
+
+    def answered(plugins, signed_for=None):
+        audience = Signing().identity("scheduler").public
+        signed = {}
+        for name, author in plugins.items():
+            purposes = {f"{operation}.plugin:{signed_for or name}": pickle.dumps(name)}
+            [signed[name]] = sign_request(purposes, author, audience).values()
+        return own.attack_back({"status": "OK", field: signed})[field]
+
+    answered.own = own
+    return answered
+
+
+def test_a_plugin_of_a_retired_key_keeps_no_worker_from_starting(registered):
+    doors = Signing()
+    retired = doors.identity("carol", "retired")
+    taken = registered({"old": retired, "p": doors.identity("carol")})
+    assert taken == {"p": pickle.dumps("p")}
+    assert registered.own.refused_by_asker == ["sealed.author"]
+
+
+def test_a_plugin_that_is_over_keeps_no_worker_from_starting(registered, monkeypatch):
+    later = SimpleNamespace(time=lambda: time.time() + 31 * 24 * 3600)
+    monkeypatch.setattr("safeser.dask.sealed.verification.time", later)
+    assert registered({"p": Signing().identity("carol")}) == {}
+    assert registered.own.refused_by_asker == ["sealed.expired"]
+
+
+@pytest.mark.parametrize("name", ["n" * 65, "a\nb", "a.b", ""])
+def test_plugins_of_any_name_reach_workers_that_start_later(registered, name):
+    assert registered({name: Signing().identity("carol")}) == {name: pickle.dumps(name)}
+    assert registered.own.refused_by_asker == []
+
+
+def test_a_worker_takes_no_plugin_that_stands_under_another_name(registered):
+    assert registered({"q": Signing().identity("carol")}, signed_for="p") == {}
+    assert registered.own.refused_by_asker == ["sealed.place"]

@@ -311,6 +311,58 @@ def test_another_signing_key_signs_many_graphs_a_part_at_a_time(client, doors, c
     assert len(roots(each for part in found for each in part)) == 5
 
 
+def test_a_new_key_that_a_roster_does_not_list_yet_is_tried_again_soon(client, doors, clock):
+    """Nobody answers, and the first key may be retired within the hour."""
+    client.submits(a=task("a"))
+    client.other = doors.identity("alice", "new")
+    tried = []
+    for minute in range(24 * 60):
+        clock(60 * minute)
+        tried += [minute] * len(client.looks())
+    # Each time after twice as long as before, and then as ever.
+    assert tried == [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 871, 1231]
+    assert (tried[-1] - tried[-2]) * 60 == RENEWED_AFTER
+
+
+def test_a_new_key_signs_all_graphs_before_it_signs_one_again(client, doors, clock, monkeypatch):
+    monkeypatch.setattr(sealing, "_AT_ONCE", 2)
+    for key in "abcde":
+        client.submits(**{key: task(key)})
+    client.other = doors.identity("alice", "new")
+    found = []
+    for minute in range(3):
+        clock(60 * minute)
+        found += client.looks()
+    assert len(found) == 6
+    assert len(roots(found)) == 5
+
+
+def test_what_another_thread_submits_by_the_former_key_is_signed_anew(
+    client, doors, clock, monkeypatch
+):
+    """While a look signs hundreds of statements, which takes some time."""
+    client.submits(a=task("a"))
+    former, client.other = client._identity(), doors.identity("alice", "new")
+    renew, submitted = client._renew, []
+
+    def renewed(*args):
+        monkeypatch.setattr(client, "_renew", renew)
+        stated = client._stated
+        monkeypatch.setattr(client, "_stated", lambda graph: replaced(stated, graph))
+        client.other = former
+        submitted.append(client.submits(b=task("b")))
+        renew(*args)
+
+    def replaced(stated, graph):
+        client.other = doors.identity("alice", "new")
+        return stated(graph)
+
+    monkeypatch.setattr(client, "_renew", renewed)
+    assert len(client.looks()) == 1
+    clock(1)
+    assert roots(client.looks()) == {submitted[0].root}
+
+
 def test_a_key_that_cannot_sign_is_one_warning_an_hour(client, clock, caplog):
     caplog.set_level(logging.WARNING)
     client.submits(a=task("a"))
@@ -374,13 +426,13 @@ class Loop:
     """Runs what it is asked to when it is told to."""
 
     def __init__(self):
-        self.later = []
+        self.later, self.pauses = [], []
 
     def add_callback(self, function, *args):
         function(*args)
 
     def call_later(self, seconds, function):
-        assert seconds == renewals.PAUSE
+        self.pauses.append(seconds)
         self.later.append(function)
 
     def passes(self):
@@ -423,7 +475,8 @@ def scheduler():
 
 
 @pytest.fixture
-def told(scheduler):
+def told(scheduler, monkeypatch):
+    monkeypatch.setattr(renewals, "perf_counter", lambda: 0.0)
     return Renewals(scheduler, None)
 
 
@@ -455,6 +508,22 @@ def test_workers_with_tasks_of_a_graph_are_told_of_its_renewal(scheduler, told, 
     assert scheduler.loop.passes() == 1
     assert len(both.said) == 3
     assert len(none.said) == 1
+    assert scheduler.loop.pauses == [renewals.PAUSE] * 2
+
+
+def test_looking_whom_to_tell_takes_little_of_a_scheduler_s_time(
+    scheduler, told, to_worker, sealed, monkeypatch
+):
+    """One author may have as many tasks there as memory holds, and renew all the time."""
+    graph = sealed({"x": task("x")})
+    worker = scheduler.has("worker", to_worker, *nodes(graph).values())
+    monkeypatch.setattr(renewals, "perf_counter", iter([0.0, 0.5, 0.5, 0.501]).__next__)
+    for _ in range(2):
+        told.note(graph.current)
+        assert scheduler.loop.passes() == 1
+    told.note(graph.current)
+    assert scheduler.loop.pauses == [renewals.PAUSE, 50.0, renewals.PAUSE]
+    assert len(worker.said) == 2
 
 
 def test_a_worker_to_whom_policy_does_not_let_it_be_said_is_not_told(
