@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
+from dask._task_spec import Task
+
 from safeser import pickles
 from safeser.dask.sealed.canonical import NO_DIGEST, canonical_digest
 
@@ -36,6 +38,18 @@ class Definitions:
         self._objects: dict[bytes, Any] = {}
         # The objects are kept, so that no other one takes an id meanwhile.
         self._by_id: dict[int, tuple[Any, bytes]] = {}
+        self._coroutines: dict[int, tuple[Any, bool]] = {}
+
+    def is_coroutine(self, task: Task) -> bool:
+        """Tell whether *task* calls a coroutine function.
+
+        Each function is asked once: composed ones look through the signatures of their parts.
+        """
+        func = task.func
+        known = self._coroutines.get(id(func))
+        if known is None:
+            known = self._coroutines[id(func)] = func, bool(task.is_coro)
+        return known[1]
 
     def add(self, obj: Any) -> bytes:
         """Return the digest of *obj*'s pickle.

@@ -82,7 +82,8 @@ def write_task(
         written = _Task(node.dependencies, definitions, limits)
         tree = msgpack.packb(written.definition(node), use_bin_type=True)
     definitions.name(written.digests)
-    flags = COROUTINE * bool(node.is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
+    is_coro = definitions.is_coroutine(node) if isinstance(node, Task) else node.is_coro
+    flags = COROUTINE * bool(is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
     digests = b"".join(written.digests)
     head = [form.key_form(key), list(written.dependencies), flags, digests]
     if isinstance(node, P2PBarrierTask):
