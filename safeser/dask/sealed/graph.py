@@ -65,6 +65,10 @@ _COMPRESSION = "zlib"
 #: let a megabyte fill a scheduler's memory.
 _MOST_EXPANDED = 256
 
+#: Elements of all heads of one graph, in ``max_refs``: that is some 100,000 tasks for each. What a
+#: scheduler keeps of a task beside them takes more memory, so that they are not what fills it.
+_HEADS = 8
+
 #: Bytes of the first frame that are looked at: more than a statement may have.
 _MOST_STATEMENT = 1 << 12
 
@@ -339,7 +343,7 @@ def _checked(
             "the tasks of the sealed graph are not those that its author signed",
             rule="sealed.inclusion",
         )
-    read = Reader(limits)
+    read = Reader(limits, left=_HEADS * limits.max_refs)
     heads = tuple(read_head(leaf.head, read) for leaf in leaves)
     check_hashes("a task's key", [head.key for head in heads])
     known = {head.key for head in heads}

@@ -73,12 +73,33 @@ def test_definitions_of_a_task_count_as_its_other_elements_do(alice, audience):
     """Compressed, eight megabytes of heads would name sixty million of them."""
     few, many = (
         forged(alice, audience, [(head("x", (), 0, digest(b"one") * count), [])], [b"one"], [])
-        for count in (900, 1100)
+        for count in (7900, 8100)
     )
     limits = Limits(max_refs=1000)
-    assert len(parse(*few, limits).heads[0].digests) == 900
+    assert len(parse(*few, limits).heads[0].digests) == 7900
     with pytest.raises(PayloadError) as caught:
         parse(*many, limits)
+    assert refused(caught) == "limit.max_refs"
+
+
+def test_a_graph_has_half_as_many_tasks_as_a_message_has_elements(alice, audience):
+    limits = Limits(max_refs=1000)
+    some, more = (
+        forged(
+            alice,
+            audience,
+            [
+                (head(["chunk", number, 0], [["chunk", number + 1, 0]]), [])
+                for number in range(count)
+            ],
+            [],
+            [],
+        )
+        for count in (480, 520)
+    )
+    assert len(parse(*some, limits).heads) == 480
+    with pytest.raises(PayloadError) as caught:
+        parse(*more, limits)
     assert refused(caught) == "limit.max_refs"
 
 
