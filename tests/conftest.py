@@ -1,4 +1,4 @@
-"""Two sides of the one door in memory, a log that remembers order, and one real cluster for all."""
+"""Two sides of the one door in memory, a log that remembers order, and a cluster for a file."""
 
 from __future__ import annotations
 
@@ -447,9 +447,9 @@ class Cluster(Folder):
             )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The one cluster of the whole run, under policy ``demo``: alice may submit, bob may not."""
+    """The one cluster of a file, under policy ``demo``: alice may submit, bob may not."""
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         made.begin()
