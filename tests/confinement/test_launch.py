@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import selectors
 import subprocess
 import sys
 import threading
@@ -107,3 +109,153 @@ def test_a_path_that_went_meanwhile_is_left_out(landlock, bench) -> None:
     gone = str(bench.path / "gone")
     ended = run(replace(bench.rules, read=(*bench.rules.read, gone)), "safeser", "--version")
     assert ended.returncode == 0, ended.stderr
+
+
+# --- what is asked of the kernel, without doing it to the process of the tests -------------------
+
+
+class Granted:
+    """Stands for a ruleset of Landlock; notes what it is asked for."""
+
+    def __init__(self, **handled) -> None:
+        self.handled = handled
+        self.paths: dict = {}
+        self.ports: dict = {}
+        self.restricted = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass
+
+    def allow_path(self, path, access) -> None:
+        self.paths[path] = access
+
+    def allow_port(self, port, access) -> None:
+        self.ports[port] = access
+
+    def restrict(self) -> None:
+        self.restricted = True
+
+
+@pytest.fixture
+def kernel(landlock, monkeypatch):
+    """Return rulesets as they are made, in place of the kernel's."""
+    import landlockpy
+
+    made: list[Granted] = []
+
+    def ruleset(**handled) -> Granted:
+        made.append(Granted(**handled))
+        return made[-1]
+
+    monkeypatch.setattr(landlockpy, "Ruleset", ruleset)
+    return made
+
+
+def test_all_rights_that_the_kernel_knows_are_handled_and_few_are_granted(kernel, bench) -> None:
+    import landlockpy as known
+
+    launch._restrict_files(known, bench.rules)
+    (made,) = kernel
+    abi = known.abi_version()
+    assert made.restricted
+    assert made.handled == {
+        "handled_fs": known.fs_for_abi(abi),
+        "handled_net": known.net_for_abi(abi),
+        "scoped": known.Scope.SIGNAL | known.Scope.ABSTRACT_UNIX_SOCKET,
+        "best_effort": False,
+    }
+    assert made.paths[str(bench.path / "data")] == (
+        known.AccessFS.READ_FILE | known.AccessFS.READ_DIR
+    )
+    written = made.paths[str(bench.path / "scratch")]
+    assert written & known.AccessFS.WRITE_FILE
+    assert not written & (known.AccessFS.MAKE_SOCK | known.AccessFS.MAKE_CHAR)
+    assert not any(access & known.AccessFS.EXECUTE for access in made.paths.values())
+    assert set(made.ports) == {8786}
+
+
+def test_programs_and_any_port_are_granted_where_the_policy_says_so(kernel, bench) -> None:
+    import landlockpy as known
+
+    launch._restrict_files(known, replace(bench.rules, execute=True, ports=None))
+    (made,) = kernel
+    assert made.handled["handled_net"] == known.AccessNet.NONE
+    assert made.ports == {}
+    assert made.paths[str(bench.path / "data")] & known.AccessFS.EXECUTE
+
+
+def refused_calls(rules: launch.Rules, path) -> str:
+    """Return libseccomp's own account of the filter, which is not loaded."""
+    import pyseccomp
+
+    with path.open("wb") as out:
+        launch._filter(pyseccomp, rules).export_pfc(out)
+    return path.read_text()
+
+
+def test_the_filter_names_what_landlock_does_not_see(landlock, bench, tmp_path) -> None:
+    text = refused_calls(bench.rules, tmp_path / "pfc")
+    for name in ("execve", "execveat", "socket", "sendto", "io_uring_setup", "chmod", "shmget"):
+        assert f'"{name}"' in text
+    free = refused_calls(replace(bench.rules, execute=True, ports=None), tmp_path / "pfc")
+    for name in ("execve", "execveat", "sendto"):
+        assert f'"{name}"' not in free
+    assert '"socket"' in free  # of other kinds than IP
+
+
+def test_the_filter_is_loaded_after_the_rules_of_landlock(landlock, bench, monkeypatch) -> None:
+    order: list[str] = []
+
+    class Calls:
+        def load(self) -> None:
+            order.append("seccomp")
+
+    monkeypatch.setattr(launch, "_filter", lambda *_: Calls())
+    monkeypatch.setattr(launch, "_restrict_files", lambda *_: order.append("landlock"))
+    monkeypatch.setattr(launch.os, "listdir", lambda _: ["1"])
+    launch.restrict(bench.rules)
+    assert order == ["landlock", "seccomp"]
+
+
+def test_a_process_becomes_its_command_with_its_arguments(bench, monkeypatch, capsys) -> None:
+    done: list = []
+    line = launch.command_line(bench.rules, ["safeser", "--version"])
+    monkeypatch.setattr(sys, "argv", line[3:])
+    for name in ("_close_inherited", "_leave_a_witness"):
+        monkeypatch.setattr(launch, name, lambda name=name: done.append(name))
+    monkeypatch.setattr(launch, "restrict", done.append)
+    with pytest.raises(SystemExit) as ended:
+        launch._main()
+    assert not ended.value.code
+    assert done[:2] == ["_close_inherited", "_leave_a_witness"]
+    assert done[2].execute is False
+    assert sys.argv == ["safeser", "--version"]
+    assert capsys.readouterr().out.startswith("safeser ")
+    monkeypatch.setattr(sys, "argv", [*line[3:5], "no-such-command"])
+    with pytest.raises(SystemExit) as ended:
+        launch._main()
+    assert ended.value.code == 2
+    assert "[confined.command]" in capsys.readouterr().err
+
+
+def test_a_witness_ends_with_the_process_that_it_is_for() -> None:
+    program = (
+        "import os; from safeser.confinement import launch; launch._leave_a_witness();"
+        "print(open(f'/proc/self/task/{os.getpid()}/children').read(), flush=True); input()"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, env=base_environment(),
+    )  # fmt: skip
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    watched = os.pidfd_open(child)
+    parent.kill()
+    parent.communicate()
+    with selectors.DefaultSelector() as selector:
+        selector.register(watched, selectors.EVENT_READ)
+        assert selector.select(30)  # it has ended
+    os.close(watched)
