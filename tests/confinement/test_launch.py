@@ -15,7 +15,7 @@ import pytest
 from safeser.confinement import launch
 from safeser.errors import ConfigError, MissingExtraError
 from tests.confinement.conftest import without_capabilities
-from tests.conftest import base_environment
+from tests.conftest import base_environment, measured
 
 
 def run(rules: launch.Rules, *command: str) -> subprocess.CompletedProcess[str]:
@@ -52,7 +52,7 @@ def test_files_that_were_open_before_are_closed(tmp_path) -> None:
         ended = subprocess.run(
             [sys.executable, "-c", program, str(secret.fileno())],
             pass_fds=[secret.fileno()], stdin=typed, capture_output=True, text=True, timeout=60,
-            check=False, env=base_environment(),
+            check=False, env=measured(base_environment()),
         )  # fmt: skip
     assert ended.stdout == "False /dev/null\n", ended.stderr
 
@@ -248,7 +248,7 @@ def test_a_witness_ends_with_the_process_that_it_is_for() -> None:
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, env=base_environment(),
+        text=True, env=measured(base_environment()),
     )  # fmt: skip
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
