@@ -110,11 +110,22 @@ def show(
             for name, each in loaded.principals.items()
         ],
     )
+    _show_confined(loaded)
     line()
     say("The first context that matches decides; none matches: deny.")
     for rule in loaded.contexts:
         line()
         _show_context(rule, every=operations)
+
+
+def _show_confined(policy: Policy) -> None:
+    """Show what each confined principal's processes may do beyond computing."""
+    for name, each in policy.principals.items():
+        if each.confined is not None:
+            line()
+            line(f"{name} is confined, or does not start", style="bold")
+            for what, said in each.confined.sentences():
+                _row(what, said)
 
 
 def _show_context(rule: Rule, *, every: bool) -> None:

@@ -24,8 +24,10 @@ from distributed.comm.core import connect
 from distributed.core import send_recv
 
 from safeser.channel import Channel
+from safeser.confinement import probe
 from safeser.dask.bound import announced, bound_here
 from safeser.dask.client import check_address
+from safeser.dask.confined import demand_for, own_files
 from safeser.dask.roles import require_fit
 from safeser.dask.security import Security
 from safeser.dask.settings import Settings, channel_for, settings_for, unrecorded_channel
@@ -109,6 +111,7 @@ class Diagnosis:
             return
         yield from self._files(settings)
         yield self._log(settings)
+        yield from self._confined(settings)
         yield from _bound_here()
         yield _address(self._address, self._role)
         yield from self._scheduler()
@@ -152,6 +155,20 @@ class Diagnosis:
             fix = "Free some space: nothing is let through that cannot be recorded."
             return Finding("log", "wrong", what, fix)
         return Finding("log", "fine", what)
+
+    def _confined(self, settings: Settings) -> Iterator[Finding]:
+        """Probe this very process, where policy demands that a worker of its principal is confined.
+
+        Whoever asks runs doctor as the worker is run: behind ``safeser confined --``.
+        """
+        if self._role != Server.WORKER.value or self._channel is None:
+            return
+        demand = demand_for(self._channel.policy, self._channel.identity.principal)
+        if demand is None:
+            return
+        for each in probe(demand, own_files(settings, self._channel.policy)):
+            state: State = "fine" if each.is_met else "wrong"
+            yield Finding(f"confined: {each.probe}", state, each.found, each.fix)
 
     # --- the scheduler ---------------------------------------------------------------------------
 

@@ -207,7 +207,12 @@ def _require_private(directory: str | None) -> None:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         _refuse_directory(path, "is no folder of this user's")
-    path.chmod(0o700)
+    # By the open folder: a confined process may change no mode by a path.
+    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(opened, 0o700)
+    finally:
+        os.close(opened)
     for parent in _parents(path):
         found = parent.stat()
         if found.st_uid not in (0, os.geteuid()):

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from safeser.channel import Channel
+from safeser.confinement import Unconfined
 from safeser.dask.hosts import anywhere
 from safeser.dask.servers import Served
 from safeser.dask.settings import (
+    Settings,
     channel_for,
     close_channels_in,
     settings_for,
@@ -118,6 +120,11 @@ class Roles:
         if scheduler is not None:
             self._schedulers.add(scheduler)
         return channel
+
+    @staticmethod
+    def settings(server: Server, given: Mapping[str, Any]) -> Settings:
+        """Return the settings of a listener of *server*."""
+        return settings_for(server.value, _overrides(given, server.value))
 
     @staticmethod
     def worker_key(given: Mapping[str, Any]) -> str | None:
@@ -223,8 +230,12 @@ def exits_with_worker(nanny: Any, known: Served, code: int | None) -> None:
 
 
 def stop_command(error: SafeserError) -> NoReturn:
-    """End this process, which could not run, with *error* as its one line."""
-    sys.stderr.write(f"safeser: {error}\n")
+    """End this process, which could not run, with *error* as its one line.
+
+    A worker that is not confined has a line for each thing that has to be mended.
+    """
+    for each in error.each if isinstance(error, Unconfined) else (error,):
+        sys.stderr.write(f"safeser: {each}\n")
     sys.stderr.flush()
     close_channels_in(Path("/"))
     # SystemExit would pass through tasks of Dask's, each of which prints it as a traceback.

@@ -32,6 +32,7 @@ from safeser.dask import patches
 from safeser.dask.approved import hide_memory
 from safeser.dask.authority import require_authority
 from safeser.dask.comm import REFUSED, SafeserComm
+from safeser.dask.confined import REPORT, prove
 from safeser.dask.connection_roles import own_connections
 from safeser.dask.connections import connections
 from safeser.dask.endings import say_no_more
@@ -260,6 +261,10 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         server = comm_handler.__self__  # type: ignore[attr-defined]  # of which it is a method
         works_for = None if self._server is Server.SCHEDULER else scheduler_of(comm_handler)
         self._channel = roles.listening(self._server, safeser or {}, scheduler=works_for)
+        if self._server is Server.WORKER:
+            report = prove(self._channel, roles.settings(self._server, safeser or {}))
+            if report is not None:
+                server.startup_information[REPORT] = lambda _: report
         known = Served(
             role=self._server,
             channel=self._channel,

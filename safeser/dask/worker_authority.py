@@ -23,6 +23,7 @@ from distributed.comm.addressing import normalize_address
 from distributed.shuffle._core import barrier_key
 
 from safeser.dask import addresses
+from safeser.dask.confined import require_report
 from safeser.dask.key_succession import successors
 from safeser.dask.replies import error_reply
 from safeser.dask.servers import Part
@@ -168,7 +169,11 @@ class Workers(Part):
         await scheduler.remove_worker(address, stimulus_id="safeser-registration")
 
     def _require_new(self, link: Any, request: dict[str, Any]) -> None:
-        """Refuse a worker that could be taken for another one that is there."""
+        """Refuse a worker that could be taken for another one, or that proves no confinement."""
+        try:
+            require_report(link.policy, link.peer, request.get("extra"))
+        except PolicyDenied as error:
+            self._refuse(link, "register-worker", error.rule, error.message)
         workers = self._server.workers.values()
         if any(state.server_id == request.get("server_id") for state in workers):
             self._refuse(link, "register-worker", "worker.id", "its id is that of another worker")

@@ -5,9 +5,19 @@ The one rule: default deny. :class:`Policy` is immutable, :meth:`Policy.decide` 
 
 from __future__ import annotations
 
+from safeser.policy.confined import Confined
 from safeser.policy.explain import Explanation, explain
 from safeser.policy.policy import Policy
-from safeser.policy.ready import ready_policies
+from safeser.policy.ready import locate, ready_policies
 from safeser.policy.rules import Principal, Rule
 
-__all__ = ["Explanation", "Policy", "Principal", "Rule", "explain", "ready_policies"]
+__all__ = [
+    "Confined",
+    "Explanation",
+    "Policy",
+    "Principal",
+    "Rule",
+    "explain",
+    "locate",
+    "ready_policies",
+]

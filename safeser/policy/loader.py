@@ -47,7 +47,7 @@ Value = str | int | bool | list["Value"] | dict[str, "Value"]
 
 #: Keys whose value is true or false. Anywhere else those words are refused: a principal or a class
 #: of that name is text to one reader of YAML and none to another.
-_BOOLEANS = frozenset({"same_host"})
+_BOOLEANS = frozenset({"execute", "same_host"})
 
 #: What begins or separates values in YAML, wherever it stands. Counting takes milliseconds, and no
 #: text has more than three values for each two of these.

@@ -18,6 +18,7 @@ from safeser.policy.loader import Document, Path
 from safeser.values import LEAST_COLLISIONS, LEAST_WALK, Suite
 
 __all__ = [
+    "ConfinedModel",
     "ContextModel",
     "DashboardModel",
     "DaskModel",
@@ -107,11 +108,33 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+class ConfinedModel(_Strict):
+    """``confined: {read: [/data], write: [/scratch]}``: what a process must be unable to exceed.
+
+    A worker probes itself at its start; see :class:`safeser.policy.confined.Confined`.
+    """
+
+    # Each is a rule of the kernel's, which compares every path that is opened with all of them.
+    read: Annotated[_MaybeNone, Field(max_length=64)] = ()
+    write: Annotated[_MaybeNone, Field(max_length=64)] = ()
+    execute: bool = False
+    connect: str = "cluster"
+    ports: (
+        Annotated[
+            tuple[str | int, ...],
+            BeforeValidator(_listed),
+            Field(min_length=1, max_length=64),
+        ]
+        | None
+    ) = None
+
+
 class PrincipalModel(_Strict):
-    """``alice: {keys: [x25519:...], groups: [engineers]}``; both may be left out."""
+    """``alice: {keys: [x25519:...], groups: [engineers]}``; each may be left out."""
 
     keys: _MaybeNone = ()
     groups: Annotated[tuple[_Name, ...], BeforeValidator(_listed), AfterValidator(distinct)] = ()
+    confined: ConfinedModel | None = None
 
 
 class PickleModel(_Strict):
@@ -264,6 +287,7 @@ def _path(detail: ErrorDetails) -> Path:
 
 _SECTIONS: dict[str | int, type[BaseModel]] = {
     "principals": PrincipalModel,
+    "confined": ConfinedModel,
     "contexts": ContextModel,
     "dask": DaskModel,
     "key_conflicts": KeyConflictsModel,

@@ -16,8 +16,10 @@ from safeser.keys import PublicKey
 from safeser.operations import GROUPS, NAMES
 from safeser.operations.groups import PARTS
 from safeser.policy import floors
+from safeser.policy.confined import read_confined
 from safeser.policy.decide import Table
 from safeser.policy.entry import Entry
+from safeser.policy.escapes import check_confined
 from safeser.policy.faults import did_you_mean, fault, shown
 from safeser.policy.loader import Document
 from safeser.policy.model import ContextModel, PolicyModel
@@ -87,6 +89,7 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
     foreign = find_foreign_author(rules, principals)
     if foreign is not None:
         _refuse_foreign_author(rules, foreign, document)
+    check_confined(rules, principals, document)
     return principals, table
 
 
@@ -182,7 +185,9 @@ def _principals(model: PolicyModel, document: Document) -> dict[str, Principal]:
                 )
             owners[key] = name
             keys.append(key)
-        principals[name] = Principal(tuple(keys), frozenset(listed.groups))
+        demand = listed.confined
+        confined = None if demand is None else read_confined(demand, name, document)
+        principals[name] = Principal(tuple(keys), frozenset(listed.groups), confined)
     return principals
 
 

@@ -15,6 +15,7 @@ from safeser.allowed import Allowed
 from safeser.keys import PublicKey
 from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.operations.groups import PARTS
+from safeser.policy.confined import Confined
 from safeser.values import HARMLESS, TRANSPORTS, UNKNOWN, KeyConflicts, Kind, Suite
 
 __all__ = [
@@ -164,10 +165,11 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A principal as the policy lists it: its inline public keys and its groups."""
+    """A principal as the policy lists it: its inline public keys, its groups, its confinement."""
 
     keys: tuple[PublicKey, ...] = ()
     groups: frozenset[str] = frozenset()
+    confined: Confined | None = None
 
 
 @dataclass(frozen=True, slots=True)

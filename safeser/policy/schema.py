@@ -18,6 +18,7 @@ from safeser.allowed import ALLOWED_ROLES
 from safeser.operations import GROUPS, NAMES
 from safeser.operations.groups import PARTS
 from safeser.policy import model
+from safeser.policy.confined import CONNECT_WORDS
 from safeser.policy.loader import INTEGER
 from safeser.policy.rules import PROFILES
 from safeser.values import CONFLICT_WORDS, FAMILIES, FAMILY, SUBMISSIONS, TRANSPORTS, Kind
@@ -28,6 +29,7 @@ _Words = tuple[str, ...]
 
 #: The words of each field that has a fixed set of them.
 _WORDS: Mapping[tuple[type, str], _Words] = {
+    (model.ConfinedModel, "connect"): CONNECT_WORDS,
     (model.ContextModel, "kinds"): tuple(kind.value for kind in Kind),
     (model.ContextModel, "transport"): TRANSPORTS,
     (model.ContextModel, "submission"): SUBMISSIONS,

@@ -38,7 +38,7 @@ def declared(*extras):
     ("lock", "extras"),
     [
         ("demo.lock", ("dask", "arrow", "demo")),
-        ("dev.lock", ("dask", "arrow", "demo", "dev")),
+        ("dev.lock", ("dask", "arrow", "demo", "landlock", "dev")),
     ],
 )
 def test_a_lock_covers_what_is_declared(lock, extras):

@@ -1,0 +1,260 @@
+"""Restrict this process by Landlock and seccomp, then become a console script such as ``dask``.
+
+The one rule: everything is in force before anything of the command is imported. Landlock binds the
+thread that asks for it and what it starts, so there is one thread until then; and nothing is
+started afterwards, so that starting programs can be forbidden, too.
+
+``safeser confined`` runs this in a new interpreter: ``python -P -m safeser.confinement.launch
+'{"read": [...], ...}' dask worker ...``.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import entry_points
+from typing import Any, NoReturn
+
+from safeser.errors import ConfigError, MissingExtraError
+
+__all__ = ["Rules", "command_line", "require_kernel", "restrict"]
+
+#: Linux 6.12, the first that keeps signals and abstract sockets inside.
+LEAST_ABI = 6
+
+_UNABLE = 2
+
+#: Beyond it, no shell or service manager hands a file to what it starts.
+_MOST_FILES = 1 << 16
+
+#: What reaches other processes, the kernel's own settings, or other namespaces; or what Landlock
+#: does not see: modes, owners and attributes of files, and shared memory beside files.
+_REFUSED_CALLS = """
+ptrace process_vm_readv process_vm_writev pidfd_getfd process_madvise kcmp
+shmget shmat semget msgget mq_open
+io_uring_setup io_uring_enter io_uring_register
+keyctl add_key request_key bpf perf_event_open userfaultfd
+unshare setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick
+mount_setattr open_by_handle_at fanotify_init quotactl acct swapon swapoff
+kexec_load kexec_file_load init_module finit_module delete_module reboot syslog
+settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname
+chmod fchmodat chown lchown fchownat setxattr lsetxattr removexattr lremovexattr
+"""
+
+#: Newer than libseccomp 2.5's names: fchmodat2, setxattrat, removexattrat, open_tree_attr,
+#: file_setattr. The numbers are the same on all architectures.
+_NEWER_CALLS = (452, 463, 466, 467, 469)
+
+#: Those whose first argument names a process, 0 being the own one.
+_OF_A_PROCESS = (
+    "prlimit64",
+    "sched_setaffinity",
+    "sched_setattr",
+    "sched_setparam",
+    "sched_setscheduler",
+)
+
+#: CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
+_NAMESPACES = (0x80, *(1 << bit for bit in (17, 25, 26, 27, 28, 29, 30)))
+
+#: What types into the terminal that the process was started from: TIOCSTI, TIOCLINUX.
+_TERMINAL = (0x5412, 0x541C)
+
+_AF_INET, _AF_INET6, _SOCK_STREAM, _TCP = 2, 10, 1, 6
+_MOST_FAMILIES = 64
+_MSG_FASTOPEN = 0x20000000
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the process may do from here on.
+
+    :param read: paths that it may read.
+    :param write: folders in which it may read and write.
+    :param devices: devices that it may read and write.
+    :param execute: whether it may start programs.
+    :param ports: TCP ports; None for any socket of IP.
+    """
+
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    devices: tuple[str, ...]
+    execute: bool
+    ports: tuple[int, ...] | None
+
+
+def command_line(rules: Rules, command: Sequence[str]) -> list[str]:
+    """Return what starts *command* under *rules*; ``-P``: never with modules of its folder."""
+    said = json.dumps(asdict(rules))
+    return [sys.executable, "-P", "-m", "safeser.confinement.launch", said, *command]
+
+
+def require_kernel() -> None:
+    """Raise :class:`ConfigError` unless this machine can confine a process by Landlock."""
+    landlock, _ = _libraries()
+    abi = landlock.abi_version()
+    if abi < LEAST_ABI:
+        found = f"has version {abi} of Landlock" if abi else "has no Landlock, or it is turned off"
+        raise ConfigError(
+            f"this kernel {found}; confinement needs version {LEAST_ABI}, of Linux 6.12",
+            rule="confined.landlock",
+            fix="Start the worker on a newer kernel, with landlock among its 'lsm='.",
+        )
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import landlockpy  # noqa: PLC0415 - says what is missing
+        import pyseccomp  # noqa: PLC0415
+    except (ImportError, RuntimeError) as error:  # RuntimeError: there is no libseccomp
+        raise MissingExtraError(
+            f"confinement by Landlock needs what is not installed: {error}",
+            fix="Install safeser with its extra landlock, and the system's libseccomp2.",
+        ) from None
+    return landlockpy, pyseccomp
+
+
+def restrict(rules: Rules) -> None:
+    """Confine this thread, and all that it starts, to *rules*, for good.
+
+    :raises ConfigError: if there is another thread, or the kernel cannot confine it.
+    """
+    require_kernel()
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        raise ConfigError(
+            f"{threads} threads run already, and Landlock binds only the one that asks for it",
+            rule="confined.threads",
+            fix="Let nothing start threads with the interpreter, such as a sitecustomize module.",
+        )
+    landlock, seccomp = _libraries()
+    calls = _filter(seccomp, rules)
+    _restrict_files(landlock, rules)
+    calls.load()
+
+
+def _restrict_files(landlock: Any, rules: Rules) -> None:
+    files, net = landlock.AccessFS, landlock.AccessNet
+    of_file = files.READ_FILE | files.WRITE_FILE | files.TRUNCATE | files.EXECUTE
+    read = files.READ_FILE | files.READ_DIR | (files.EXECUTE if rules.execute else 0)
+    change = files.MAKE_REG | files.MAKE_DIR | files.MAKE_SYM | files.REMOVE_FILE | files.REMOVE_DIR
+    write = read | files.WRITE_FILE | files.TRUNCATE | files.REFER | change
+    abi = landlock.abi_version()
+    with landlock.Ruleset(
+        handled_fs=landlock.fs_for_abi(abi),
+        handled_net=landlock.net_for_abi(abi) if rules.ports is not None else net.NONE,
+        scoped=landlock.Scope.SIGNAL | landlock.Scope.ABSTRACT_UNIX_SOCKET,
+        best_effort=False,
+    ) as ruleset:
+        for paths, access in (
+            (rules.read, read),
+            (rules.write, write),
+            (rules.devices, files.READ_FILE | files.WRITE_FILE),
+        ):
+            for path in paths:
+                if os.path.exists(path):
+                    ruleset.allow_path(path, access if os.path.isdir(path) else access & of_file)
+        for port in rules.ports or ():
+            ruleset.allow_port(port, net.BIND_TCP | net.CONNECT_TCP)
+        ruleset.restrict()
+
+
+def _filter(seccomp: Any, rules: Rules) -> Any:
+    """Return a filter of what Landlock does not see; everything else passes."""
+    calls, refuse = seccomp.SyscallFilter(seccomp.ALLOW), seccomp.ERRNO(errno.EPERM)
+    equal, masked = seccomp.MASKED_EQ, seccomp.Arg
+    programs = [] if rules.execute else ["execve", "execveat"]
+    for name in (*_REFUSED_CALLS.split(), *_NEWER_CALLS, *programs):
+        calls.add_rule(refuse, name)
+    # Its arguments lie in memory, which no filter reads; the C library then takes clone.
+    calls.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
+    for flag in _NAMESPACES:
+        calls.add_rule(refuse, "clone", masked(0, equal, flag, flag))
+    for request in _TERMINAL:
+        calls.add_rule(refuse, "ioctl", masked(1, equal, 0xFFFFFFFF, request))
+    for name in _OF_A_PROCESS:
+        calls.add_rule(refuse, name, masked(0, seccomp.NE, 0))
+    for place in (0, 1):  # PRIO_PROCESS, and the own one
+        calls.add_rule(refuse, "setpriority", masked(place, seccomp.NE, 0))
+    _filter_sockets(seccomp, calls, tcp_only=rules.ports is not None)
+    return calls
+
+
+def _filter_sockets(seccomp: Any, calls: Any, *, tcp_only: bool) -> None:
+    """Leave sockets of IP alone, or of TCP alone: Landlock knows no other kind."""
+    refuse, arg = seccomp.ERRNO(errno.EAFNOSUPPORT), seccomp.Arg
+    for family in range(_MOST_FAMILIES):
+        if family not in (_AF_INET, _AF_INET6):
+            calls.add_rule(refuse, "socket", arg(0, seccomp.EQ, family))
+    calls.add_rule(refuse, "socket", arg(0, seccomp.GE, _MOST_FAMILIES))
+    if not tcp_only:
+        return
+    for kind in range(16):  # the kernel keeps the type in the lowest four bits
+        if kind != _SOCK_STREAM:
+            calls.add_rule(refuse, "socket", arg(1, seccomp.MASKED_EQ, 0xF, kind))
+    for protocol in range(1, _TCP):
+        calls.add_rule(refuse, "socket", arg(2, seccomp.EQ, protocol))
+    calls.add_rule(refuse, "socket", arg(2, seccomp.GT, _TCP))
+    # It connects, and kernels do not ask Landlock.
+    for name, place in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
+        fast_open = arg(place, seccomp.MASKED_EQ, _MSG_FASTOPEN, _MSG_FASTOPEN)
+        calls.add_rule(seccomp.ERRNO(errno.EPERM), name, fast_open)
+
+
+def _close_inherited() -> None:
+    """Close what this process was started with: no sandbox takes an open file away."""
+    os.closerange(3, _MOST_FILES)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # not the terminal's input
+    os.close(nothing)
+
+
+def _leave_a_witness() -> None:
+    """Start a process that does nothing, outside: probes show that it cannot be reached.
+
+    It ends with this process, by a pipe: no signal of a confined process reaches it.
+    """
+    reading, _ = os.pipe()
+    if os.fork():
+        os.close(reading)
+        return  # the other end stays open as long as this process
+    try:
+        os.dup2(reading, 0)
+        os.closerange(1, _MOST_FILES)
+        os.read(0, 1)
+    finally:
+        os._exit(0)
+
+
+def _become(command: str, arguments: Sequence[str]) -> NoReturn:
+    """Run the console script *command* in this very process."""
+    found = tuple(entry_points(group="console_scripts", name=command))
+    if not found:
+        raise ConfigError(
+            f"no installed package has a command {command[:40]!a}",
+            rule="confined.command",
+            fix="Write 'dask worker ...' behind '--'; other programs would have to be started.",
+        )
+    sys.argv = [command, *arguments]
+    raise SystemExit(found[0].load()())
+
+
+def _main() -> NoReturn:
+    said, command, *arguments = sys.argv[1:]
+    try:
+        rules = Rules(**json.loads(said))
+        _close_inherited()
+        _leave_a_witness()
+        restrict(rules)
+        _become(command, arguments)
+    except ConfigError as error:
+        sys.stderr.write(f"safeser: {error}\n")
+        raise SystemExit(_UNABLE) from None
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,114 @@
+"""Workers whose policy demands confinement: they prove it, record it and report it.
+
+The one rule: it is proven before a socket is opened. A scheduler takes a worker of a principal
+whose confinement its policy demands only with a report of that very demand. The report is the
+worker's own word: one that lies gets what its key may have anyway, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safeser.channel import Channel
+from safeser.confinement import PROBES, Outcome, Own, Unconfined, probe
+from safeser.dask.settings import Settings
+from safeser.errors import ConfigError, PolicyDenied
+from safeser.operations import Server
+from safeser.policy import Confined, Policy, locate
+
+__all__ = ["REPORT", "demand_for", "own_files", "prove", "require_report"]
+
+#: The field of ``extra`` in which a worker reports its confinement when it registers.
+REPORT = "safeser-confined"
+
+
+def own_files(settings: Settings, policy: Policy) -> Own:
+    """Return where a process with *settings* has its files."""
+    settings.require_complete(Server.WORKER.value)
+    assert settings.identity is not None
+    assert settings.audit is not None
+    identity = _absolute(settings.identity)
+    beside = identity.with_name("roster")
+    roster = _absolute(settings.roster) if settings.roster else beside
+    key = _absolute(settings.audit_key) if settings.audit_key else identity.with_name("audit.key")
+    public = [_absolute(str(locate(settings.policy or "default")))]
+    if settings.roster or beside.exists():
+        public.append(roster)
+    return Own(
+        identity=identity,
+        audit_key=key,
+        audit=_absolute(settings.audit),
+        public=tuple(public),
+        principals=tuple(policy.principals),
+    )
+
+
+def _absolute(path: str) -> Path:
+    return Path(path).expanduser().absolute()
+
+
+def demand_for(policy: Policy, principal: str) -> Confined | None:
+    """Return what *policy* demands of processes of *principal*."""
+    listed = policy.principals.get(principal)
+    return None if listed is None else listed.confined
+
+
+def prove(channel: Channel, settings: Settings) -> dict[str, Any] | None:
+    """Probe this process, which is about to be a worker, and return its report; None if it is free.
+
+    The report is of the demand of this moment: of one that changes later, nothing is proven.
+
+    :raises Unconfined: if its policy demands more confinement than there is.
+    """
+    demand = demand_for(channel.policy, channel.identity.principal)
+    if demand is None:
+        return None
+    outcomes = probe(demand, own_files(settings, channel.policy))
+    error = Unconfined.of(outcomes)
+    channel.audit.record(_event(channel, outcomes, error))
+    if error is not None:
+        raise error
+    return {"demand": demand.digest, "probes": list(PROBES)}
+
+
+def _event(
+    channel: Channel, outcomes: Sequence[Outcome], error: ConfigError | None
+) -> dict[str, Any]:
+    own = channel.identity.principal
+    return {
+        "event": "confined",
+        "sender": own,
+        "recipient": own,
+        "rule": "confined.proven" if error is None else error.rule,
+        "permitted": error is None,
+        "probes": [f"{each.probe} {each.state}: {each.found}" for each in outcomes],
+    }
+
+
+def require_report(policy: Policy, principal: str, extra: Any) -> None:
+    """Raise unless a worker of *principal* reports the confinement that *policy* demands.
+
+    :param extra: the field of its registration.
+    """
+    demand = demand_for(policy, principal)
+    if demand is None:
+        return
+    said = extra.get(REPORT) if isinstance(extra, dict) else None
+    if not isinstance(said, dict) or not _is_of(said, demand):
+        other = "another demand" if isinstance(said, dict) else "none"
+        raise PolicyDenied(
+            f"{principal} must prove the confinement that this policy demands; it reports {other}",
+            rule="worker.confined",
+            fix="Give both the same policy, and start the worker again.",
+        )
+
+
+def _is_of(said: Mapping[str, Any], demand: Confined) -> bool:
+    probes = said.get("probes")
+    return (
+        said.get("demand") == demand.digest
+        and isinstance(probes, list | tuple)
+        and all(name in probes for name in PROBES)
+    )

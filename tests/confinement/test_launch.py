@@ -1,0 +1,261 @@
+"""The launcher: what it refuses to start, and what is in force before anything is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+from dataclasses import asdict, replace
+
+import pytest
+
+from safeser.confinement import launch
+from safeser.errors import ConfigError, MissingExtraError
+from tests.confinement.conftest import without_capabilities
+from tests.conftest import base_environment, measured
+
+
+def run(rules: launch.Rules, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*without_capabilities(), *launch.command_line(rules, command)],
+        capture_output=True, text=True, timeout=60, check=False, env=base_environment(),
+        cwd=rules.write[-1],
+    )  # fmt: skip
+
+
+def test_a_command_line_names_no_folder_of_modules_and_says_all_rules(bench) -> None:
+    line = launch.command_line(bench.rules, ["dask", "worker"])
+    assert line[:4] == [sys.executable, "-P", "-m", "safeser.confinement.launch"]
+    assert launch.Rules(**json.loads(line[4])) != bench.rules  # lists, where these are tuples
+    assert json.loads(line[4]) == json.loads(json.dumps(asdict(bench.rules)))
+    assert line[5:] == ["dask", "worker"]
+
+
+def test_a_command_runs_confined(landlock, bench) -> None:
+    ended = run(bench.rules, "safeser", "--version")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("safeser ")
+    refused = run(bench.rules, "safeser", "policy", "check", "/etc/passwd")
+    assert refused.returncode == 2
+    assert "Permission denied" in refused.stderr
+
+
+def test_files_that_were_open_before_are_closed(tmp_path) -> None:
+    program = (
+        "import os, sys; from safeser.confinement import launch; launch._close_inherited();"
+        "print(os.path.exists(f'/proc/self/fd/{sys.argv[1]}'), os.readlink('/proc/self/fd/0'))"
+    )
+    with (tmp_path / "secret").open("w") as secret, (tmp_path / "secret").open() as typed:
+        ended = subprocess.run(
+            [sys.executable, "-c", program, str(secret.fileno())],
+            pass_fds=[secret.fileno()], stdin=typed, capture_output=True, text=True, timeout=60,
+            check=False, env=measured(base_environment()),
+        )  # fmt: skip
+    assert ended.stdout == "False /dev/null\n", ended.stderr
+
+
+def test_another_program_than_pythons_is_not_started(landlock, bench) -> None:
+    ended = run(bench.rules, "sh", "-c", "id")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "[confined.command]" in ended.stderr
+
+
+def test_threads_that_run_already_are_refused(landlock, bench) -> None:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        with pytest.raises(ConfigError) as caught:
+            launch.restrict(bench.rules)
+    finally:
+        over.set()
+        thread.join()
+    assert caught.value.rule == "confined.threads"
+
+
+class Landlock:
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def abi_version(self) -> int:
+        return self.version
+
+
+@pytest.mark.parametrize(("version", "said"), [(0, "no Landlock"), (5, "has version 5")])
+def test_a_kernel_that_confines_too_little_is_refused(monkeypatch, version, said) -> None:
+    monkeypatch.setattr(launch, "_libraries", lambda: (Landlock(version), None))
+    with pytest.raises(ConfigError) as caught:
+        launch.require_kernel()
+    assert caught.value.rule == "confined.landlock"
+    assert said in caught.value.message
+
+
+def test_a_kernel_that_confines_enough_is_taken(monkeypatch) -> None:
+    monkeypatch.setattr(launch, "_libraries", lambda: (Landlock(launch.LEAST_ABI), None))
+    launch.require_kernel()
+
+
+def test_what_is_not_installed_is_named(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "landlockpy", None)
+    with pytest.raises(MissingExtraError) as caught:
+        launch.require_kernel()
+    assert "extra landlock" in caught.value.fix
+
+
+def test_a_path_that_went_meanwhile_is_left_out(landlock, bench) -> None:
+    gone = str(bench.path / "gone")
+    ended = run(replace(bench.rules, read=(*bench.rules.read, gone)), "safeser", "--version")
+    assert ended.returncode == 0, ended.stderr
+
+
+# --- what is asked of the kernel, without doing it to the process of the tests -------------------
+
+
+class Granted:
+    """Stands for a ruleset of Landlock; notes what it is asked for."""
+
+    def __init__(self, **handled) -> None:
+        self.handled = handled
+        self.paths: dict = {}
+        self.ports: dict = {}
+        self.restricted = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass
+
+    def allow_path(self, path, access) -> None:
+        self.paths[path] = access
+
+    def allow_port(self, port, access) -> None:
+        self.ports[port] = access
+
+    def restrict(self) -> None:
+        self.restricted = True
+
+
+@pytest.fixture
+def kernel(landlock, monkeypatch):
+    """Return rulesets as they are made, in place of the kernel's."""
+    import landlockpy
+
+    made: list[Granted] = []
+
+    def ruleset(**handled) -> Granted:
+        made.append(Granted(**handled))
+        return made[-1]
+
+    monkeypatch.setattr(landlockpy, "Ruleset", ruleset)
+    return made
+
+
+def test_all_rights_that_the_kernel_knows_are_handled_and_few_are_granted(kernel, bench) -> None:
+    import landlockpy as known
+
+    launch._restrict_files(known, bench.rules)
+    (made,) = kernel
+    abi = known.abi_version()
+    assert made.restricted
+    assert made.handled == {
+        "handled_fs": known.fs_for_abi(abi),
+        "handled_net": known.net_for_abi(abi),
+        "scoped": known.Scope.SIGNAL | known.Scope.ABSTRACT_UNIX_SOCKET,
+        "best_effort": False,
+    }
+    assert made.paths[str(bench.path / "data")] == (
+        known.AccessFS.READ_FILE | known.AccessFS.READ_DIR
+    )
+    written = made.paths[str(bench.path / "scratch")]
+    assert written & known.AccessFS.WRITE_FILE
+    assert not written & (known.AccessFS.MAKE_SOCK | known.AccessFS.MAKE_CHAR)
+    assert not any(access & known.AccessFS.EXECUTE for access in made.paths.values())
+    assert set(made.ports) == {8786}
+
+
+def test_programs_and_any_port_are_granted_where_the_policy_says_so(kernel, bench) -> None:
+    import landlockpy as known
+
+    launch._restrict_files(known, replace(bench.rules, execute=True, ports=None))
+    (made,) = kernel
+    assert made.handled["handled_net"] == known.AccessNet.NONE
+    assert made.ports == {}
+    assert made.paths[str(bench.path / "data")] & known.AccessFS.EXECUTE
+
+
+def refused_calls(rules: launch.Rules, path) -> str:
+    """Return libseccomp's own account of the filter, which is not loaded."""
+    import pyseccomp
+
+    with path.open("wb") as out:
+        launch._filter(pyseccomp, rules).export_pfc(out)
+    return path.read_text()
+
+
+def test_the_filter_names_what_landlock_does_not_see(landlock, bench, tmp_path) -> None:
+    text = refused_calls(bench.rules, tmp_path / "pfc")
+    for name in ("execve", "execveat", "socket", "sendto", "io_uring_setup", "chmod", "shmget"):
+        assert f'"{name}"' in text
+    free = refused_calls(replace(bench.rules, execute=True, ports=None), tmp_path / "pfc")
+    for name in ("execve", "execveat", "sendto"):
+        assert f'"{name}"' not in free
+    assert '"socket"' in free  # of other kinds than IP
+
+
+def test_the_filter_is_loaded_after_the_rules_of_landlock(landlock, bench, monkeypatch) -> None:
+    order: list[str] = []
+
+    class Calls:
+        def load(self) -> None:
+            order.append("seccomp")
+
+    monkeypatch.setattr(launch, "_filter", lambda *_: Calls())
+    monkeypatch.setattr(launch, "_restrict_files", lambda *_: order.append("landlock"))
+    monkeypatch.setattr(launch.os, "listdir", lambda _: ["1"])
+    launch.restrict(bench.rules)
+    assert order == ["landlock", "seccomp"]
+
+
+def test_a_process_becomes_its_command_with_its_arguments(bench, monkeypatch, capsys) -> None:
+    done: list = []
+    line = launch.command_line(bench.rules, ["safeser", "--version"])
+    monkeypatch.setattr(sys, "argv", line[3:])
+    for name in ("_close_inherited", "_leave_a_witness"):
+        monkeypatch.setattr(launch, name, lambda name=name: done.append(name))
+    monkeypatch.setattr(launch, "restrict", done.append)
+    with pytest.raises(SystemExit) as ended:
+        launch._main()
+    assert not ended.value.code
+    assert done[:2] == ["_close_inherited", "_leave_a_witness"]
+    assert done[2].execute is False
+    assert sys.argv == ["safeser", "--version"]
+    assert capsys.readouterr().out.startswith("safeser ")
+    monkeypatch.setattr(sys, "argv", [*line[3:5], "no-such-command"])
+    with pytest.raises(SystemExit) as ended:
+        launch._main()
+    assert ended.value.code == 2
+    assert "[confined.command]" in capsys.readouterr().err
+
+
+def test_a_witness_ends_with_the_process_that_it_is_for() -> None:
+    program = (
+        "import os; from safeser.confinement import launch; launch._leave_a_witness();"
+        "print(open(f'/proc/self/task/{os.getpid()}/children').read(), flush=True); input()"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, env=measured(base_environment()),
+    )  # fmt: skip
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    watched = os.pidfd_open(child)
+    parent.kill()
+    parent.communicate()
+    with selectors.DefaultSelector() as selector:
+        selector.register(watched, selectors.EVENT_READ)
+        assert selector.select(30)  # it has ended
+    os.close(watched)
