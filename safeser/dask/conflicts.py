@@ -25,7 +25,7 @@ from dask._task_spec import Alias
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import TaskState
 
-from safeser.channel.records import event
+from safeser.channel.records import event, note_refusal
 from safeser.dask.arrivals import Arrivals, Coming
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
@@ -33,12 +33,14 @@ from safeser.dask.difference import Difference, find_difference
 from safeser.dask.direct import runs_code
 from safeser.dask.hosts import anywhere
 from safeser.dask.lost import Lost
+from safeser.dask.placement import Placement
 from safeser.dask.refused import GraphFailures
 from safeser.dask.replies import error_reply
 from safeser.dask.sealed.comparison import Sameness, SealedComparison
 from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part
 from safeser.dask.unattended import release_unattended
+from safeser.dask.value_moves import keeping
 from safeser.dask.weak_task_dict import NotedTasks, OfTasks
 from safeser.errors import PolicyDenied
 from safeser.values import UNKNOWN, Context, Kind
@@ -104,6 +106,8 @@ class Guard(Part):
         self._refused: dict[str, NotedTasks] = {}
         self._coming = Arrivals(*args)
         self._lost = Lost()
+        self._placement = self._known.part(self._server, Placement)
+        self._placement.owner_of = self.owner_of
         self.cancelling = Cancelling(*args, owner_of=self.owner_of, principal_of=self.principal_of)
         release_unattended(self._server, self._channel, self.owner_of)
 
@@ -193,6 +197,11 @@ class Guard(Part):
                     tasks.add(task)
             marked.update(tasks)
             raise _Refused(_error(submission, refused), self._unserved(keys, client, tasks))
+        try:
+            self._placement.require_places(dsk)
+        except PolicyDenied as error:
+            self._record(submission, error, Kind.TASK, "update-graph")
+            raise _Refused(error, self._unserved(keys, client, set())) from None
         self._lost.found(client, dsk)
         return stock(dsk=dsk, keys=keys, client=client, **rest)
 
@@ -303,10 +312,20 @@ class Guard(Part):
         try:
             with self._from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
+                rest["workers"] = self._where_to(submission, rest.get("workers"))
                 with self._coming.of(submission.principal, tuple(data)):
                     return await stock(data=data, client=client, **rest)
         except PolicyDenied as error:
             return error_reply(error)
+
+    def _where_to(self, submission: _Submission, workers: Any) -> Any:
+        """Return to which of *workers* data of this submission may be brought; None for all."""
+        author = self._placement.brought_by(submission.principal)
+        try:
+            return keeping(self._server, author, workers)
+        except PolicyDenied as error:
+            self._record(submission, error, Kind.DATA, "scatter")
+            raise
 
     def update_data(
         self, stock: Callable[..., Any], comm: Any, *, client: str | None, who_has: Any, nbytes: Any
@@ -339,6 +358,7 @@ class Guard(Part):
         """Take note of *data*; a key may have come to be another's since it was on its way."""
         submission = self._current(data["client"])
         self._check_data(submission, data["who_has"], operation="update_data")
+        self._placement.brought_by(submission.principal)
         return stock(**data)
 
     def _brought(self, comm: Any, who_has: Mapping[Any, Any]) -> dict[Any, list[str]]:
@@ -438,6 +458,13 @@ class Guard(Part):
             return found
         own = self._channel.identity.principal
         return Context(submission.principal, own, kind, operation, transport="safeser")
+
+    def _record(
+        self, submission: _Submission, error: PolicyDenied, kind: Kind, operation: str
+    ) -> None:
+        context = self._context(submission, kind, operation)
+        note_refusal(self._channel.audit, context, error)
+        error.recorded = True
 
     def _note(self, context: Context, conflicts: Sequence[_Conflict], *, permitted: bool) -> None:
         audit = self._channel.audit

@@ -25,6 +25,7 @@ from distributed.shuffle._core import barrier_key
 from safeser.dask import addresses
 from safeser.dask.confined import require_report
 from safeser.dask.key_succession import successors
+from safeser.dask.placement import Placement
 from safeser.dask.replies import error_reply
 from safeser.dask.servers import Part
 from safeser.dask.weak_task_dict import NotedTasks
@@ -124,12 +125,13 @@ class Workers(Part):
         resolve: bool,
         request: dict[str, Any],
     ) -> Any:
-        scheduler = self._server
+        scheduler, placement = self._server, self._known.part(self._server, Placement)
         address = normalize_address(scheduler.coerce_address(request["address"], resolve))
         if address in scheduler.workers:
             return await stock(comm, **request)  # which refuses
         if link is not None:
             self._keys[address] = _key_of(link)
+            placement.joins(address, link)
         came = request.get("name") not in scheduler.aliases  # or it is refused
         try:
             return await stock(comm, **request)
@@ -142,6 +144,7 @@ class Workers(Part):
                 if came and key is not None and request.get("nanny"):
                     self._hold(addresses.place(request["nanny"]), key)
                 self._told.pop(address, None)
+                placement.leaves(address)
 
     def _hold(self, place: Any, key: str) -> None:
         """Keep the nanny at *place* for the next worker of *key*, which it starts now.

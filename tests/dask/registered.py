@@ -59,9 +59,10 @@ comms.Comm.register(Comm)
 class Cluster:
     """A scheduler that never listened, and peers of it that are workers and nannies."""
 
-    def __init__(self, doors: Any, *, guarded: bool) -> None:
+    def __init__(self, doors: Any, *, guarded: bool, policy: str = "dask-cluster") -> None:
         self.doors = doors
         self.guarded = guarded
+        self.policy = policy
         self.scheduler = Scheduler(dashboard_address="127.0.0.1:0", dashboard=False)
         self.scheduler.http_server.stop()
         # It never opens: tests that follow look for schedulers that are open in this process.
@@ -69,10 +70,10 @@ class Cluster:
         self.scheduler.status = Status.running
         self._under_way: list[Any] = []
         if guarded:
-            serve(self.scheduler, Server.SCHEDULER, doors.channel("scheduler", "dask-cluster"))
+            serve(self.scheduler, Server.SCHEDULER, doors.channel("scheduler", policy))
 
-    def link(self, key: str, peer: str = "worker", policy: str = "dask-cluster") -> Any:
-        near, far = self.doors.links(peer, "scheduler", policy)
+    def link(self, key: str, peer: str = "worker", policy: str | None = None) -> Any:
+        near, far = self.doors.links(peer, "scheduler", policy or self.policy)
         del near
         far.session = SimpleNamespace(peer_key=SimpleNamespace(text=key))
         return far
@@ -154,9 +155,9 @@ def finished(key: str, port: int, run_id: int = 7) -> dict[str, Any]:
     return {"key": key, "worker": address(port), "run_id": run_id, "stimulus_id": "s", **told}
 
 
-def on(doors: Any, guarded: bool, what: Any) -> Any:
+def on(doors: Any, guarded: bool, what: Any, **options: Any) -> Any:
     async def made() -> Any:
-        cluster = Cluster(doors, guarded=guarded)
+        cluster = Cluster(doors, guarded=guarded, **options)
         try:
             return await what(cluster)
         finally:

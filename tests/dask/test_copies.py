@@ -102,9 +102,9 @@ def test_what_arrives_and_what_is_forgotten_ends_nothing(doors):
         copying = Copying(doors, ends=True)
         scheduler = copying.scheduler
         scheduler.add_replica = lambda task, worker: None
-        assert await scheduler.replicate() == "asked for ever"
+        assert await scheduler.replicate(["k"]) == "asked for ever"
         copying.answers["b"] = FAILS
         del scheduler.tasks["k"]
-        assert await scheduler.replicate() == "asked for ever"
+        assert await scheduler.replicate(["k"]) == "asked for ever"
 
     asyncio.run(asyncio.wait_for(main(), 30))

@@ -12,6 +12,7 @@ from typing import Any
 from safeser.dask.patches.patch import Patch
 from safeser.dask.retirement import Retirement, require_no_retirement
 from safeser.dask.servers import part_of, served
+from safeser.dask.value_moves import taking
 from safeser.dask.worker_authority import Workers
 
 __all__ = ["ROWS"]
@@ -39,6 +40,13 @@ def _amm_handler(stock: Callable[..., Any]) -> Callable[..., Any]:
     return amm_handler
 
 
+def _find_recipient(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def find_recipient(self: Any, ts: Any, candidates: Any, pending_repl: Any) -> Any:
+        return stock(self, ts, taking(self.scheduler, ts, candidates), pending_repl)
+
+    return find_recipient
+
+
 ROWS = (
     Patch(
         target="distributed.stealing:WorkStealing.move_task_confirm",
@@ -53,6 +61,14 @@ ROWS = (
         process=("scheduler",),
         needed=False,
         replace=_amm_handler,
+    ),
+    Patch(
+        target=f"{_MANAGER}:ActiveMemoryManagerExtension._find_recipient",
+        reason="What moves values, and a worker that retires, gives them to workers that may not"
+        " have them.",
+        process=("scheduler",),
+        needed=True,
+        replace=_find_recipient,
     ),
     Patch(
         target="distributed.scheduler:RetireWorker",

@@ -18,12 +18,14 @@ from distributed.comm import Comm
 from safeser.dask import dependency_walks, wanted_keys, whole_graphs
 from safeser.dask.addresses import Names
 from safeser.dask.conflicts import Guard
-from safeser.dask.copies import copied, count_failures
+from safeser.dask.copies import count_failures
 from safeser.dask.nannies import Starting
 from safeser.dask.patches.patch import Patch
+from safeser.dask.placement import Placement, Places
 from safeser.dask.profiles import cut_profile
 from safeser.dask.retirement import note_failure
 from safeser.dask.servers import part_of, served
+from safeser.dask.value_moves import rebalanced, replicated
 from safeser.dask.worker_authority import Workers
 
 __all__ = ["ROWS"]
@@ -129,6 +131,8 @@ def _stimulus_cancel(stock: _Function) -> _Function:
 
 
 _SCHEDULER = "distributed.scheduler:Scheduler"
+_STATE = "distributed.scheduler:SchedulerState"
+_SHUFFLES = "distributed.shuffle._scheduler_plugin:ShuffleSchedulerPlugin"
 _HERE = ("scheduler",)
 
 _GRAPHS = (
@@ -377,12 +381,49 @@ def _gather_on_worker(stock: _Function) -> _Function:
 
 
 def _replicate(stock: _Function) -> _Function:
-    async def replicate(self: Any, *args: Any, **request: Any) -> Any:
+    async def replicate(
+        self: Any, keys: Any, n: Any = None, workers: Any = None, **request: Any
+    ) -> Any:
+        request |= {"keys": keys, "n": n, "workers": workers}
         if served(self) is None:
-            return await stock(self, *args, **request)
-        return await copied(partial(stock, self, *args), **request)
+            return await stock(self, **request)
+        return await replicated(self, partial(stock, self), **request)
 
     return replicate
+
+
+def _rebalance(stock: _Function) -> _Function:
+    async def rebalance(self: Any, keys: Any = None, workers: Any = None, **request: Any) -> Any:
+        if served(self) is None:
+            return await stock(self, keys=keys, workers=workers, **request)
+        return await rebalanced(self, partial(stock, self), keys=keys, workers=workers, **request)
+
+    return rebalance
+
+
+def _apply_annotations(stock: _Function) -> _Function:
+    def apply_annotations(self: Any, tasks: Any, *args: Any, **annotations: Any) -> Any:
+        found = stock(self, tasks, *args, **annotations)
+        placement = part_of(self, Placement)
+        if placement is not None:
+            placement.place_new(tasks)
+        return found
+
+    return apply_annotations
+
+
+def _set_restrictions(stock: _Function) -> _Function:
+    def set_restrictions(self: Any, worker: Any) -> None:
+        tasks = {key: self.tasks[key] for key in worker if key in self.tasks}
+        placed = {key: task.worker_restrictions for key, task in tasks.items()}
+        stock(self, worker)
+        for key, places in placed.items():
+            if isinstance(places, Places):
+                tasks[key].worker_restrictions = places.narrowed(
+                    tasks[key].worker_restrictions or ()
+                )
+
+    return set_restrictions
 
 
 def _add_nanny(stock: _Function) -> _Function:
@@ -463,11 +504,18 @@ _WORKERS = (
     ),
     Patch(
         target=f"{_SCHEDULER}.replicate",
-        reason="It copies for ever to a worker that never gets the value, while all other requests"
-        " to copy or to move values wait.",
+        reason="It copies values to workers that may not have them, and for ever to one that never"
+        " gets a value, while all other requests to copy or to move values wait.",
         process=_HERE,
-        needed=False,
+        needed=True,
         replace=_replicate,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.rebalance",
+        reason="It moves values to workers that may not have them.",
+        process=_HERE,
+        needed=True,
+        replace=_rebalance,
     ),
     Patch(
         target=f"{_SCHEDULER}.add_nanny",
@@ -487,4 +535,37 @@ _WORKERS = (
     ),
 )
 
-ROWS = (*_GRAPHS, *_WALKS, *_WORKERS)
+_PLACES = (
+    Patch(
+        target=f"{_SCHEDULER}._apply_annotations",
+        reason="A task is given to workers that do not take tasks of its author.",
+        process=_HERE,
+        needed=True,
+        replace=_apply_annotations,
+        source=(
+            f"{_SCHEDULER}._apply_annotations",
+            f"{_SCHEDULER}._create_taskstate_from_graph",
+            # What follows TaskState.worker_restrictions.
+            f"{_STATE}.is_rootish",
+            f"{_STATE}.valid_workers",
+            f"{_STATE}.decide_worker_non_rootish",
+            "distributed.scheduler:decide_worker",
+            "distributed.stealing:WorkStealing._get_thief",
+            f"{_SHUFFLES}._calculate_worker_for",
+        ),
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.set_restrictions",
+        reason="A shuffle, or a user, has a task run where its author's tasks are not taken.",
+        process=_HERE,
+        needed=True,
+        replace=_set_restrictions,
+        source=(
+            f"{_SCHEDULER}.set_restrictions",
+            f"{_SHUFFLES}._set_restriction",
+            f"{_SHUFFLES}._unset_restriction",
+        ),
+    ),
+)
+
+ROWS = (*_GRAPHS, *_WALKS, *_WORKERS, *_PLACES)
