@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import jsonschema
 import pytest
 import yaml
@@ -159,3 +163,26 @@ def test_code_may_reach_a_confined_process_and_others_of_its_principal() -> None
 def test_editors_know_the_field(confined: str, valid: bool) -> None:
     schema = jsonschema.Draft202012Validator(json_schema())
     assert schema.is_valid(yaml.safe_load(text(confined))) is valid
+
+
+def documented() -> list[str]:
+    docs = Path(__file__).parents[2] / "docs"
+    pages = (docs / name for name in ("policy.md", "confined-workers.md"))
+    blocks = (re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S) for page in pages)
+    return [block for found in blocks for block in found if "    confined:" in block]
+
+
+def test_what_documentation_shows_loads() -> None:
+    shown = documented()
+    assert len(shown) == 2
+    context = "contexts:\n- {name: in, sender: worker-analysts, recipient: %s,"
+    grant = " operations: {grant: [basic, cluster]}}\n"
+    for block in shown:
+        principals = block if "  scheduler:" in block else f"{block}  scheduler: {{}}\n"
+        told = f"safeser: 1\nname: x\nrevision: 1\n{principals}{context % 'scheduler'}{grant}"
+        found = Policy.parse(told).principals["worker-analysts"].confined
+        assert found is not None
+        assert (found.read, found.write) == (("/data/sales",), ("/scratch/analysts",))
+        # What both pages say the defaults are.
+        assert found.digest == replace(found, execute=False, connect="cluster").digest
+        assert found.ports == demanded("{}").ports
