@@ -18,6 +18,7 @@ from safeser.policy.faults import did_you_mean, shown
 
 if TYPE_CHECKING:
     from safeser.policy import Policy, Rule
+    from safeser.policy.worker_groups import Takes
 
 __all__ = ["app"]
 
@@ -110,6 +111,7 @@ def show(
             for name, each in loaded.principals.items()
         ],
     )
+    _show_workers(loaded)
     _show_confined(loaded)
     line()
     say("The first context that matches decides; none matches: deny.")
@@ -126,6 +128,29 @@ def _show_confined(policy: Policy) -> None:
             line(f"{name} is confined, or does not start", style="bold")
             for what, said in each.confined.sentences():
                 _row(what, said)
+
+
+def _show_workers(policy: Policy) -> None:
+    """Show whose tasks run in the workers of which principals, for each scheduler."""
+    from safeser.policy.rules import COMPUTE
+    from safeser.policy.worker_groups import WorkerGroups
+
+    handing = (rule.senders for rule in policy.contexts if COMPUTE in rule.operations)
+    schedulers = frozenset().union(*handing) & policy.principals.keys()
+    rows = [
+        (scheduler, worker, "; ".join(_taken(takes, scheduler)))
+        for scheduler in sorted(schedulers)
+        for worker, takes in WorkerGroups(policy, scheduler).takes.items()
+    ]
+    if rows:
+        line()
+        table(("scheduler", "workers of", "take tasks of"), rows)
+
+
+def _taken(takes: Takes, scheduler: str) -> list[str]:
+    sealed = [f"{_names(takes.authors)} (sealed)"] if takes.authors else []
+    own = [f"graphs that {scheduler} opens (approved, code)"] if takes.unsealed else []
+    return sealed + own or ["none"]
 
 
 def _show_context(rule: Rule, *, every: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,27 @@ def test_show_spells_everything_out(safeser):
     assert "scheduler, worker -> alice, bob: admin, data" in ended.out
     assert "submission  code: the sender can run what it likes there" in ended.out
     assert "operations  basic, cluster, diagnose (" in ended.out
+
+
+def test_show_says_whose_tasks_run_in_which_workers(safeser):
+    groups = Path(__file__).parents[1] / "dask" / "groups" / "groups.yaml"
+    shown = [each.split() for each in safeser("policy", "show", groups).out.splitlines()]
+    assert ["scheduler", "worker-analysts", "alice,", "erin", "(sealed)"] in shown
+    assert ["scheduler", "worker-engineers", "carol,", "erin", "(sealed)"] in shown
+    out = safeser("policy", "show", "dask-cluster").out
+    assert "carol (sealed); graphs that scheduler opens (approved, code)" in " ".join(out.split())
+    assert "take tasks of" not in safeser("policy", "show", "stock-cluster").out
+
+
+def test_show_says_where_no_task_is_taken(safeser, tmp_path):
+    policy = tmp_path / "none.yaml"
+    policy.write_text(
+        "safeser: 1\nname: x\nrevision: 1\nprincipals: {s: {}, w: {}}\ncontexts:\n"
+        "- name: c\n  sender: [s, w]\n  recipient: [s, w]\n"
+        "  operations: {grant: [compute-task, register-worker]}\n"
+    )
+    shown = [each.split() for each in safeser("policy", "show", policy).out.splitlines()]
+    assert ["s", "w", "none"] in shown
 
 
 def test_show_names_types_of_other_libraries(safeser, tmp_path):
