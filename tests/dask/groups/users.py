@@ -11,7 +11,7 @@ from pathlib import Path
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from distributed import get_worker, wait
+from distributed import get_worker
 
 import safeser
 from safeser.errors import SafeserError
@@ -58,6 +58,15 @@ def holders(user, *futures):
     return [sorted(NAMES[at] for at in user.who_has(each)[each.key]) for each in futures]
 
 
+def settle(*futures):
+    """Wait until *futures* are over, each in the event loop of its own client.
+
+    Dask's ``wait`` takes that of the client that was made last.
+    """
+    for each in futures:
+        each.exception(TIMEOUT)
+
+
 def lent(owner, future, user):
     """Return *future* as another user has it."""
     owner.publish_dataset(**{future.key: future})
@@ -77,7 +86,7 @@ def early():
     futures = alice.map(where, range(60), seconds=0.05, pure=False)
     carol = client("carol")
     waiting = carol.submit(where, 0)
-    wait(futures[:2], TIMEOUT, "FIRST_COMPLETED")
+    settle(futures[0])
     print("submitted", flush=True)
     return {
         "analyst": sorted(set(alice.gather(futures))),
@@ -111,7 +120,7 @@ def day():
     # -- values
     own = alice.submit(made, 1000, key="own")
     theirs = carol.submit(made, 1000, key="theirs")
-    wait(own), wait(theirs)
+    settle(own, theirs)
     alice.replicate([own])
     done["replicated"] = holders(alice, own)[0]
     carol.replicate([lent(alice, own, carol)], workers=[at["e-0"], at["e-1"]])
@@ -119,7 +128,7 @@ def day():
     done["scattered"] = holders(alice, alice.scatter(made(9), broadcast=True))[0]
     done["scattered elsewhere"] = rule(lambda: alice.scatter([5], workers=[at["e-0"]]))
     alike = [alice.submit(made, 1000 + n, workers=[at["a-0"]]) for n in range(20)]
-    wait(alike)
+    settle(*alike)
     alice.rebalance()
     done["rebalanced"] = sorted({name for each in holders(alice, *alike) for name in each})
 
@@ -135,9 +144,9 @@ def day():
 
     # -- one key
     first = carol.submit(add, 1, key="shared")
-    wait(first)
+    settle(first)
     shared = alice.submit(add, 1, key="shared")
-    wait(shared)
+    settle(shared)
     done["shared"] = [name[0] for name in holders(alice, shared)[0]]
     done["after shared"] = rule(lambda: alice.submit(add, shared).result(TIMEOUT))
 
@@ -146,12 +155,12 @@ def day():
     shuffled = alice.persist(frame.shuffle("x", npartitions=8))
     done["shuffle"] = int(alice.compute(shuffled.x.sum()).result(TIMEOUT))
     parts = alice.futures_of(shuffled)
-    wait(parts)
+    settle(*parts)
     done["shuffled"] = sorted({name for each in holders(alice, *parts) for name in each})
 
     # -- a worker that leaves
     kept = [alice.submit(made, n, workers=[at["a-1"]], key=f"kept-{n}") for n in range(5)]
-    wait(kept)
+    settle(*kept)
     alice.retire_workers([at["a-1"]])
     done["retired"] = sorted({name for each in holders(alice, *kept) for name in each})
     done["not retired"] = alice.retire_workers([at["a-0"]])
