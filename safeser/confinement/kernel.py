@@ -88,8 +88,8 @@ def executing(confined: Confined, own: Own) -> Outcome:
     if confined.execute:
         return Outcome("execute", "allowed", "the policy lets it start programs")
     tries = Tries("execute", "start", _EXECUTE_FIX)
-    for path in (sys.executable, "/bin/sh"):
-        _try_to_start(path, path, tries)
+    _try_to_start(sys.executable, sys.executable, tries, "-I", "-S", "-c", "")
+    _try_to_start("/bin/sh", "/bin/sh", tries, "-c", "")
     _try_in_memory(tries)
     for folder in writable(confined, own):
         _try_in(folder, tries)
@@ -121,10 +121,10 @@ def _try_in(folder: str, tries: Tries) -> None:
         os.unlink(path)
 
 
-def _try_to_start(path: str, what: str, tries: Tries) -> None:
+def _try_to_start(path: str, what: str, tries: Tries, *arguments: str) -> None:
     # The kernel opens the file for execution before it sees that an empty one is no program.
     try:
-        pid = os.posix_spawn(path, [path, "-I", "-S", "-c", ""], {})
+        pid = os.posix_spawn(path, [path, *arguments], {})
     except OSError as error:
         if error.errno == errno.ENOEXEC:
             tries.succeeded(what)

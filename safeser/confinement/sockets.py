@@ -23,8 +23,8 @@ _PORTS_FIX = (
     " firewall or network policy limits where it connects, write 'connect: any'."
 )
 _KINDS_FIX = (
-    "Start it with 'safeser confined'; with systemd, RestrictAddressFamilies=AF_INET AF_INET6 and"
-    " SystemCallFilter=~socketpair; with bubblewrap, --seccomp FD."
+    "Start it with 'safeser confined': systemd's RestrictAddressFamilies=AF_INET AF_INET6 leaves"
+    " socketpair free; with bubblewrap, --seccomp FD."
 )
 
 #: Ports on which few programs listen, and those that many do.
