@@ -55,14 +55,17 @@ def confined(
     own = own_files(settings, channel.policy)
     own.audit.mkdir(mode=0o700, parents=True, exist_ok=True)
     _require_paths(demand)
-    _keep_inside(demand)
+    write = writable(demand, own)
+    _require_modules(write)
+    os.chdir("/")  # what relative paths of the environment find there, a worker does not write
     ports = [port for each in demand.ports for port in each]
     rules = Rules(
         read=readable(demand, own),
-        write=writable(demand, own),
+        write=write,
         devices=DEVICES,
         execute=demand.execute,
         ports=tuple(ports) if demand.connect == "cluster" else None,
+        work=next(iter(demand.write), None),
     )
     line = command_line(rules, command)
     sys.stdout.flush()
@@ -81,9 +84,23 @@ def _require_paths(demand: Confined) -> None:
             )
 
 
-def _keep_inside(demand: Confined) -> None:
-    """Have temporary files, Dask's own among them, made in the first folder that can be written."""
-    for folder in demand.write[:1]:
-        os.environ["TMPDIR"] = folder
-        os.environ.setdefault("DASK_TEMPORARY_DIRECTORY", folder)
-        os.chdir(folder)
+def _require_modules(write: tuple[str, ...]) -> None:
+    """Raise if the worker could write what is imported at its next start, before it is confined."""
+    from safeser.confinement.own import is_within, modules
+
+    told = os.environ.get("PYTHONPATH", "")
+    if told and not all(map(os.path.isabs, told.split(os.pathsep))):
+        raise ConfigError(
+            "PYTHONPATH has an entry that means another folder wherever a process starts",
+            rule="confined.modules",
+            where="PYTHONPATH",
+            fix="Write absolute paths, with no ':' at its start or end.",
+        )
+    for folder in modules():
+        if is_within(folder, write):
+            raise ConfigError(
+                "the worker could write what it imports before it is confined",
+                rule="confined.modules",
+                where=folder,
+                fix="Take the folder out of 'write' of the policy, or Python's modules out of it.",
+            )

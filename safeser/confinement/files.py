@@ -14,9 +14,10 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from safeser.confinement.outcome import REFUSED, Outcome, Tries
-from safeser.confinement.own import Own, is_within, listed, readable, writable
+from safeser.confinement.own import Own, is_within, listed, modules, readable, writable
 from safeser.policy.confined import Confined
 
 __all__ = ["homes", "keys", "reading", "writing"]
@@ -51,9 +52,13 @@ _WRITE_FIX = (
 
 def keys(confined: Confined, own: Own) -> Outcome:
     """Try to read the keys of other principals, wherever the policy lets the process read."""
-    del confined
     tries = Tries("keys", "read", _KEY_FIX)
-    for path in own.other_keys:
+    listed_too = {
+        Path(folder, f"{name}.key")
+        for folder in (*confined.read, *confined.write)
+        for name in own.principals
+    }
+    for path in sorted({*own.other_keys, *listed_too} - {own.identity, own.audit_key}):
         _try_to_read(str(path), tries)
     return _or_absent(tries, f"no other key lies in {own.identity.parent}")
 
@@ -144,6 +149,9 @@ def writing(confined: Confined, own: Own) -> Outcome:
     for folder in dict.fromkeys(os.path.realpath(each) for each in folders):
         if os.path.isdir(folder) and not is_within(folder, allowed):
             _try_to_make(folder, tries)
+    for folder in modules():
+        if is_within(folder, allowed):
+            tries.succeeded(f"{folder}, from which modules are imported before it is confined")
     for path in own.files:
         if path.is_file():  # what it runs by is not for itself to change
             _try_to_open_for_writing(str(path), tries)

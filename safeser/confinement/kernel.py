@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from safeser.confinement.outcome import REFUSED, Outcome, Tries
-from safeser.confinement.own import Own
+from safeser.confinement.own import Own, writable
 from safeser.policy.confined import Confined
 
 __all__ = ["LIBC", "capabilities", "executing", "filtered", "privileges"]
@@ -84,20 +84,29 @@ def _threads() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def executing(confined: Confined, own: Own) -> Outcome:
-    """Try to start Python, and empty files: one in memory, one in each folder to write in."""
-    del own
+    """Try to start programs, and empty files: one in memory, one in each folder to write in."""
     if confined.execute:
         return Outcome("execute", "allowed", "the policy lets it start programs")
     tries = Tries("execute", "start", _EXECUTE_FIX)
-    _try_to_start(sys.executable, sys.executable, tries)
-    memory = os.memfd_create("safeser-probe")
+    _try_to_start(sys.executable, sys.executable, tries, "-I", "-S", "-c", "")
+    _try_to_start("/bin/sh", "/bin/sh", tries, "-c", "")
+    _try_in_memory(tries)
+    for folder in writable(confined, own):
+        _try_in(folder, tries)
+    return tries.outcome()
+
+
+def _try_in_memory(tries: Tries) -> None:
+    try:
+        memory = os.memfd_create("safeser-probe")
+    except OSError as error:
+        if error.errno in REFUSED:
+            tries.refused("a file in memory")
+        return
     try:
         _try_to_start(f"/proc/self/fd/{memory}", "a file in memory", tries)
     finally:
         os.close(memory)
-    for folder in confined.write:
-        _try_in(folder, tries)
-    return tries.outcome()
 
 
 def _try_in(folder: str, tries: Tries) -> None:
@@ -112,12 +121,15 @@ def _try_in(folder: str, tries: Tries) -> None:
         os.unlink(path)
 
 
-def _try_to_start(path: str, what: str, tries: Tries) -> None:
+def _try_to_start(path: str, what: str, tries: Tries, *arguments: str) -> None:
     # The kernel opens the file for execution before it sees that an empty one is no program.
     try:
-        pid = os.posix_spawn(path, [path, "-I", "-S", "-c", ""], {})
+        pid = os.posix_spawn(path, [path, *arguments], {})
     except OSError as error:
-        (tries.succeeded if error.errno == errno.ENOEXEC else tries.refused)(what)
+        if error.errno == errno.ENOEXEC:
+            tries.succeeded(what)
+        elif error.errno in REFUSED:  # not: no such program, or too many processes now
+            tries.refused(what)
     else:
         os.waitpid(pid, 0)
         tries.succeeded(what)

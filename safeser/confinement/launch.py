@@ -34,12 +34,12 @@ _MOST_FILES = 1 << 16
 #: What reaches other processes, the kernel's own settings, or other namespaces; or what Landlock
 #: does not see: modes, owners and attributes of files, and shared memory beside files.
 _REFUSED_CALLS = """
-ptrace process_vm_readv process_vm_writev pidfd_getfd process_madvise kcmp
+ptrace process_vm_readv process_vm_writev pidfd_getfd process_madvise kcmp ioprio_set
 shmget shmat semget msgget mq_open
 io_uring_setup io_uring_enter io_uring_register
 keyctl add_key request_key bpf perf_event_open userfaultfd
 unshare setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick
-mount_setattr open_by_handle_at fanotify_init quotactl acct swapon swapoff
+mount_setattr open_by_handle_at fanotify_init inotify_add_watch quotactl acct swapon swapoff
 kexec_load kexec_file_load init_module finit_module delete_module reboot syslog
 settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname
 chmod fchmodat chown lchown fchownat setxattr lsetxattr removexattr lremovexattr
@@ -58,6 +58,18 @@ _OF_A_PROCESS = (
     "sched_setscheduler",
 )
 
+#: Calls that make or change a file with a mode, and the place of that mode. A file that is
+#: set-user-ID gives this account, unconfined, to each user of the machine who starts it.
+_WITH_A_MODE = {"fchmod": 1, "creat": 1, "mknod": 1, "mknodat": 2}
+
+#: The same where the mode counts only with a flag: the places of flags and of mode.
+_THAT_MAY_MAKE = {"open": (1, 2), "openat": (2, 3)}
+
+#: O_CREAT, and what O_TMPFILE has beside O_DIRECTORY.
+_MAKING = (0o100, 0o20000000)
+
+_SET_ID = (0o4000, 0o2000)
+
 #: CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 _NAMESPACES = (0x80, *(1 << bit for bit in (17, 25, 26, 27, 28, 29, 30)))
 
@@ -66,7 +78,7 @@ _TERMINAL = (0x5412, 0x541C)
 
 _AF_INET, _AF_INET6, _SOCK_STREAM, _TCP = 2, 10, 1, 6
 _MOST_FAMILIES = 64
-_MSG_FASTOPEN = 0x20000000
+_MSG_FASTOPEN, _TCP_ULP = 0x20000000, 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,7 @@ class Rules:
     :param devices: devices that it may read and write.
     :param execute: whether it may start programs.
     :param ports: TCP ports; None for any socket of IP.
+    :param work: the folder for temporary files, in which it works once it is confined.
     """
 
     read: tuple[str, ...]
@@ -85,6 +98,7 @@ class Rules:
     devices: tuple[str, ...]
     execute: bool
     ports: tuple[int, ...] | None
+    work: str | None = None
 
 
 def command_line(rules: Rules, command: Sequence[str]) -> list[str]:
@@ -170,8 +184,9 @@ def _filter(seccomp: Any, rules: Rules) -> Any:
     programs = [] if rules.execute else ["execve", "execveat"]
     for name in (*_REFUSED_CALLS.split(), *_NEWER_CALLS, *programs):
         calls.add_rule(refuse, name)
-    # Its arguments lie in memory, which no filter reads; the C library then takes clone.
-    calls.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
+    # Their arguments lie in memory, which no filter reads; the C library takes clone and openat.
+    for name in ("clone3", "openat2"):
+        calls.add_rule(seccomp.ERRNO(errno.ENOSYS), name)
     for flag in _NAMESPACES:
         calls.add_rule(refuse, "clone", masked(0, equal, flag, flag))
     for request in _TERMINAL:
@@ -180,8 +195,21 @@ def _filter(seccomp: Any, rules: Rules) -> Any:
         calls.add_rule(refuse, name, masked(0, seccomp.NE, 0))
     for place in (0, 1):  # PRIO_PROCESS, and the own one
         calls.add_rule(refuse, "setpriority", masked(place, seccomp.NE, 0))
+    _filter_modes(seccomp, calls)
     _filter_sockets(seccomp, calls, tcp_only=rules.ports is not None)
     return calls
+
+
+def _filter_modes(seccomp: Any, calls: Any) -> None:
+    """Let no file be made, or become, set-user-ID or set-group-ID."""
+    refuse, equal, arg = seccomp.ERRNO(errno.EPERM), seccomp.MASKED_EQ, seccomp.Arg
+    for bit in _SET_ID:
+        for name, place in _WITH_A_MODE.items():
+            calls.add_rule(refuse, name, arg(place, equal, bit, bit))
+        for name, (flags, mode) in _THAT_MAY_MAKE.items():
+            for flag in _MAKING:
+                making = arg(flags, equal, flag, flag)
+                calls.add_rule(refuse, name, making, arg(mode, equal, bit, bit))
 
 
 def _filter_sockets(seccomp: Any, calls: Any, *, tcp_only: bool) -> None:
@@ -191,14 +219,20 @@ def _filter_sockets(seccomp: Any, calls: Any, *, tcp_only: bool) -> None:
         if family not in (_AF_INET, _AF_INET6):
             calls.add_rule(refuse, "socket", arg(0, seccomp.EQ, family))
     calls.add_rule(refuse, "socket", arg(0, seccomp.GE, _MOST_FAMILIES))
+    for kind in range(16):  # the kernel keeps the type in the lowest four bits
+        if kind != _SOCK_STREAM:  # a datagram socket of a pair sends to any that has a name
+            calls.add_rule(refuse, "socketpair", arg(1, seccomp.MASKED_EQ, 0xF, kind))
     if not tcp_only:
         return
-    for kind in range(16):  # the kernel keeps the type in the lowest four bits
+    for kind in range(16):
         if kind != _SOCK_STREAM:
             calls.add_rule(refuse, "socket", arg(1, seccomp.MASKED_EQ, 0xF, kind))
     for protocol in range(1, _TCP):
         calls.add_rule(refuse, "socket", arg(2, seccomp.EQ, protocol))
     calls.add_rule(refuse, "socket", arg(2, seccomp.GT, _TCP))
+    # It puts another protocol in the place of TCP, of which Landlock knows nothing.
+    replacing = (arg(1, seccomp.EQ, _TCP), arg(2, seccomp.EQ, _TCP_ULP))
+    calls.add_rule(seccomp.ERRNO(errno.EPERM), "setsockopt", *replacing)
     # It connects, and kernels do not ask Landlock.
     for name, place in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
         fast_open = arg(place, seccomp.MASKED_EQ, _MSG_FASTOPEN, _MSG_FASTOPEN)
@@ -211,6 +245,24 @@ def _close_inherited() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # not the terminal's input
     os.close(nothing)
+    for number in (1, 2):
+        _only_write(number)
+
+
+def _only_write(number: int) -> None:
+    """Open a terminal anew, for writing alone: shells hand over one that can be read, too."""
+    if not os.isatty(number):
+        return
+    try:
+        opened = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NOCTTY)
+    except OSError as error:
+        raise ConfigError(
+            f"its output goes to a terminal that it could read: {error.strerror}",
+            rule="confined.terminal",
+            fix="Send its output to a file or a pipe: 2>&1 | cat.",
+        ) from None
+    os.dup2(opened, number)
+    os.close(opened)
 
 
 def _leave_a_witness() -> None:
@@ -228,6 +280,17 @@ def _leave_a_witness() -> None:
         os.read(0, 1)
     finally:
         os._exit(0)
+
+
+def _work_in(folder: str) -> None:
+    """Have temporary files, Dask's own among them, made in *folder*, and start there.
+
+    Not before this process is confined: code that ran here earlier could have left modules,
+    libraries or programs, which relative paths of the environment would find.
+    """
+    os.environ["TMPDIR"] = folder
+    os.environ.setdefault("DASK_TEMPORARY_DIRECTORY", folder)
+    os.chdir(folder)
 
 
 def _become(command: str, arguments: Sequence[str]) -> NoReturn:
@@ -250,6 +313,8 @@ def _main() -> NoReturn:
         _close_inherited()
         _leave_a_witness()
         restrict(rules)
+        if rules.work is not None:
+            _work_in(rules.work)
         _become(command, arguments)
     except ConfigError as error:
         sys.stderr.write(f"safeser: {error}\n")

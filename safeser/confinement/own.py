@@ -17,7 +17,7 @@ from pathlib import Path
 from safeser.errors import ConfigError
 from safeser.policy.confined import Confined
 
-__all__ = ["DEVICES", "Own", "is_within", "listed", "readable", "writable"]
+__all__ = ["DEVICES", "Own", "is_within", "listed", "modules", "readable", "writable"]
 
 #: Where systems keep programs, libraries and what describes them.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -93,7 +93,7 @@ class Own:
         beside = {self.identity.parent / f"{name}.key" for name in self.principals}
         for each in self.folders:
             with contextlib.suppress(OSError):
-                beside.update(each.glob("*.key"))
+                beside.update(each.glob("*.key"), each.glob("*/*.key"))
         return iter(sorted(beside - {self.identity, self.audit_key}))
 
 
@@ -111,6 +111,13 @@ def listed(confined: Confined) -> tuple[str, ...]:
 def writable(confined: Confined, own: Own) -> tuple[str, ...]:
     """Return in which folders a process may write: those that its policy lists, and its log."""
     return _real((str(own.audit), *confined.write))
+
+
+def modules() -> tuple[str, ...]:
+    """Return where code comes from that runs before a process is confined."""
+    users = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    told = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return _real((*_python(), *told, *users, os.path.dirname(sys.executable)))
 
 
 def _python() -> Iterable[str]:

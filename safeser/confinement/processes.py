@@ -29,8 +29,8 @@ _SIGNAL_FIX = (
     " with bubblewrap also --unshare-pid."
 )
 _SHARE_FIX = (
-    "Start it with 'safeser confined'; with bubblewrap, --unshare-ipc; with systemd,"
-    " SystemCallFilter=~@ipc."
+    "Start it with 'safeser confined'; with systemd, SystemCallFilter=~@ipc; with bubblewrap,"
+    " --seccomp FD."
 )
 
 _IPC_PRIVATE, _IPC_CREAT, _IPC_RMID = 0, 0o1000, 0
@@ -45,8 +45,9 @@ def tracing(confined: Confined, own: Own) -> Outcome:
     """Try to read memory and environment of other processes of this account."""
     del confined, own
     tries = Tries("trace", "read the memory of", _TRACE_FIX)
+    children = _children()
     for pid in _others():
-        if _capabilities(pid) & ~_capabilities(os.getpid()):
+        if pid not in children and _capabilities(pid) & ~_capabilities(os.getpid()):
             continue  # the kernel guards what can do more than this process
         for name in ("mem", "environ"):
             _try_to_open(pid, name, tries)
@@ -89,20 +90,30 @@ def sharing(confined: Confined, own: Own) -> Outcome:
 
 
 def _others() -> Iterator[int]:
-    """Yield the processes of this account that can be seen; this one's children, too."""
+    """Yield this process's children, and others of its account that can be seen."""
     me, account = os.getpid(), os.geteuid()
+    children = _children()
+    yield from sorted(children)
     try:
         names = os.listdir("/proc")
     except OSError:
         return
     for name in names:
-        if name.isdigit() and int(name) != me:
+        if name.isdigit() and int(name) not in {me, *children}:
             try:
                 owner = os.stat(f"/proc/{name}").st_uid
             except OSError:
                 continue  # it has ended
             if owner == account:
                 yield int(name)
+
+
+def _children() -> set[int]:
+    """Return this process's children; a /proc that hides what cannot be traced lists them here."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        found.update(map(int, path.read_text("ascii").split()))
+    return found
 
 
 def _capabilities(pid: int) -> int:
@@ -133,5 +144,8 @@ def _try_to_copy(pid: int, tries: Tries) -> None:
     copied = LIBC.process_vm_readv(
         pid, ctypes.byref(here), 1, ctypes.byref(there), 1, ctypes.c_ulong(0)
     )
-    if copied >= 0 or ctypes.get_errno() == errno.EFAULT:
+    code = ctypes.get_errno()
+    if copied >= 0 or code == errno.EFAULT:
         tries.succeeded(f"process {pid}")
+    elif code in REFUSED:
+        tries.refused(f"process {pid}")

@@ -23,8 +23,8 @@ _PORTS_FIX = (
     " firewall or network policy limits where it connects, write 'connect: any'."
 )
 _KINDS_FIX = (
-    "Start it with 'safeser confined'; with systemd, RestrictAddressFamilies=AF_INET AF_INET6;"
-    " with bubblewrap, --seccomp FD."
+    "Start it with 'safeser confined': systemd's RestrictAddressFamilies=AF_INET AF_INET6 leaves"
+    " socketpair free; with bubblewrap, --seccomp FD."
 )
 
 #: Ports on which few programs listen, and those that many do.
@@ -145,7 +145,22 @@ def kinds(confined: Confined, own: Own) -> Outcome:
         for kind in _KINDS:
             if family is not None:
                 _try_kind(family, kind, name, tries)
+    _try_a_pair(tries)
     return tries.outcome()
+
+
+def _try_a_pair(tries: Tries) -> None:
+    """Try to make two datagram sockets at once: each sends to any UNIX socket that has a name."""
+    what = "AF_UNIX for datagrams, by socketpair"
+    try:
+        pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    except OSError as error:
+        if error.errno in REFUSED:
+            tries.refused(what)
+        return
+    for each in pair:
+        each.close()
+    tries.succeeded(what)
 
 
 def _try_kind(family: int, kind: int, name: str, tries: Tries) -> None:

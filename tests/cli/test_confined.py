@@ -54,9 +54,7 @@ def started(monkeypatch):
     return lines
 
 
-def test_the_rules_are_those_of_the_policy(site, safeser, started, monkeypatch) -> None:
-    for name in ("TMPDIR", "DASK_TEMPORARY_DIRECTORY"):
-        monkeypatch.setenv(name, "x")
+def test_the_rules_are_those_of_the_policy(site, safeser, started) -> None:
     assert safeser("confined", "--", "dask", "worker", "safeser://h:1", "--no-nanny").code == 0
     (line,) = started
     assert line[5:] == ["dask", "worker", "safeser://h:1", "--no-nanny"]
@@ -66,7 +64,6 @@ def test_the_rules_are_those_of_the_policy(site, safeser, started, monkeypatch) 
     assert set(rules.write) == {str(site / "log"), str(site / "scratch")}
     assert (rules.execute, rules.ports) == (False, [8786])
     assert (site / "log").stat().st_mode & 0o777 == 0o700
-    assert os.environ["TMPDIR"] == str(site / "scratch")
 
 
 def test_a_principal_of_which_nothing_is_demanded_is_not_confined(site, safeser, started) -> None:
@@ -107,3 +104,43 @@ def test_show_says_what_a_process_may_do(site, safeser) -> None:
     assert "worker is confined, or does not start" in ended.out
     assert f"writes      {site}/scratch" in ended.out.replace("\n              ", " ")
     assert "starts      no program" in ended.out
+
+
+@pytest.mark.parametrize("told", [":/usr/lib", "modules", "/usr/lib:"])
+def test_a_folder_of_modules_that_depends_on_where_it_starts_is_refused(
+    site, safeser, started, monkeypatch, told
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", told)
+    ended = safeser("confined", "--", "dask", "worker")
+    assert (ended.code, started) == (2, [])
+    assert "[confined.modules]" in ended.err
+
+
+def test_code_that_starts_the_worker_is_not_for_the_worker_to_write(
+    site, safeser, started, monkeypatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(site / "scratch" / "lib"))
+    ended = safeser("confined", "--", "dask", "worker")
+    assert (ended.code, started) == (2, [])
+    assert "[confined.modules]" in ended.err
+    assert f"{site}/scratch/lib" in ended.err
+
+
+def test_the_users_own_modules_count_where_python_imports_them(
+    site, safeser, started, monkeypatch
+) -> None:
+    monkeypatch.setattr("site.ENABLE_USER_SITE", True)
+    monkeypatch.setattr("site.getusersitepackages", lambda: str(site / "scratch" / ".local"))
+    ended = safeser("confined", "--", "dask", "worker")
+    assert (ended.code, started) == (2, [])
+    assert "[confined.modules]" in ended.err
+
+
+def test_the_new_interpreter_starts_where_nothing_is_imported_from(
+    site, safeser, started, monkeypatch
+) -> None:
+    went: list = []
+    monkeypatch.setattr(command.os, "chdir", went.append)
+    assert safeser("confined", "--", "dask", "worker").code == 0
+    assert went == ["/"]
+    assert launch.json.loads(started[0][4])["work"] == str(site / "scratch")

@@ -157,6 +157,40 @@ def attempt(told: Mapping[str, Any]) -> dict[str, str]:
             if code == errno.EPERM:
                 raise PermissionError(code, "refused before the terminal is asked")
 
+    def datagrams_by_a_pair() -> None:
+        # Each end sends to any name of the file system, although no socket was made by itself.
+        for made in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
+            made.close()
+
+    def rights_of_this_account() -> None:
+        opened = os.open(scratch / "set-user-id", os.O_CREAT | os.O_RDWR, 0o4700)
+        try:
+            if not os.fstat(opened).st_mode & 0o4000:
+                raise PermissionError("the bit was taken away")
+        finally:
+            os.close(opened)
+            os.unlink(scratch / "set-user-id")
+
+    def rights_given_later() -> None:
+        mine.write_text("mine")
+        opened = os.open(mine, os.O_RDONLY)
+        try:
+            os.fchmod(opened, 0o4700)
+        finally:
+            os.close(opened)
+            os.unlink(mine)
+
+    def watching_names() -> None:
+        watch = _called(libc.inotify_init1(os.O_CLOEXEC))
+        try:
+            _called(libc.inotify_add_watch(watch, bytes(outside), 0x100))
+        finally:
+            os.close(watch)
+
+    def disk_priority() -> None:
+        number = 251 if os.uname().machine == "x86_64" else 30
+        _called(libc.syscall(number, 1, pid, 2 << 13 | 4))
+
     def io_uring() -> None:
         if libc.syscall(425, 0, None) < 0 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
             raise PermissionError("refused")
@@ -181,6 +215,9 @@ def attempt(told: Mapping[str, Any]) -> dict[str, str]:
         "rename out": rename_out,
         "rename in": rename_in,
         "a symbolic link elsewhere": a_symbolic_link_out,
+        "names elsewhere": watching_names,
+        "a set-user-ID file": rights_of_this_account,
+        "a file made set-user-ID": rights_given_later,
         # programs
         "a program": lambda: subprocess.run(["/bin/true"], check=True),
         "python": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
@@ -195,6 +232,7 @@ def attempt(told: Mapping[str, Any]) -> dict[str, str]:
         "UDP": lambda: connect(socket.SOCK_DGRAM),
         "listening": listen,
         "a UNIX socket": lambda: socket.socket(socket.AF_UNIX).close(),
+        "datagrams by a pair": datagrams_by_a_pair,
         "netlink": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close(),
         # other processes
         "memory": memory,
@@ -205,6 +243,7 @@ def attempt(told: Mapping[str, Any]) -> dict[str, str]:
         "SIGCONT": lambda: os.kill(pid, signal.SIGCONT),
         "limits": lambda: __import__("resource").prlimit(pid, 7),
         "priority": lambda: os.setpriority(0, pid, os.getpriority(0, pid)),
+        "disk priority": disk_priority,
         "processors": lambda: os.sched_setaffinity(pid, os.sched_getaffinity(pid)),
         "shared memory": shared_memory,
         "System V shared memory": lambda: system_v("shm", 4096, 0o1600),

@@ -259,3 +259,60 @@ def test_a_witness_ends_with_the_process_that_it_is_for() -> None:
         selector.register(watched, selectors.EVENT_READ)
         assert selector.select(30)  # it has ended
     os.close(watched)
+
+
+def test_the_filter_takes_what_reaches_outside_by_a_detour(landlock, bench, tmp_path) -> None:
+    text = refused_calls(bench.rules, tmp_path / "pfc")
+    detours = ("socketpair", "setsockopt", "fchmod", "openat", "mknodat", "openat2")
+    for name in (*detours, "inotify_add_watch", "ioprio_set"):
+        assert f'"{name}"' in text
+
+
+def test_a_process_works_in_its_folder_once_it_is_confined(bench, monkeypatch, capsys) -> None:
+    scratch = bench.demand.write[0]
+    where: list = []
+    monkeypatch.chdir(bench.path)
+    for name in ("TMPDIR", "DASK_TEMPORARY_DIRECTORY"):
+        monkeypatch.setenv(name, "/elsewhere")
+    monkeypatch.delenv("DASK_TEMPORARY_DIRECTORY")
+    line = launch.command_line(replace(bench.rules, work=scratch), ["safeser", "--version"])
+    monkeypatch.setattr(sys, "argv", line[3:])
+    for name in ("_close_inherited", "_leave_a_witness"):
+        monkeypatch.setattr(launch, name, lambda: None)
+    monkeypatch.setattr(launch, "restrict", lambda _: where.append(os.getcwd()))
+    with pytest.raises(SystemExit):
+        launch._main()
+    assert where == [str(bench.path)]
+    assert os.getcwd() == os.environ["TMPDIR"] == os.environ["DASK_TEMPORARY_DIRECTORY"] == scratch
+
+
+def test_the_terminal_of_its_output_is_not_read(tmp_path) -> None:
+    program = (
+        "import fcntl, os; from safeser.confinement import launch; launch._close_inherited();"
+        "print([fcntl.fcntl(each, fcntl.F_GETFL) & os.O_ACCMODE for each in (1, 2)])"
+    )
+    outer, inner = os.openpty()
+    ended = subprocess.run(
+        [sys.executable, "-c", program], stdin=inner, stdout=inner, stderr=inner, timeout=60,
+        check=False, env=measured(base_environment()),
+    )  # fmt: skip
+    os.close(inner)
+    said = os.read(outer, 1000).decode()
+    os.close(outer)
+    assert (ended.returncode, said) == (0, f"{[os.O_WRONLY] * 2}\r\n")
+
+
+def test_a_terminal_that_cannot_be_given_up_is_refused(monkeypatch) -> None:
+    outer, inner = os.openpty()
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(launch.os, "open", refuse)
+    try:
+        with pytest.raises(ConfigError) as caught:
+            launch._only_write(inner)
+    finally:
+        os.close(inner)
+        os.close(outer)
+    assert caught.value.rule == "confined.terminal"

@@ -146,7 +146,8 @@ def test_only_a_refusal_of_the_kernels_own_is_one(bench, monkeypatch, codes, sta
 
 
 def test_sockets_that_cannot_be_made_are_proof(bench, monkeypatch) -> None:
-    monkeypatch.setattr(sockets.socket, "socket", fails(errno.EAFNOSUPPORT))
+    for name in ("socket", "socketpair"):
+        monkeypatch.setattr(sockets.socket, name, fails(errno.EAFNOSUPPORT))
     assert sockets.connecting(bench.demand, bench.own).state == "refused"
     assert sockets.kinds(bench.demand, bench.own).state == "refused"
     anywhere = replace(bench.demand, connect="any", ports=())
@@ -154,7 +155,8 @@ def test_sockets_that_cannot_be_made_are_proof(bench, monkeypatch) -> None:
 
 
 def test_a_kernel_out_of_memory_refuses_nothing(bench, monkeypatch) -> None:
-    monkeypatch.setattr(sockets.socket, "socket", fails(errno.ENOBUFS))
+    for name in ("socket", "socketpair"):
+        monkeypatch.setattr(sockets.socket, name, fails(errno.ENOBUFS))
     assert sockets.connecting(bench.demand, bench.own).state == "unproven"
     assert sockets.kinds(bench.demand, bench.own).state == "unproven"
 
@@ -223,7 +225,79 @@ def test_shared_memory_is_refused_or_not_there(bench, monkeypatch, code, state) 
 
 
 def test_processes_that_cannot_be_listed_or_have_ended_are_none(monkeypatch) -> None:
+    monkeypatch.setattr(processes, "_children", set)
     monkeypatch.setattr(processes.os, "stat", fails(errno.ENOENT))
     assert list(processes._others()) == []
     monkeypatch.setattr(processes.os, "listdir", fails(errno.EACCES))
     assert list(processes._others()) == []
+
+
+# --- answers that are no refusals -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOENT, errno.ENOMEM, errno.EMFILE])
+def test_a_program_that_fails_for_another_reason_is_no_proof(bench, monkeypatch, code) -> None:
+    """EAGAIN: the account has as many processes as it may, now."""
+    monkeypatch.setattr(kernel.os, "posix_spawn", fails(code))
+    assert kernel.executing(bench.demand, bench.own).state == "unproven"
+
+
+def test_every_folder_that_is_written_is_tried_for_programs_and_a_shell_is(
+    bench, monkeypatch
+) -> None:
+    tried: list[str] = []
+
+    def start(path, *_):
+        tried.append(path)
+        raise PermissionError(errno.EACCES, "")
+
+    monkeypatch.setattr(kernel.os, "posix_spawn", start)
+    kernel.executing(bench.demand, bench.own)
+    assert "/bin/sh" in tried
+    assert {os.path.dirname(each) for each in tried} >= {*bench.demand.write, str(bench.own.audit)}
+
+
+def test_a_file_in_memory_that_cannot_be_made_is_refused(bench, monkeypatch) -> None:
+    monkeypatch.setattr(kernel.os, "memfd_create", fails(errno.EPERM))
+    monkeypatch.setattr(kernel.os, "posix_spawn", fails(errno.EPERM))
+    assert kernel.executing(bench.demand, bench.own).state == "refused"
+
+
+def test_a_pair_of_datagram_sockets_reaches_names_outside(bench, monkeypatch) -> None:
+    monkeypatch.setattr(sockets.socket, "socket", fails(errno.EAFNOSUPPORT))
+    made = [SimpleNamespace(close=lambda: None)] * 2
+    monkeypatch.setattr(sockets.socket, "socketpair", lambda *_: made)
+    outcome = sockets.kinds(bench.demand, bench.own)
+    assert (outcome.state, "datagrams" in outcome.found) == ("succeeded", True)
+
+
+def test_a_process_that_is_hidden_is_tried_all_the_same(bench, monkeypatch) -> None:
+    """ProtectProc= hides what may not be traced: the witness, when it is well guarded."""
+    monkeypatch.setattr(processes.os, "listdir", lambda _: [])
+    monkeypatch.setattr(processes, "_children", lambda: {os.getppid()})
+    monkeypatch.setattr(processes, "_capabilities", lambda pid: -1 if pid != os.getpid() else 0)
+    monkeypatch.setattr(processes.os, "open", fails(errno.ENOENT))
+    monkeypatch.setattr(processes.os, "kill", fails(errno.EPERM))
+    monkeypatch.setattr(processes.resource, "prlimit", fails(errno.EPERM))
+    monkeypatch.setattr(processes, "LIBC", Library(errno.EPERM))
+    for each in (processes.tracing, processes.signalling):
+        assert each(bench.demand, bench.own).state == "refused"
+
+
+def test_a_key_under_a_listed_folder_is_found(bench) -> None:
+    demand = replace(bench.demand, read=(str(bench.path / "data"),))
+    (bench.path / "data" / "alice.key").write_text("key")
+    assert "alice.key" in files.keys(demand, bench.own).found
+    (bench.path / "data" / "alice.key").unlink()
+    (bench.path / "own" / "others").mkdir()
+    (bench.path / "own" / "others" / "bob.key").write_text("key")
+    assert "bob.key" in files.keys(demand, bench.own).found
+
+
+def test_code_that_starts_the_process_is_not_for_itself_to_change(bench, monkeypatch) -> None:
+    monkeypatch.setattr(files.os, "open", fails(errno.EACCES))
+    monkeypatch.setattr(files.os, "access", lambda *_: True)
+    assert files.writing(bench.demand, bench.own).state == "refused"
+    monkeypatch.setenv("PYTHONPATH", str(bench.path / "scratch" / "lib"))
+    outcome = files.writing(bench.demand, bench.own)
+    assert (outcome.state, "modules" in outcome.found) == ("succeeded", True)
