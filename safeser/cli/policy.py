@@ -137,10 +137,17 @@ def _show_workers(policy: Policy) -> None:
 
     handing = (rule.senders for rule in policy.contexts if COMPUTE in rule.operations)
     schedulers = frozenset().union(*handing) & policy.principals.keys()
-    rows = [
-        (scheduler, worker, "; ".join(_taken(takes, scheduler)))
+    found = [
+        (scheduler, worker, takes)
         for scheduler in sorted(schedulers)
         for worker, takes in WorkerGroups(policy, scheduler).takes.items()
+    ]
+    # What lets workers report lets them hand out tasks, too; who takes sealed ones is a worker.
+    workers = {worker for _, worker, takes in found if takes.authors}
+    rows = [
+        (scheduler, worker, "; ".join(_taken(takes, scheduler)))
+        for scheduler, worker, takes in found
+        if takes.authors or scheduler not in workers
     ]
     if rows:
         line()

@@ -18,6 +18,8 @@ from safeser.confinement.own import _python
 from safeser.identities import make_identities
 from safeser.policy import Policy
 from safeser.policy.ready import locate
+from safeser.policy.worker_groups import Takes, WorkerGroups
+from safeser.values import Context, Kind
 from tests.conftest import DASK, base_environment
 
 ROOT = Path(__file__).parents[2]
@@ -144,3 +146,24 @@ def test_every_probe_fails_in_bubblewrap(tmp_path) -> None:
     found = [each for each in json.loads(ended.stdout) if each["check"].startswith("confined")]
     assert len(found) == 13
     assert [each for each in found if each["state"] != "fine"] == []
+
+
+def test_the_policy_keeps_the_tasks_of_two_groups_apart():
+    policy = Policy.load(EXAMPLES / "policy.yaml")
+    takes = WorkerGroups(policy, "scheduler").takes
+    assert takes["worker-analysts"] == Takes(frozenset({"alice"}))
+    assert takes["worker-engineers"] == Takes(frozenset({"carol"}))
+    assert policy.principals["worker-analysts"].confined is not None
+    assert policy.principals["worker-engineers"].confined is None
+
+
+def test_no_value_passes_between_the_groups():
+    policy = Policy.load(EXAMPLES / "policy.yaml")
+    groups = ("worker-analysts", "alice"), ("worker-engineers", "carol")
+    for (worker, user), (other, stranger) in (groups, groups[::-1]):
+        for sender in (other, stranger):
+            asked = Context(sender, worker, Kind.DATA, "get_data")
+            assert not policy.permits_operation(asked).permitted
+        for sender in (worker, user):
+            asked = Context(sender, worker, Kind.DATA, "get_data")
+            assert policy.permits_operation(asked).permitted
