@@ -86,6 +86,8 @@ class Names(Part):
         """
         if resolve is not False and type(addr) is str and addr in self._found:
             return self._found[addr]
+        if type(addr) is str and addr in self._server.workers:
+            return addr  # whatever name another worker chose
         if addr not in self._server.aliases:
             _require_no_number(addr)
             named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
