@@ -454,6 +454,17 @@ def test_a_worker_with_the_address_of_another_one_as_its_name_is_given_no_values
     on_groups(doors, main)
 
 
+def test_a_worker_named_by_an_address_keeps_no_other_worker_from_it(doors):
+    async def main(c: Grouped) -> None:
+        link = c.link("3", "worker-engineers")
+        await c.register(3, "3", comm=Comm(link), name=address(1))
+        await c.add(1)
+        assert set(c.scheduler.workers) == at(1, 3)
+        assert keeping(c.scheduler, "alice", None) == [address(1)]
+
+    on_groups(doors, main)
+
+
 def test_values_are_balanced_among_the_workers_that_are_still_there(doors):
     async def main(c: Grouped) -> None:
         await c.add(*ANALYSTS, *ENGINEERS)
