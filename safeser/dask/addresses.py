@@ -16,6 +16,7 @@ from numbers import Number
 from typing import Any
 
 from distributed.comm.addressing import (
+    normalize_address,
     parse_address,
     parse_host_port,
     resolve_address,
@@ -69,7 +70,9 @@ class Names(Part):
 
         :raises OSError: if there is none of that name.
         """
-        if type(address) is str and address not in self._server.aliases and _is_name(address):
+        if type(address) is not str or ("://" not in address and address in self._server.aliases):
+            return
+        if _is_name(address):
             self._found[address] = await resolved(address)
 
     def forget(self, address: Any) -> None:
@@ -86,7 +89,11 @@ class Names(Part):
         """
         if resolve is not False and type(addr) is str and addr in self._found:
             return self._found[addr]
-        if addr not in self._server.aliases:
+        if type(addr) is str and addr in self._server.workers:
+            return addr  # whatever name another worker chose
+        # A worker says where it is, whatever name another worker chose.
+        says_where = resolve is not None and type(addr) is str and "://" in addr
+        if says_where or addr not in self._server.aliases:
             _require_no_number(addr)
             named = unparse_host_port(*addr) if isinstance(addr, tuple) else addr
             if resolve and isinstance(named, str) and _is_name(named):
@@ -95,6 +102,8 @@ class Names(Part):
             if isinstance(named, str) and "://" not in named:
                 addr = f"safeser://{named}"  # which is the scheme of everybody here
         try:
+            if says_where:
+                return str(resolve_address(addr) if resolve else normalize_address(addr))
             return str(stock(addr) if resolve is None else stock(addr, resolve))
         except ConfigError as error:
             raise ValueError(error.message) from None

@@ -12,6 +12,7 @@ Where every worker takes an author, Dask is left as it is, and the cost is one l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from safeser.dask.hosts import anywhere
@@ -129,6 +130,8 @@ class Placement(Part):
         self._authors: set[str] = set()  # of tasks and values, as far as anybody asked
         self._gaining: list[Any] = []
         self._policy: Policy | None = None
+        #: Whether a policy, or a worker, came since the tasks that are there were looked at.
+        self._unplaced = False
         self._groups: WorkerGroups | None = None
         self._brought: dict[str, str] = {}
         self._may: dict[str, frozenset[str]] = {}
@@ -147,16 +150,15 @@ class Placement(Part):
         if policy is not self._policy:
             self._policy = policy
             self._groups, self._brought, self._may = None, {}, {}
+            self._unplaced = True
         self._taken = {context: Takes.by(policy, context) for context in self._ever}
         self._apart = set(filter(self._is_apart, self._authors))
         self._addresses, self._places = {}, {}
 
-    def _is_new(self) -> bool:
-        """Follow the policy; return whether it is another one than before."""
-        if self._known.channel.policy is self._policy:
-            return False
-        self._forget()
-        return True
+    def _follow(self) -> None:
+        """Forget what was derived from another policy than the present one."""
+        if self._known.channel.policy is not self._policy:
+            self._forget()
 
     # --- the workers -----------------------------------------------------------------------------
 
@@ -166,11 +168,10 @@ class Placement(Part):
         """
         context = link.outbound(Kind.TASK, COMPUTE)
         self._contexts[address] = context
-        changed = self._is_new() or context not in self._ever
+        self._unplaced |= context not in self._ever
         self._ever.add(context)
         self._forget()
-        if changed:
-            self._place_all()
+        self._place_all()
 
     def leaves(self, address: str) -> None:
         if self._contexts.pop(address, None) is not None:
@@ -182,7 +183,7 @@ class Placement(Part):
 
     def addresses(self, needs: Needs) -> frozenset[str]:
         """Return the addresses of the workers that take what *needs* says."""
-        self._is_new()
+        self._follow()
         found = self._addresses.get(needs)
         if found is None:
             fit = {context for context in self._ever if self._fits(context, needs)}
@@ -194,7 +195,10 @@ class Placement(Part):
         takes = self._taken[context]
         if needs.author is not None and not takes.includes(needs.author):
             return False
-        return all(_keeps(context.recipient, takes, author) for author in needs.read)
+        return all(
+            _keeps(context.recipient, takes, author) or not self._keepers(author)
+            for author in needs.read
+        )
 
     def _is_apart(self, author: str) -> bool:
         """Tell whether some worker that was ever here may have nothing of *author*.
@@ -210,7 +214,7 @@ class Placement(Part):
         """Whether two workers that were ever here take tasks of different authors."""
         if len(self._ever) < 2:
             return False
-        self._is_new()
+        self._follow()
         kinds = {(context.recipient, takes) for context, takes in self._taken.items()}
         return len(kinds) > 1
 
@@ -227,7 +231,7 @@ class Placement(Part):
 
         Of those whose tasks the scheduler hands out in its own name, so are the values.
         """
-        self._is_new()
+        self._follow()
         found = self._brought.get(principal)
         if found is None:
             found = self._brought[principal] = self._as_author(principal)
@@ -257,8 +261,8 @@ class Placement(Part):
         """
         if not graph:
             return
-        if self._is_new():
-            self._place_all()
+        self._follow()
+        self._place_all()
         author = _author(next(iter(graph.values())))
         self._note(author)
         self._require_worker(author)
@@ -269,6 +273,8 @@ class Placement(Part):
             tasks[key] for key in graph if key in tasks and tasks[key].run_spec is None
         ]
         for key, node in graph.items():
+            if key in tasks and tasks[key].run_spec is not None:
+                continue  # the task stays as it is, on the workers of its own author
             read = {self._author_of(tasks[each]) for each in node.dependencies if each in tasks}
             self._require_common(key, author, read - {author})
 
@@ -320,27 +326,31 @@ class Placement(Part):
                 self._place(task)
 
     def _place_all(self) -> None:
-        """Place the tasks that are there: a worker comes, or a policy, that does not take them."""
-        scheduler = self._server
-        if not scheduler.tasks or not self._apart:
+        """Place the tasks that are there, if a worker or a policy came that may not take them."""
+        if not self._unplaced:
             return
-        queued = {}
-        for task in scheduler.tasks.values():
-            # Whoever is asked for the next one in the queue looks at no restriction.
+        self._unplaced = False
+        scheduler = self._server
+        recommended = {}
+        for task in scheduler.tasks.values() if self._apart else ():
+            # The scheduler ignores restrictions when it takes the next task from the queue.
             if self._place(task) and task.state == "queued":
-                queued[task.key] = "released"
-        scheduler.transitions(queued, _STIMULUS)
+                recommended[task.key] = "released"
+        # Dask looks at these again when a worker comes. Recommendations are processed LIFO.
+        waiting = sorted(scheduler.unrunnable, key=attrgetter("priority"), reverse=True)
+        recommended.update((task.key, "processing") for task in waiting)
+        scheduler.transitions(recommended, _STIMULUS)
 
     def _place(self, task: Any) -> bool:
         """Keep *task* to the workers that take it; return whether it was free to run anywhere."""
         if task.run_spec is None or isinstance(task.worker_restrictions, Places):
             return False
         author = self._author_of(task)
-        others = {self._author_of(each) for each in task.dependencies} - {author}
-        read = set(filter(self._is_apart, others))
-        if not (read or self._is_apart(author)):
+        # All of them: the next policy, or worker, may set others apart than now.
+        read = frozenset(self._author_of(each) for each in task.dependencies) - {author}
+        if not any(map(self._is_apart, {author, *read})):
             return False
-        needs = Needs(author, frozenset(read))
+        needs = Needs(author, read)
         if not (task.worker_restrictions or task.host_restrictions):
             task.worker_restrictions = self._shared(needs)
         else:
@@ -375,7 +385,7 @@ class Placement(Part):
 
     def alike(self, addresses: Iterable[str]) -> list[list[str]]:
         """Return *addresses* in lists, in each of which all may have the same values."""
-        self._is_new()
+        self._follow()
         lists: dict[Any, list[str]] = {}
         for address in addresses:
             context = self._contexts.get(address)

@@ -88,7 +88,9 @@ async def rebalanced(
     failed: set[Any] = set()
     among = list(scheduler.workers) if workers is None else list(workers)
     for alike in placement.alike(among):
-        result = await stock(keys=keys, workers=alike, **rest)
+        # Of all workers, some may have left while the values of another group moved.
+        left = alike if workers is not None else [at for at in alike if at in scheduler.workers]
+        result = await stock(keys=keys, workers=left, **rest)
         failed.update(result.get("keys", ()))
     return {"status": "partial-fail", "keys": list(failed)} if failed else {"status": "OK"}
 

@@ -167,6 +167,49 @@ def test_a_new_policy_places_what_is_there_at_the_next_graph(doors):
     on_groups(doors, main)
 
 
+def test_a_new_policy_places_what_is_there_whatever_looked_at_it_first(doors):
+    async def main(c: Grouped) -> None:
+        await c.add(1, 3)
+        task = c.submit("x", "erin")
+        other = c.submit("y", "alice")
+        c.change_policy("erin: {groups: [analysts, engineers,", "erin: {groups: [engineers,")
+        assert c.valid(other) == at(1)
+        c.submit("z", "alice")
+        assert c.valid(task) == at(3)
+
+    on_groups(doors, main)
+
+
+def test_a_new_policy_narrows_tasks_by_inputs_that_it_sets_apart(doors):
+    async def main(c: Grouped) -> None:
+        await c.add(1, 3)
+        c.submit("input", "erin")
+        task = c.submit("x", "alice", "input")
+        assert c.valid(task) == at(1)
+        c.change_policy("erin: {groups: [analysts, engineers,", "erin: {groups: [engineers,")
+        c.submit("y", "carol")
+        assert c.valid(task) == set()
+
+    on_groups(doors, main)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_task_that_waits_runs_once_a_new_policy_has_a_worker_take_it(doors, apart):
+    async def main(c: Grouped) -> None:
+        await c.add(*((1, 3) if apart else (1,)))
+        await c.scheduler.remove_worker(address(3), stimulus_id="s")
+        task = c.submit("x", "carol")
+        task.who_wants = {c.scheduler.clients.setdefault("c", ClientState("c"))}
+        task.priority = (0,)
+        c.scheduler.transitions({"x": "waiting"}, "s")
+        assert task.state == "no-worker"
+        c.change_policy("carol: {groups: [engineers,", "carol: {groups: [analysts, engineers,")
+        c.submit("y", "carol")
+        assert task.processing_on.address == address(1)
+
+    on_groups(doors, main)
+
+
 @pytest.mark.parametrize(
     ("workers", "loose", "found"),
     [
@@ -253,6 +296,20 @@ def test_inputs_decide_with_the_author(doors):
             with pytest.raises(PolicyDenied, match="may have it") as caught:
                 c.submit("4", author, *inputs)
             assert caught.value.rule == "worker-group.values"
+
+    on_groups(doors, main)
+
+
+def test_what_another_author_computes_already_is_not_refused(doors):
+    async def main(c: Grouped) -> None:
+        await c.add(*ANALYSTS, *ENGINEERS)
+        c.submit("input", "carol")
+        task = c.submit("x", "carol", "input")
+        graph = {"input": c.node("input", "alice"), "x": c.node("x", "alice", "input")}
+        c.placement.require_places(graph)
+        assert c.valid(task) == at(*ENGINEERS)
+        with pytest.raises(PolicyDenied, match="may have it"):
+            c.placement.require_places({"y": c.node("y", "alice", "x")})
 
     on_groups(doors, main)
 
@@ -382,6 +439,44 @@ def test_values_are_brought_to_those_who_may_have_them(doors):
         assert keeping(c.scheduler, "erin", ["w3"]) == ["w3"]
         with pytest.raises(PolicyDenied, match="'alice' names workers"):
             keeping(c.scheduler, "alice", ["w1", "w3"])
+
+    on_groups(doors, main)
+
+
+def test_a_worker_with_the_address_of_another_one_as_its_name_is_given_no_values(doors):
+    async def main(c: Grouped) -> None:
+        await c.add(1)
+        link = c.link("3", "worker-engineers")
+        await c.register(3, "3", comm=Comm(link), name=address(1))
+        assert c.scheduler.coerce_address(address(1)) == address(1)
+        assert keeping(c.scheduler, "alice", ["w1"]) == [address(1)]
+
+    on_groups(doors, main)
+
+
+def test_a_worker_named_by_an_address_keeps_no_other_worker_from_it(doors):
+    async def main(c: Grouped) -> None:
+        link = c.link("3", "worker-engineers")
+        await c.register(3, "3", comm=Comm(link), name=address(1))
+        await c.add(1)
+        assert set(c.scheduler.workers) == at(1, 3)
+        assert keeping(c.scheduler, "alice", None) == [address(1)]
+
+    on_groups(doors, main)
+
+
+def test_values_are_balanced_among_the_workers_that_are_still_there(doors):
+    async def main(c: Grouped) -> None:
+        await c.add(*ANALYSTS, *ENGINEERS)
+        asked = []
+
+        async def stock(**request: Any) -> Any:
+            asked.append(set(request["workers"]))
+            await c.scheduler.remove_worker(address(3), stimulus_id="s")
+            return {"status": "OK"}
+
+        assert await rebalanced(c.scheduler, stock) == {"status": "OK"}
+        assert asked == [at(*ANALYSTS), at(4)]
 
     on_groups(doors, main)
 
