@@ -339,7 +339,8 @@ class Placement(Part):
         # Dask looks at these again when a worker comes. Recommendations are processed LIFO.
         waiting = sorted(scheduler.unrunnable, key=attrgetter("priority"), reverse=True)
         recommended.update((task.key, "processing") for task in waiting)
-        scheduler.transitions(recommended, _STIMULUS)
+        if recommended:
+            scheduler.transitions(recommended, _STIMULUS)
 
     def _place(self, task: Any) -> bool:
         """Keep *task* to the workers that take it; return whether it was free to run anywhere."""

@@ -91,6 +91,7 @@ class Fake:
 
     def __init__(self) -> None:
         self.tasks: dict[Any, TaskState] = {}
+        self.unrunnable: dict[TaskState, float] = {}
         self.clients: dict[str, ClientState] = {}
         self.client_comms: dict[str, Stream] = {}
         self.stream_comms: dict[str, Any] = {}
