@@ -159,7 +159,7 @@ def writing(confined: Confined, own: Own) -> Outcome:
 
 
 def _try_to_make(folder: str, tries: Tries) -> None:
-    """Make a file that nobody else has, and remove it."""
+    """Make a new file under a random name, and remove it."""
     path = os.path.join(folder, f".safeser-probe-{secrets.token_hex(8)}")
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

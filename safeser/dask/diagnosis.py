@@ -159,7 +159,7 @@ class Diagnosis:
     def _confined(self, settings: Settings) -> Iterator[Finding]:
         """Probe this very process, where policy demands that a worker of its principal is confined.
 
-        Whoever asks runs doctor as the worker is run: behind ``safeser confined --``.
+        An operator runs doctor as the worker is run: behind ``safeser confined --``.
         """
         if self._role != Server.WORKER.value or self._channel is None:
             return

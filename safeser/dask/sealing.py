@@ -143,8 +143,8 @@ class Sealing(FutureReuse):
     def _renew(self, stated: Stated, identity: Identity, now: float) -> None:
         """Sign anew what *stated* says, and say so to the scheduler.
 
-        Nobody answers. Where a key is new, a roster on the way may not list it yet, so that the
-        next attempts follow soon, each after twice the time of the last one.
+        The scheduler sends no answer. Where a key is new, a roster on the way may not list it yet,
+        so that the next attempts follow soon, each after twice the time of the last one.
         """
         statement = SignedStatement.parse(stated.packed).statement
         stated.packed = statement.renewed_by(identity, now).packed
