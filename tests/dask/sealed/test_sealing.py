@@ -312,7 +312,7 @@ def test_another_signing_key_signs_many_graphs_a_part_at_a_time(client, doors, c
 
 
 def test_a_new_key_that_a_roster_does_not_list_yet_is_tried_again_soon(client, doors, clock):
-    """Nobody answers, and the first key may be retired within the hour."""
+    """The scheduler sends no answer, and the first key may be retired within the hour."""
     client.submits(a=task("a"))
     client.other = doors.identity("alice", "new")
     tried = []
