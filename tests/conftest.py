@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from safeser.channel import Channel, Link
+from safeser.channel import Channel, Link, watcher
 from safeser.errors import AuditError
 from safeser.keys import Identity, PrivateKey, Roster, SigningKey
 from safeser.policy import Policy
@@ -102,6 +102,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def measured(environment: Mapping[str, str]) -> dict[str, str]:
     """Return *environment* for a process whose coverage is measured, if the tests' own is."""
     return {**environment, **_MEASURED}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_watched() -> Iterator[None]:
+    """Forget the files that a test's channels watch: their thread goes on beside later tests."""
+    before = set(watcher._watcher._files)
+    yield
+    watcher._watcher._files &= before
 
 
 class Witness:

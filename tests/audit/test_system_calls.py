@@ -7,6 +7,7 @@ import errno
 import fcntl
 import itertools
 import os
+import threading
 
 import pytest
 
@@ -35,17 +36,23 @@ CALLS = (
 
 
 class Faulty:
-    """Lets system call number *at* go wrong, in one of several ways; the others are made."""
+    """Lets this thread's system call *at* go wrong, in one of several ways; the others are made.
+
+    Threads that earlier tests left, such as the watcher of policy files, are not counted.
+    """
 
     def __init__(self, monkeypatch, at: int, how: str) -> None:
         self.left = at
         self.how = how
         self.name = ""
+        self.thread = threading.get_ident()
         for module, name in CALLS:
             monkeypatch.setattr(module, name, self.wrapped(getattr(module, name), name))
 
     def wrapped(self, call, name: str):
         def made(*args, **options):
+            if threading.get_ident() != self.thread:
+                return call(*args, **options)
             self.left -= 1
             if self.left != -1:
                 return call(*args, **options)
