@@ -62,10 +62,10 @@ class MerkleTree:
         """Return the inclusion path of leaf *index*, its hashes one after the other."""
         if not 0 <= index < self.size:
             raise ValueError("no such leaf")
-        block = index >> _BLOCK
-        if self._above[0] != block:
-            self._above = block, self._climb(block, self._levels[_BLOCK:-1])
-        return self._climb(index, self._levels[:-1][:_BLOCK]) + self._above[1]
+        above, block = self._above, index >> _BLOCK
+        if above[0] != block:
+            above = self._above = block, self._climb(block, self._levels[_BLOCK:-1])
+        return self._climb(index, self._levels[:-1][:_BLOCK]) + above[1]
 
     @staticmethod
     def _climb(place: int, levels: Iterable[list[bytes]]) -> bytes:
