@@ -134,11 +134,18 @@ class Witness:
         self.events += [dict(event) for event in events]
 
     def count(
-        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
     ) -> None:
         if "count" in self.broken:
             raise AuditError("the disk is full", rule="audit.write")
-        self.counts.append((sender, recipient, operation, rule, permitted))
+        self.counts += [(sender, recipient, operation, rule, permitted)] * times
 
     def note(self, what: str) -> None:
         """Put something that is no record into the order of events."""

@@ -148,20 +148,29 @@ class AuditLog:
         self._write(chain, draft)
 
     def count(
-        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
     ) -> None:
-        """Count one decision; the counts become one record after a second or 1,000 decisions.
+        """Count a decision; the counts become one record after a second or 1,000 decisions.
+
+        :param times: how often it was taken.
 
         :raises AuditError: if that record was due and could not be written.
         """
-        self._lock.call(self._count, (sender, recipient, operation, rule, permitted))
+        self._lock.call(self._count, (sender, recipient, operation, rule, permitted), times)
 
-    def _count(self, decision: tuple[str, str, str, str, bool]) -> None:
+    def _count(self, decision: tuple[str, str, str, str, bool], times: int) -> None:
         chain = self._ready()
         state = chain.state
-        due = state.tally.add(decision, self._now())
+        due = state.tally.add(decision, self._now(), times)
         if not decision[4]:
-            note_refusal(state.refusals, decision[3])
+            note_refusal(state.refusals, decision[3], times)
         if due:
             self._write(chain, self._draft(chain, everything=True))
 

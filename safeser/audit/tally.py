@@ -44,16 +44,16 @@ class Tally:
         self._added = 0
         self.since = 0
 
-    def add(self, key: Key, now: int) -> bool:
-        """Count one decision; return whether the counts should be written now."""
+    def add(self, key: Key, now: int, times: int = 1) -> bool:
+        """Count a decision that was taken *times*; return whether to write the counts now."""
         counts = self._counts
         if key not in counts:
             key = self._bounded(key)
         if not counts:
             self.since = now
-        self._added += 1
+        self._added += times
         # Last, and one assignment: an exception before it leaves the decision uncounted.
-        counts[key] = counts.get(key, 0) + 1
+        counts[key] = counts.get(key, 0) + times
         return self._added >= MAX_COUNTS or self.due(now)
 
     def _bounded(self, key: Key) -> Key:
@@ -159,10 +159,10 @@ def _refilled(bucket: _Bucket, now: int) -> _Bucket:
     return bucket
 
 
-def note_refusal(refusals: dict[str, int], rule: object) -> None:
-    """Count in *refusals* one more refusal by *rule*."""
+def note_refusal(refusals: dict[str, int], rule: object, times: int = 1) -> None:
+    """Count in *refusals* one more refusal by *rule*, or as many as *times*."""
     name = label(rule)
     # A rule may be a peer's word, where its error is what was refused.
     if name not in refusals and len(refusals) >= MAX_RULES:
         name = _OTHER
-    refusals[name] = refusals.get(name, 0) + 1
+    refusals[name] = refusals.get(name, 0) + times

@@ -217,7 +217,7 @@ class Link(Recording):
             # Authority needs no payload: restart, terminate and upload_file are plain msgpack.
             self._permitted([event("admit", context, None, "permit", True)])
         else:
-            self._count(context, "permit", True)
+            self._permitted_plain(context)
 
     def _check_origin(
         self, verified: Arrived, context: Context, payloads: Sequence[Received]

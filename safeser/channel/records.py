@@ -39,7 +39,14 @@ class AuditSink(Protocol):
     def record_all(self, events: Sequence[Mapping[str, Any]], /) -> None: ...
 
     def count(
-        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
     ) -> None: ...
 
 
@@ -89,7 +96,9 @@ class Recording:
         self.over: Ending | None = None
         self._when_over: Callable[[Ending], None] | None = None
         self._contexts: dict[tuple[bool, Kind, str | None], Context] = {}
+        # Permissions of the messages that are recorded together, and those that are only counted.
         self._unwritten: list[dict[str, Any]] | None = None
+        self._uncounted: dict[Context, int] = {}
 
     @property
     def policy(self) -> Policy:
@@ -233,6 +242,9 @@ class Recording:
 
     def _end_together(self) -> None:
         events, self._unwritten = self._unwritten, None
+        counts, self._uncounted = self._uncounted, {}
+        for context, times in counts.items():
+            self._count(context, "permit", True, times)
         if events:
             self.audit.record_all(events)
 
@@ -241,6 +253,13 @@ class Recording:
             self._unwritten += events
         else:
             self.audit.record_all(events)
+
+    def _permitted_plain(self, context: Context) -> None:
+        """Count a message that was permitted and needs no authority."""
+        if self._unwritten is not None:
+            self._uncounted[context] = self._uncounted.get(context, 0) + 1
+        else:
+            self._count(context, "permit", True)
 
     # --- refusals --------------------------------------------------------------------------------
 
@@ -314,13 +333,14 @@ class Recording:
         self.audit.record(event(name, context, payload, error.rule, False))
         error.recorded = True
 
-    def _count(self, context: Context, rule: str, permitted: bool) -> None:
+    def _count(self, context: Context, rule: str, permitted: bool, times: int = 1) -> None:
         self.audit.count(
             sender=context.sender,
             recipient=context.recipient,
             operation=context.operation or "",
             rule=rule,
             permitted=permitted,
+            times=times,
         )
 
 

@@ -85,9 +85,16 @@ class _Unvouched:
         self._audit.record_all([{**event, **self._said} for event in events])
 
     def count(
-        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
     ) -> None:
-        self._audit.count(sender, recipient, operation, rule, permitted)
+        self._audit.count(sender, recipient, operation, rule, permitted, times=times)
 
 
 class OpenLink(Link):

@@ -35,11 +35,11 @@ __all__ = [
     "Room",
     "ceilings_of",
     "check_element",
-    "check_room",
     "control_room",
     "greeting_room",
     "incoming_room",
     "named_first",
+    "over_room",
     "reply_room",
 ]
 
@@ -98,16 +98,15 @@ def _room(structure: int, values: int, limits: Limits) -> Room:
     return Room(structure, min(UNBOUNDED, 2 * structure + values), frames)
 
 
-def check_room(what: str, size: int, most: int) -> None:
-    """Refuse to read what is larger than anything that its sender may say now.
+def over_room(what: str, size: int, most: int) -> EnvelopeError:
+    """Return why what is larger than anything that its sender may say now is not read.
 
-    :raises EnvelopeError: after which the connection cannot be read any further.
+    The connection cannot be read any further.
     """
-    if size > most:
-        raise EnvelopeError(
-            f"{what} is over the ceiling of all that its sender may say now ({size} > {most})",
-            rule="limit.ceiling",
-        )
+    return EnvelopeError(
+        f"{what} is over the ceiling of all that its sender may say now ({size} > {most})",
+        rule="limit.ceiling",
+    )
 
 
 def named_first(packed: Any) -> str:

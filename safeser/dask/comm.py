@@ -22,7 +22,7 @@ from distributed.utils import offload
 from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Link
-from safeser.dask.ceilings import check_room, control_room
+from safeser.dask.ceilings import control_room, over_room
 from safeser.dask.conversation import SKIP, Conversation
 from safeser.dask.outgoing import may_be_large
 from safeser.dask.registrations import ClientIds
@@ -112,7 +112,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         super().__init__(stream, local_addr, peer_addr, deserialize)
         self.link = link
         self._written: Any = None  # the future of the last write; done when all is written
-        self._sealing = asyncio.Lock()  # one message is sealed and written at a time
+        self._sealing = asyncio.Lock()  # one large message is sealed and written at a time
         self._unread: deque[Any] = deque()  # elements of the last batch that Dask has not read yet
         self._deserializers = deserializers
         self._authority = authority
@@ -262,7 +262,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         nothing of the scheduler is touched there, only this connection's conversation.
         """
         frames = verified.frames
-        if _TO_UNDERSTAND * len(frames) + sum(frame.nbytes for frame in frames) > _AT_ONCE:
+        if _TO_UNDERSTAND * len(frames) + sum(map(len, frames)) > _AT_ONCE:
             return await offload(self._hear, verified, deserializers)
         return self._hear(verified, deserializers)
 
@@ -273,7 +273,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         ``actor.py``), which is the latest of a process that has several: what it is asked would go
         to the cluster of another, under a key and to a worker of this peer's choice.
         """
-        client = self._client()
+        client = None if self.conversation.server is not None else self._client()
         if client is None:
             return self.conversation.receive(verified, deserializers)
         token = _current_client.set(client)
@@ -323,16 +323,21 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         # Dask's messages have no header; those about the session have little else.
         room = control_room() if prelude.header_length else self.conversation.room()
         size, start_size = prelude.body_length, prelude.start_length
-        check_room("a message", size, room.whole)
-        check_room("the header of a message", prelude.header_length, LONGEST_HEADER)
-        check_room("the number of a message's frames", prelude.frame_count, room.frames)
+        if size > room.whole:
+            raise over_room("a message", size, room.whole)
+        if prelude.header_length > LONGEST_HEADER:
+            raise over_room("the header of a message", prelude.header_length, LONGEST_HEADER)
+        if prelude.frame_count > room.frames:
+            raise over_room("the number of a message's frames", prelude.frame_count, room.frames)
         if start_size + size > COUNTED_FROM:
             await arriving.take(start_size + min(size, _ONE_READ))
         whole = size + _EACH * prelude.frame_count <= _ONE_READ
         data = memoryview(bytearray(prelude.message_length - PRELUDE_SIZE if whole else start_size))
         await stream.read_into(data)
         start = session.start(prelude, data[:start_size])
-        check_room("what a message says", max(start.lengths[:2], default=0), room.structure)
+        said = max(start.lengths[:2], default=0)
+        if said > room.structure:
+            raise over_room("what a message says", said, room.structure)
         if whole:
             arriving.end()
             *frames, end = _cut_at(data[start_size:], [*start.sealed_lengths, len(data)])
@@ -434,31 +439,52 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     ) -> int:
         # A message is sealed and enqueued before the next one is sealed: the sequence number is the
         # order on the wire.
+        size = sum([_EACH + memoryview(frame).nbytes for frame in frames])
+        if size <= _ONE_READ and not self._sealing.locked():  # nothing comes in between
+            return self._send_whole(header, frames, then)
         async with self._sealing:
-            size = sum(_EACH + memoryview(frame).nbytes for frame in frames)
-            buffers = self._seal(header, frames)
-            try:
-                if size <= _ONE_READ:
-                    sent = self._enqueue(b"".join(buffers))
-                else:
-                    sent = await self._write_pieces(buffers)
-            except StreamClosedError as error:
-                self.stream = None
-                self._closed = True
-                self.raise_if_ended()
-                convert_stream_closed_error(self, error)
-                raise  # unreachable: the line above always raises
-            except EnvelopeError as error:
-                self.raise_if_ended()
-                self.abort()
-                raise self._over(error) from None
-            except BaseException:
-                # Part of it may be written, and its number is taken: nothing can follow it.
-                self.abort()
-                raise
-            if then is not None:
-                then()
-            return sent
+            if size <= _ONE_READ:
+                return self._send_whole(header, frames, then)
+            return await self._send_pieces(header, frames, then)
+
+    def _send_whole(
+        self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
+    ) -> int:
+        buffers = self._seal(header, frames)
+        try:
+            sent = self._enqueue(b"".join(buffers))
+        except BaseException as error:
+            self._not_sent(error)
+        if then is not None:
+            then()
+        return sent
+
+    async def _send_pieces(
+        self, header: bytes, frames: Sequence[Any], then: Callable[[], None] | None
+    ) -> int:
+        buffers = self._seal(header, frames)
+        try:
+            sent = await self._write_pieces(buffers)
+        except BaseException as error:
+            self._not_sent(error)
+        if then is not None:
+            then()
+        return sent
+
+    def _not_sent(self, error: BaseException) -> NoReturn:
+        """End this connection, since a message whose number is taken failed with *error*."""
+        if isinstance(error, StreamClosedError):
+            self.stream = None
+            self._closed = True
+            self.raise_if_ended()
+            convert_stream_closed_error(self, error)
+        if isinstance(error, EnvelopeError):
+            self.raise_if_ended()
+            self.abort()
+            raise self._over(error) from None
+        # Part of it may be written: nothing can follow it.
+        self.abort()
+        raise error
 
     def _seal(self, header: bytes, frames: Sequence[Any]) -> Iterator[Buffer]:
         if self.stream is None or self.stream.closed():

@@ -162,7 +162,8 @@ def is_overfull(frames: Sequence[Any], limits: Limits) -> bool:
     """
     if len(frames) > limits.max_frames or _size(frames) > limits.max_bytes:
         return True
-    return any(2 * len(part) > limits.max_refs or len(part) > wire.MAX_FRAME for part in frames[:2])
+    longest = max(map(len, frames[:2]))
+    return 2 * longest > limits.max_refs or longest > wire.MAX_FRAME
 
 
 def may_be_large(message: Any) -> bool:
@@ -214,7 +215,7 @@ def _checked(frames: list[Any], limits: Limits) -> list[Any]:
 
 
 def _size(frames: Sequence[Any]) -> int:
-    return sum(memoryview(frame).nbytes for frame in frames)
+    return sum([memoryview(frame).nbytes for frame in frames])
 
 
 def _shed(encoder: Encoder, link: Link, *, listed: bool) -> list[Any]:
@@ -257,6 +258,8 @@ def _failure_row(failure: Failure, *, failed: bool = False) -> PayloadRow:
 
 class _Values:
     """Turns each leaf of one outgoing message into a payload row, as policy allows."""
+
+    __slots__ = ("_context", "_fails", "_known", "_link", "_sent", "_serializers")
 
     def __init__(
         self,

@@ -121,8 +121,6 @@ def check_readable(packed: bytes, limits: Limits) -> None:
 
 def _pieces(packed: Any, *, overlap: int = 0) -> Iterable[bytes]:
     """Return *packed* in pieces: no other thread runs while one is looked through."""
-    if len(packed) <= _PIECE:
-        return (bytes(packed),)
     view = memoryview(packed)
     places = range(0, len(view), _PIECE)
     return (bytes(view[at : at + _PIECE + overlap]) for at in places)
@@ -132,6 +130,8 @@ def _may_be_deeper(packed: Any, limit: int) -> bool:
     """Tell whether *packed* might be nested more than *limit* deep, by what it could begin."""
     if len(packed) <= limit:
         return False
+    if len(packed) <= _PIECE:  # as nearly all are
+        return len(bytes(packed).translate(None, _NO_CONTAINER)) > limit
     begun = 0
     for piece in _pieces(packed):
         begun += len(piece.translate(None, _NO_CONTAINER))
@@ -141,6 +141,8 @@ def _may_be_deeper(packed: Any, limit: int) -> bool:
 
 
 def _may_hold_times(packed: Any) -> bool:
+    if len(packed) <= _PIECE:
+        return _has_time(bytes(packed))
     return any(map(_has_time, _pieces(packed, overlap=1)))
 
 

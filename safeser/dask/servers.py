@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 from safeser.channel import Channel
 from safeser.dask.registrations import ClientIds
@@ -80,22 +79,23 @@ class Served:
         return found
 
 
-_served: WeakKeyDictionary[Any, Served] = WeakKeyDictionary()
-_lock = Lock()
+#: The attribute of a server that says so: it is asked for several times for each task.
+_KNOWN = "_safeser_served"
 
 
 def register(server: Any, known: Served) -> Served:
     """Note what is *known* of *server*, at however many addresses it listens; the first stays."""
-    with _lock:
-        return _served.setdefault(server, known)
+    first: Served = vars(server).setdefault(_KNOWN, known)
+    return first
 
 
 def served(server: Any) -> Served | None:
     """Return what is known of *server*, or None if it does not listen on ``safeser://``."""
-    return _served.get(server)
+    known: Served | None = getattr(server, _KNOWN, None)
+    return known
 
 
 def part_of(server: Any, kind: type[P]) -> P | None:
     """Return the one *kind* of *server*, or None if it does not listen on ``safeser://``."""
-    known = _served.get(server)
+    known = served(server)
     return None if known is None else known.part(server, kind)

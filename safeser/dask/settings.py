@@ -250,9 +250,16 @@ class _NoLog:
         self.record({})
 
     def count(
-        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
     ) -> NoReturn:
-        del sender, recipient, operation, rule, permitted
+        del sender, recipient, operation, rule, permitted, times
         self.record({})
 
 

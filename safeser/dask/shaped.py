@@ -39,8 +39,7 @@ def check_fields(row: Operation, body: Mapping[str, Any], *, payloads: bool) -> 
     later: list[Later] = []
     shapes = row.shapes
     for name, value in body.items():
-        fits = shapes.get(name) if name.__class__ is str else None
-        fits = fits or row.shape_of(name)
+        fits = shapes.get(name) or row.shape_of(name)
         if fits is None:
             raise _unknown(name, row.name)
         if fits is ANYTHING:

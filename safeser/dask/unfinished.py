@@ -117,9 +117,9 @@ class Unfinished:
                 self._waiting.pop(message, None)
 
     def _remove(self, message: Arriving) -> None:
+        if message not in self._arriving:  # as most: nothing was taken
+            return
         with self._lock:
-            if message not in self._arriving:
-                return
             del self._arriving[message]
             self._waiting.pop(message, None)
             self._held -= message.held
@@ -166,18 +166,20 @@ class Arriving:
     It counts from its first :meth:`take`: a connection that waits for a message holds nothing.
     """
 
+    # Of the class, as most messages are read without a change to any of these.
+    _loop: asyncio.AbstractEventLoop | None = None
+    _since = 0.0  # when its rate was last measured
+    _arrived = 0  # bytes since then
+    held = 0
+    beyond = False  # the rest of it is read beyond the budget
+    complete = False
+    wanted = 0  # bytes that it waits to read
+    waits: asyncio.Event | None = None
+
     def __init__(self, owner: Unfinished, principal: str, abort: Callable[[], object]) -> None:
         self._owner = owner
         self.principal = principal
         self._abort = abort
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._since = 0.0  # when its rate was last measured
-        self._arrived = 0  # bytes since then
-        self.held = 0
-        self.beyond = False  # the rest of it is read beyond the budget
-        self.complete = False
-        self.wanted = 0  # bytes that it waits to read
-        self.waits: asyncio.Event | None = None
 
     async def take(self, size: int) -> None:
         """Wait until *size* more bytes of this message may be read."""

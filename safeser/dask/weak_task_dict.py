@@ -53,7 +53,7 @@ class NotedTasks:
         return self._of.get(task, False)
 
     def add(self, task: Any) -> None:
-        if task not in self:
+        if not self._of.get(task, False):
             self._of[task] = True
 
     def update(self, tasks: Iterable[Any]) -> None:

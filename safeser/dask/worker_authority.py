@@ -273,7 +273,8 @@ class Workers(Part):
         if task.processing_on is not None:
             known = self._told[task.processing_on.address]
             known.add(task)
-            known.update(task.dependencies)
+            if task.dependencies:
+                known.update(task.dependencies)
 
     def note_told(self, address: str, keys: Iterable[Any]) -> None:
         """Note that the worker at *address* is told to fetch and keep the values of *keys*."""

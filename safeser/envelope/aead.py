@@ -158,6 +158,10 @@ class Opening(KeepsSecrets):
         self.add(len(frame), tag)
         return frame
 
+    def take_all(self, sealed: Sequence[memoryview]) -> Sequence[memoryview]:
+        """Decrypt all frames of the message, as :meth:`take` does."""
+        return [self.take(index, frame) for index, frame in enumerate(sealed)]
+
     def pieces(self, index: int, frame: memoryview) -> _Decryption:
         """Return what decrypts frame *index* as it arrives."""
         return self._decryption(index, frame)

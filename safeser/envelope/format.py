@@ -120,7 +120,7 @@ class Start(NamedTuple):
     def sealed_lengths(self) -> list[int]:
         """Bytes of each frame on the wire."""
         added = self.prelude.overhead.frame
-        return [length + added for length in self.lengths]
+        return [length + added for length in self.lengths] if added else [*self.lengths]
 
 
 class Sealed(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -84,8 +84,7 @@ class AuthenticationKeys(KeepsSecrets):
         :param frames: flat views, see :func:`safeser.envelope.format.flat`.
         """
         running = _Tag(self, sequence, fields, header, len(frames))
-        for index, frame in enumerate(frames):
-            running.whole(index, frame)
+        running.add(0, frames)
         return running.digest()
 
 
@@ -107,16 +106,18 @@ class _Tag(KeepsSecrets):
             header,
         ]
 
-    def whole(self, index: int, frame: memoryview) -> None:
-        """Add frame *index*."""
-        length = len(frame)
-        if length < GMAC_FROM:
-            self._pieces += (_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame)
-            if len(self._pieces) > 2 * _CHUNK:
+    def add(self, first: int, frames: Iterable[memoryview]) -> None:
+        """Add whole *frames*, of which the first is frame *first*."""
+        pieces = self._pieces
+        for index, frame in enumerate(frames, first):
+            length = len(frame)
+            if length >= GMAC_FROM:
+                # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
+                self.add_gmac(length, self._keys.gmac.encrypt(self._nonce(index), b"", frame))
+                continue
+            pieces += (_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame)
+            if len(pieces) > 2 * _CHUNK:
                 self._hash()
-        else:
-            # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
-            self.add_gmac(length, self._keys.gmac.encrypt(self._nonce(index), b"", frame))
 
     def pieces(self, index: int, frame: memoryview) -> _Pieces:
         """Return what adds frame *index* as it arrives."""
@@ -161,7 +162,7 @@ class _Pieces(KeepsSecrets):
     def finish(self, end: Buffer) -> None:
         """Add the frame, all of which has arrived, to the message's tag; nothing follows it."""
         del end
-        self._tag.whole(self._index, self._frame)
+        self._tag.add(self._index, (self._frame,))
 
 
 class _Gmac(_Pieces):
@@ -200,7 +201,12 @@ class Opening(_Tag):
 
     def take(self, index: int, sealed: memoryview) -> memoryview:
         """Return frame *index*, which stands on the wire as it is."""
-        self.whole(index, sealed)
+        self.add(index, (sealed,))
+        return sealed
+
+    def take_all(self, sealed: Sequence[memoryview]) -> Sequence[memoryview]:
+        """Return all frames of the message."""
+        self.add(0, sealed)
         return sealed
 
     def check(self, end: Buffer) -> None:

@@ -315,21 +315,18 @@ class Session(KeepsSecrets):
         In suite 2 its frames are decrypted where they are, if that memory can be written to.
         """
         start, opening = sealed.start, self._open(sealed.start)
-        frames = [self._own(flat(frame)) for frame in sealed.frames]
+        frames = [flat(frame) for frame in sealed.frames]
+        if self._receiving.suite is Suite.ENCRYPT:
+            frames = [_writable(frame) for frame in frames]
         try:
             if [len(frame) for frame in frames] != start.sealed_lengths:
                 raise _other_shape()
-            opened = [opening.take(index, frame) for index, frame in enumerate(frames)]
+            opened = opening.take_all(frames)
             opening.check(sealed.end)
         except EnvelopeError as error:
             self.end(error.message)
             raise
         return self._accept(start, opening.header, opened)
-
-    def _own(self, frame: memoryview) -> memoryview:
-        if self._receiving.suite is Suite.ENCRYPT and frame.readonly:
-            return memoryview(bytearray(frame))
-        return frame
 
     def _accept(self, start: Start, header: bytes, frames: Sequence[memoryview]) -> Verified:
         # It may have ended while the message arrived: a key was retired, or its time was up.
@@ -412,6 +409,8 @@ class _Opening(Protocol):
     memory: int
 
     def take(self, index: int, sealed: memoryview) -> memoryview: ...
+
+    def take_all(self, sealed: Sequence[memoryview]) -> Sequence[memoryview]: ...
 
     def pieces(self, index: int, frame: memoryview) -> _Pieces: ...
 
@@ -506,6 +505,10 @@ class Arrival(KeepsSecrets):
     def _fail(self, error: EnvelopeError) -> NoReturn:
         self._session.end(error.message)
         raise error
+
+
+def _writable(frame: memoryview) -> memoryview:
+    return memoryview(bytearray(frame)) if frame.readonly else frame
 
 
 def _in_use() -> EnvelopeError:

@@ -12,7 +12,6 @@ the right), then ``|``, ``?``.
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from numbers import Integral, Number
@@ -111,9 +110,9 @@ def _integer(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    # NaN compares as false with everything, and infinity less itself is NaN.
+    # NaN compares as false with everything, and is refused like infinity.
     if isinstance(value, float):
-        return math.isfinite(value) and -_MOST <= value <= _MOST
+        return -_MOST <= value <= _MOST
     return _integer(value)
 
 

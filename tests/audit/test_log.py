@@ -114,6 +114,17 @@ def test_counts_become_one_record_after_a_second(make, clock, place, key, record
     clean(place, key)
 
 
+def test_a_decision_that_was_taken_often_is_counted_as_often(make, records):
+    log = make()
+    log.count("worker", "scheduler", "release", "permit", True, times=999)
+    log.count("worker", "scheduler", "release", "context.none", False, times=2)
+    (record,) = records(log, "counts")
+    assert record.fields["counts"] == [
+        ["worker", "scheduler", "release", "context.none", False, 2],
+        ["worker", "scheduler", "release", "permit", True, 999],
+    ]
+
+
 def test_counts_are_written_after_a_thousand_and_before_the_next_event(make, clock, records, count):
     log = make()
     for _ in range(1_000):

@@ -12,6 +12,7 @@ from safeser.errors import AuditError
 from safeser.values import Kind
 
 PICKLE = {"serializer": "pickle", "writeable": []}
+KEEP_ALIVE = {"op": "keep-alive"}
 
 
 def test_a_request_that_cannot_be_recorded_is_answered(talk, marker):
@@ -113,6 +114,26 @@ def test_the_records_of_a_batch_are_one_write(talk, monkeypatch):
     ]
     assert len(t.attack_back(tasks)) == 3
     assert writes == [3]
+
+
+def test_the_counts_of_a_batch_are_one_call(talk, monkeypatch):
+    t = talk("worker").worker_stream()
+    calls = []
+    real = t.far.audit.count
+
+    def count(**said):
+        calls.append((said["operation"], said["times"]))
+        real(**said)
+
+    monkeypatch.setattr(t.far.audit, "count", count)
+    assert t.attack([KEEP_ALIVE, KEEP_ALIVE, KEEP_ALIVE]) == (KEEP_ALIVE,) * 3
+    assert calls == [("keep-alive", 3)]
+
+
+def test_a_batch_whose_counts_cannot_be_kept_is_refused(talk):
+    t = talk("worker").worker_stream()
+    t.far.audit.broken = {"count"}
+    assert t.attack([KEEP_ALIVE]) is t.SKIP
 
 
 def test_nothing_is_opened_while_its_record_waits(doors):

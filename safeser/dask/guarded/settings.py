@@ -60,15 +60,22 @@ class _Unkept:
             self.record(event)
 
     def count(
-        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
     ) -> None:
         if not permitted:
-            self._note(rule)
+            self._note(rule, times)
 
-    def _note(self, rule: str) -> None:
+    def _note(self, rule: str, times: int = 1) -> None:
         # A rule may be a peer's word, where its error is what was refused.
         known = rule in self.refusals or len(self.refusals) < _RULES
-        self.refusals[rule if known else "other"] += 1
+        self.refusals[rule if known else "other"] += times
 
 
 class GuardedSecurity(DaskSecurity):  # type: ignore[misc]  # distributed ships no types

@@ -42,7 +42,9 @@ _LONGEST_KEPT = 1 << 20
 _Part = tuple[bytes, bytes]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(
+    slots=True, eq=False
+)  # one for each task; a frozen one takes three times as long to make
 class Call:
     """One task of a sealed graph, with all that it takes to verify and run it.
 

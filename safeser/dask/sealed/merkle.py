@@ -14,6 +14,10 @@ __all__ = ["HASH_SIZE", "Inclusion", "MerkleTree", "leaf_hash", "longest_path"]
 #: Bytes of a hash: SHA-256.
 HASH_SIZE = 32
 
+#: Leaves of one block, as a power of two. Tasks are sent in their order, or nearly: the paths of a
+#: block end alike, and the last block's end is remembered.
+_BLOCK = 4
+
 _LEAF, _NODE = b"\x00", b"\x01"
 
 #: A node on a path: its place from the left, that of the last node of its level, and its hash.
@@ -35,12 +39,14 @@ class MerkleTree:
     A node without a sibling is carried up as it is, which gives RFC 9162's tree level by level.
     """
 
-    __slots__ = ("_levels", "size")
+    __slots__ = ("_above", "_levels", "size")
 
     def __init__(self, leaves: Iterable[bytes]) -> None:
         level = list(leaves)
         self.size = len(level)
         self._levels = [level]
+        # The last block of neighbours of which a path was asked for, and how its paths end.
+        self._above: tuple[int, bytes] = (-1, b"")
         while len(level) > 1:
             above = [_node_hash(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
             if len(level) % 2:
@@ -56,12 +62,20 @@ class MerkleTree:
         """Return the inclusion path of leaf *index*, its hashes one after the other."""
         if not 0 <= index < self.size:
             raise ValueError("no such leaf")
+        above, block = self._above, index >> _BLOCK
+        if above[0] != block:
+            above = self._above = block, self._climb(block, self._levels[_BLOCK:-1])
+        return self._climb(index, self._levels[:-1][:_BLOCK]) + above[1]
+
+    @staticmethod
+    def _climb(place: int, levels: Iterable[list[bytes]]) -> bytes:
+        """Return the hashes beside the way from *place* up through *levels*."""
         found = []
-        for level in self._levels[:-1]:
-            sibling = index ^ 1
+        for level in levels:
+            sibling = place ^ 1
             if sibling < len(level):
                 found.append(level[sibling])
-            index >>= 1
+            place >>= 1
         return b"".join(found)
 
 

@@ -88,9 +88,16 @@ class Log:
             self.record(event)
 
     def count(
-        self, sender: str, recipient: str, operation: str, rule: str, permitted: bool
+        self,
+        sender: str,
+        recipient: str,
+        operation: str,
+        rule: str,
+        permitted: bool,
+        *,
+        times: int = 1,
     ) -> None:
-        self.counts.append(rule)
+        self.counts += [rule] * times
 
     @property
     def rules(self) -> list[str]:

@@ -116,6 +116,8 @@ def test_every_path_leads_to_the_root_that_recursion_gives(size):
         path = tree.path(index)
         assert len(path) <= longest_path(size)
         assert Inclusion(tree.root, size).covers(leaf_hash(leaf), index, path)
+    for index in reversed(range(0, size, 7)):
+        assert tree.path(index) == tree_of(leaves).path(index)
 
 
 def test_an_empty_tree_has_the_root_of_the_rfc_and_no_other_leaf_has_a_path():
