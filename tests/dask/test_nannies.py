@@ -88,11 +88,11 @@ def test_a_worker_with_another_key_is_known_by_its_process(doors):
 
 
 def test_which_key_the_worker_of_a_nanny_has(net):
-    key = Roles.worker_key({})
+    key = Roles.worker({}).public.text
     lines = (net.keys / "roster").read_text().splitlines()
     assert [line.split()[2] for line in lines if line.startswith(f"{key} ")] == ["worker"]
     with dask.config.set({"safeser.worker": {}, "safeser.identity": None}):
-        assert Roles.worker_key({}) is None
+        assert Roles.worker({}) is None
 
 
 # --- who starts ----------------------------------------------------------------------------------
