@@ -177,6 +177,15 @@ def test_why_a_worker_cannot_start_is_told(nanny):
 # --- the pipes by themselves ---------------------------------------------------------------------
 
 
+def read(pipe: StartPipe) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            pipe.get_nowait()
+        except Empty:
+            time.sleep(0.01)
+
+
 @contextmanager
 def start_pipe():
     made = StartPipe(get_mp_context())
@@ -192,13 +201,8 @@ def test_what_is_refused_of_a_start_message(impatient, name):
     data, why = HOSTILE[name]
     with start_pipe() as pipe:
         os.write(pipe._writer.fileno(), data)
-        deadline = time.monotonic() + 10
         with pytest.raises(PayloadError) as raised:
-            while time.monotonic() < deadline:
-                try:
-                    pipe.get_nowait()
-                except Empty:
-                    time.sleep(0.01)
+            read(pipe)
         assert raised.value is pipe.refused
         assert raised.value.rule == START_RULE
         assert why in str(raised.value)
