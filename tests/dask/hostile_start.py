@@ -5,11 +5,16 @@ A module of its own, since the worker's process imports it.
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
 import socket
 import sys
 import time
 from typing import Any
+
+from distributed.nanny import WorkerProcess
+from tornado.ioloop import IOLoop
 
 
 def _in_frames(name: str) -> Any:
@@ -57,3 +62,22 @@ class Fails:
 
     def __init__(self, text: str, *, cause: str = "") -> None:
         raise ValueError(text) from (OSError(cause) if cause else None)
+
+
+async def start_stock(data: bytes) -> None:
+    """Start a worker's process as a stock nanny does, which writes *data* into its queue."""
+    IOLoop.current()
+    from tests.dask.hostile_start import Writes as Named  # as the process imports it
+
+    made = WorkerProcess(
+        worker_kwargs={}, silence_logs=False, on_exit=None,
+        worker=functools.partial(Named, data, queued=True), env={}, pre_spawn_env={}, config={},
+    )  # fmt: skip
+    try:
+        await made.start()
+    finally:
+        await made.kill()
+
+
+if __name__ == "__main__":
+    asyncio.run(asyncio.wait_for(start_stock(bytes.fromhex(sys.argv[1])), 40))
