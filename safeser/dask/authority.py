@@ -34,6 +34,11 @@ def _own_worker(known: Served, server: Any, comm: Any, request: Request) -> None
     nannies.require_own_worker(server, comm, worker_key=known.worker_key)
 
 
+def _runs_code(known: Served, server: Any, comm: Any, request: Request) -> None:
+    del server
+    nannies.require_unconfined(known, comm, request["op"])
+
+
 def _about_itself(known: Served, server: Any, comm: Any, request: Request) -> None:
     known.part(server, Workers).require_own(comm.link, request["op"], request)
 
@@ -56,6 +61,8 @@ def _places_part(known: Served, server: Any, comm: Any, request: Request) -> Non
 _CHECKS: Mapping[tuple[Server, str], _Check] = {
     **{(Server.WORKER, name): _own_scheduler for name in direct.CHANGES},
     (Server.NANNY, "close_gracefully"): _own_worker,
+    (Server.NANNY, "run"): _runs_code,
+    (Server.NANNY, "plugin_add"): _runs_code,
     **{(Server.SCHEDULER, name): _about_itself for name in worker_authority.ABOUT},
     (Server.SCHEDULER, "replicate"): _as_client,
     (Server.SCHEDULER, "rebalance"): _as_client,

@@ -15,7 +15,7 @@ import psutil
 
 from safeser.values import Context, Kind
 
-__all__ = ["anywhere", "is_same_host"]
+__all__ = ["anywhere", "is_of_this_machine", "is_same_host"]
 
 
 def anywhere(
@@ -42,6 +42,14 @@ def is_same_host(stream: Any) -> bool | None:
     except (OSError, ValueError, AttributeError, LookupError, TypeError):
         # Closed in between, or no internet socket at all.
         return None
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Tell whether *host* is an IP address of this machine; a name is none."""
+    try:
+        return _address(host) in _of_this_machine()
+    except ValueError:
+        return False
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -1,7 +1,8 @@
 """Nannies: whose word one takes for its worker's, and how long others wait for one that starts.
 
 The one rule: of a worker that retires, its nanny hears from that worker, or from somebody who may
-end it anyway; and no nanny that never finishes to start keeps anybody waiting.
+end it anyway; what a worker's process says of its start is about itself; and no nanny that never
+finishes to start keeps anybody waiting.
 
 In distributed 2026.8.0 whoever asks a nanny to close gracefully has it start no worker any more: a
 worker's key was enough to have each node of the cluster lost at its worker's next end. And a
@@ -12,18 +13,32 @@ any worker's key was enough to say so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import psutil
 from distributed.comm.addressing import parse_address, parse_host_port
 
-from safeser.dask.servers import Part
-from safeser.values import Kind
+from safeser.channel.records import note_refusal
+from safeser.dask.confined import demand_for
+from safeser.dask.hosts import is_of_this_machine
+from safeser.dask.servers import Part, Served
+from safeser.dask.start_pipes import START_RULE
+from safeser.errors import PolicyDenied, SafeserError
+from safeser.values import UNKNOWN, Context, Kind
 
-__all__ = ["Starting", "require_own_worker"]
+__all__ = [
+    "Starting",
+    "refused_plugin",
+    "refusing_start",
+    "require_own_start",
+    "require_own_worker",
+    "require_unconfined",
+]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -68,6 +83,111 @@ def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:
     except psutil.Error:
         return False
     return any(tuple(each.laddr[:2]) == peer for each in held)
+
+
+# --- a worker that starts ------------------------------------------------------------------------
+
+
+def require_own_start(nanny: Any, said: Mapping[str, Any], *, pid: int | None) -> None:
+    """Refuse what a worker's process says of its start, unless it is about itself.
+
+    Once the process ends, the nanny deletes that folder and unregisters that address.
+
+    :param said: the ``address`` and ``dir`` that it told.
+    :raises PolicyDenied: if another address or folder is named.
+    """
+    if not _is_worker_folder(nanny, said["dir"]):
+        what = "names a folder that is not one of its workers'"
+    elif not _is_address_of(nanny, said["address"], pid):
+        what = "names an address at which that process does not listen"
+    else:
+        return
+    raise PolicyDenied(
+        f"what a worker process tells its nanny of its start {what}",
+        rule=START_RULE,
+        fix="Look at what ran in this worker's process. A nanny takes folders in its"
+        " local_directory, and its contact_address or where the process listens.",
+    )
+
+
+def _is_worker_folder(nanny: Any, path: str) -> bool:
+    """Tell whether *path* is directly in the folder that Dask makes for workers of *nanny*."""
+    if os.path.normpath(path) != path or not os.path.isabs(path):
+        return False
+    # Where it cannot be written, Dask appends something to the name.
+    known, parent = os.path.abspath(nanny._original_local_dir), os.path.dirname(path)
+    beside = parent.startswith(f"{known}-") and parent.count(os.sep) == known.count(os.sep)
+    return parent == known or beside
+
+
+def _is_address_of(nanny: Any, address: str, pid: int | None) -> bool:
+    if nanny.contact_address is not None:
+        return bool(address == nanny.contact_address)
+    try:
+        host, port = parse_host_port(parse_address(address, strict=True)[1])
+        held = psutil.Process(pid).net_connections(kind="inet") if pid else []
+    except (ValueError, psutil.Error):
+        return False
+    if not is_of_this_machine(host):
+        return False
+    return any(each.laddr[1] == port for each in held if each.status == psutil.CONN_LISTEN)
+
+
+@contextlib.contextmanager
+def refusing_start(known: Served, said: Callable[[], SafeserError | None]) -> Iterator[None]:
+    """Record what is refused of a worker's start.
+
+    :param said: returns the refusal of its message, if there was one.
+    """
+    try:
+        yield
+    except SafeserError as error:
+        # The worker's own error has been told in such a message, which was taken.
+        if error is said() or (isinstance(error, PolicyDenied) and error.rule == START_RULE):
+            context = Context(known.worker or UNKNOWN, known.channel.identity.principal, Kind.ADMIN)
+            note_refusal(known.channel.audit, context, error)
+        raise
+
+
+# --- a worker that is confined -------------------------------------------------------------------
+
+_CONFINED = "nanny.confined"
+_CONFINED_TEXT = "the nanny of a confined worker takes no functions, plugins or environment"
+_CONFINED_FIX = (
+    "Run it on workers, if policy lets you. Set variables of the environment where the worker is"
+    " started."
+)
+
+
+def starts_confined(known: Served) -> bool:
+    """Tell whether the policy of a nanny demands confinement of the worker that it starts."""
+    return bool(known.worker) and demand_for(known.channel.policy, known.worker) is not None
+
+
+def require_unconfined(known: Served, comm: Any, operation: str) -> None:
+    """Refuse code for the nanny of a confined worker: it would run outside of the sandbox.
+
+    :raises PolicyDenied: which was recorded.
+    """
+    if starts_confined(known):
+        link = comm.link
+        context = link.inbound(Kind.CONTROL, operation)
+        link.refuse(context, _CONFINED, _CONFINED_TEXT, fix=_CONFINED_FIX)
+
+
+def refused_plugin(known: Served, name: Any) -> PolicyDenied | None:
+    """Return why a nanny leaves the plugin *name* out, which is recorded; None if it takes it.
+
+    The scheduler sends those that are registered when a nanny starts. The others of the cluster
+    take them, and the confined workers are to start nevertheless.
+    """
+    if not starts_confined(known):
+        return None
+    error = PolicyDenied(_CONFINED_TEXT, rule=_CONFINED, fix=_CONFINED_FIX)
+    context = Context(UNKNOWN, known.channel.identity.principal, Kind.CONTROL, "plugin_add")
+    note_refusal(known.channel.audit, context, error)
+    logger.warning("The plugin %.64r is left out: %s", name, error)
+    return error
 
 
 # --- on the scheduler ----------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from safeser.dask.settings import (
     unrecorded_channel,
 )
 from safeser.errors import ConfigError, SafeserError
+from safeser.keys import Identity
 from safeser.operations import Server
 from safeser.policy import Policy
 
@@ -127,10 +128,10 @@ class Roles:
         return settings_for(server.value, _overrides(given, server.value))
 
     @staticmethod
-    def worker_key(given: Mapping[str, Any]) -> str | None:
-        """Return the key of the worker that a nanny here starts; None if none is set here."""
+    def worker(given: Mapping[str, Any]) -> Identity | None:
+        """Return the identity of the worker that a nanny here starts; None if none is set here."""
         worker = unrecorded_channel("worker", _overrides(given, "worker"))
-        return None if worker is None else worker.identity.public.text
+        return None if worker is None else worker.identity
 
     def connecting(self, given: Mapping[str, Any]) -> Channel:
         """Return the channel for a connection that this process opens."""

@@ -58,6 +58,7 @@ class Served:
         A policy may let workers ask each other for all that their scheduler asks them for, so who
         could be a scheduler by policy is not the question.
     :param worker_key: the key of the worker that a nanny starts; None if it is not known here.
+    :param worker: that worker's principal; empty if it is not known here.
     :param is_command: whether this process runs ``dask scheduler`` or ``dask worker``.
     """
 
@@ -67,6 +68,7 @@ class Served:
     requests: Requests = field(default_factory=Requests)
     is_scheduler: Callable[[str], bool] = _nobody
     worker_key: str | None = None
+    worker: str = ""
     is_command: bool = False
     _parts: dict[type[Part], Part] = field(default_factory=dict, init=False)
 

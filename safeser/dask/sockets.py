@@ -265,11 +265,13 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
             report = prove(self._channel, roles.settings(self._server, safeser or {}))
             if report is not None:
                 server.startup_information[REPORT] = lambda _: report
+        worker = roles.worker(safeser or {}) if self._server is Server.NANNY else None
         known = Served(
             role=self._server,
             channel=self._channel,
             is_scheduler=partial(roles.answered, works_for),
-            worker_key=roles.worker_key(safeser or {}) if self._server is Server.NANNY else None,
+            worker_key=None if worker is None else worker.public.text,
+            worker="" if worker is None else worker.principal,
             is_command=is_command(),
         )
         # Before it listens: from here on the functions in Dask's place know the server.

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from safeser.confinement import PROBES
 from tests.confinement.conftest import without_capabilities
-from tests.conftest import DASK, Folder, until
+from tests.confinement.site import SAFESER, Site
+from tests.conftest import DASK
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("landlock")]
 
-SAFESER = str(Path(DASK).with_name("safeser"))
 TEXT = (Path(__file__).parents[1] / "dask" / "sealed" / "sealed.yaml").read_text()
 PRINCIPALS = ("scheduler", "worker", "nanny", "free", "alice", "bob")
 
@@ -46,62 +44,26 @@ print(json.dumps({**done, "report": extra}))
 """
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        made = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in made]
-
-
-class Site(Folder):
-    """A scheduler, and workers whose keys lie in folders of their own."""
+class Watched(Site):
+    """Two workers: one that is confined, and one that is not, of a principal of its own."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "", PRINCIPALS)
-        self.ports = free_ports(3)
-        for name in ("etc", "data", "scratch", "outside", "free-scratch"):
+        super().__init__(path, PRINCIPALS, ports=3)
+        for name in ("outside", "free-scratch"):
             (path / name).mkdir()
         (path / "data" / "sales.csv").write_text("name,amount\nann,40\nbob,2\n")
         for name in ("theirs", "removed"):
             (path / "outside" / name).write_text("text")
-        shutil.copy(self.keys / "roster", path / "etc")
-        confined = f"{{read: [{path}/data], write: [{path}/scratch], ports: {self.ports}}}"
+        confined = f"{{read: [{self.data}], write: [{self.scratch}], ports: {self.ports}}}"
         # A second worker's principal, whose processes are free: the control.
         text = re.sub(r"(recipient|sender): worker\n", r"\1: [worker, free]\n", TEXT)
         text = text.replace("sender: [worker, nanny]", "sender: [worker, free, nanny]")
         self.lenient = text.replace("  worker: {}\n", "  worker: {}\n  free: {}\n")
         self.strict = self.lenient.replace("  worker: {}", f"  worker: {{confined: {confined}}}")
-        (path / "etc" / "policy.yaml").write_text(self.strict)
-        self.address = f"safeser://127.0.0.1:{self.ports[0]}"
-
-    def environment(self, principal: str, **more: str) -> dict[str, str]:
-        own = self.path / f"own-{principal}"
-        if not own.exists():
-            own.mkdir(mode=0o700)
-            for name in (principal, "audit"):
-                shutil.copy2(self.keys / f"{name}.key", own)
-        return super().environment(
-            principal,
-            DASK_SAFESER__IDENTITY=str(own / f"{principal}.key"),
-            DASK_SAFESER__POLICY=str(self.path / "etc" / "policy.yaml"),
-            DASK_SAFESER__ROSTER=str(self.path / "etc" / "roster"),
-            DASK_SAFESER__AUDIT=str(self.path / f"log-{principal}"),
-            **more,
-        )
-
-    def start_scheduler(self) -> None:
-        command = [DASK, "scheduler", "--protocol", "safeser", "--host", "127.0.0.1"]
-        command += ["--port", str(self.ports[0]), "--dashboard-address", "127.0.0.1:0"]
-        process = self.start("scheduler", *command, environment=self.environment("scheduler"))
-
-        def listens() -> bool:
-            assert process.poll() is None, self.logs()
-            return "Scheduler at" in self.log("scheduler")
-
-        until("the scheduler", listens)
+        self.write_policy(self.strict)
 
     def worker(self, name: str = "worker") -> list[str]:
-        command = ["dask", "worker", self.address, "--host", "127.0.0.1", "--no-nanny"]
-        command += ["--nthreads", "1", "--name", name, "--memory-limit", "0"]
+        command = self.worker_command(name)
         if name == "worker":
             command += ["--worker-port", str(self.ports[1])]
             return [*command, "--dashboard-address", f"127.0.0.1:{self.ports[2]}"]
@@ -110,7 +72,7 @@ class Site(Folder):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    made = Site(tmp_path_factory.mktemp("site"))
+    made = Watched(tmp_path_factory.mktemp("site"))
     try:
         made.start_scheduler()
         yield made

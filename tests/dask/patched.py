@@ -16,7 +16,7 @@ from distributed.core import _expects_comm
 from safeser.channel import Channel
 from safeser.dask import patches, servers
 from safeser.dask.authority import require_authority
-from safeser.dask.patches import PATCHES, Patch, extensions, node, scheduler, worker
+from safeser.dask.patches import PATCHES, Patch, extensions, nanny, node, scheduler, worker
 from safeser.dask.patches.patch import (
     _holder,
     _replaced,
@@ -35,7 +35,7 @@ CLOSES = "distributed.comm.registry:backends"
 #: Leave every server alone that is not registered.
 OF_SERVERS = tuple(
     each.target
-    for each in (*scheduler.ROWS, *extensions.ROWS, *worker.ROWS, *node.ROWS)
+    for each in (*scheduler.ROWS, *extensions.ROWS, *worker.ROWS, *nanny.ROWS, *node.ROWS)
     if each.target != CLOSES and "preloading" not in each.target and "security" not in each.target
 )
 

@@ -18,7 +18,8 @@ from distributed.nanny import Nanny
 from safeser.dask import nannies
 from safeser.dask.roles import Roles
 from safeser.operations import Server
-from tests.dask.patched import Peer, asked, serve
+from safeser.policy import locate
+from tests.dask.patched import Peer, asked, serve, with_rows
 
 # --- whose word ----------------------------------------------------------------------------------
 
@@ -87,12 +88,51 @@ def test_a_worker_with_another_key_is_known_by_its_process(doors):
     assert nanny.said == ["r"]
 
 
+CONFINED = (
+    locate("dask-cluster")
+    .read_text()
+    .replace("  worker: {}\n", "  worker: {confined: {read: [/data], write: [/scratch]}}\n")
+)
+
+
+@pytest.mark.parametrize("operation", ["run", "plugin_add"])
+@pytest.mark.parametrize("confined", [True, False])
+def test_the_nanny_of_a_confined_worker_takes_no_code(doors, operation, confined):
+    _, link = doors.links("scheduler", "nanny", CONFINED if confined else "dask-cluster")
+    nanny = Watching()
+    nanny.handlers = {operation: lambda **said: nanny.said_to("taken")}
+    serve(nanny, Server.NANNY, SimpleNamespace(policy=link.policy), worker="worker")
+    said = asked(nanny, nanny.handlers, Peer(link), operation)
+    assert nanny.said == ([] if confined else ["taken"])
+    assert link.audit.rules == (["nanny.confined"] if confined else [])
+    if confined:
+        assert said["exception"].rule == "nanny.confined"
+
+
+@pytest.mark.parametrize("confined", [True, False])
+def test_a_plugin_that_the_scheduler_has_for_nannies_is_left_out(doors, confined):
+    """It comes when the nanny registers; nothing of it is opened, and the worker starts."""
+
+    class Taking(Watching):
+        async def plugin_add(self, plugin: Any, name: Any = None) -> Any:
+            self.said.append(name)
+            return {"status": "OK"}
+
+    nanny = with_rows(Taking, "distributed.nanny:Nanny.plugin_add")()
+    channel = doors.channel("nanny", CONFINED if confined else "dask-cluster")
+    serve(nanny, Server.NANNY, channel, worker="worker")
+    answer = asyncio.run(nanny.plugin_add(plugin=b"p", name="environ"))
+    assert answer["status"] == ("error" if confined else "OK")
+    assert nanny.said == ([] if confined else ["environ"])
+    assert channel.audit.rules == (["nanny.confined"] if confined else [])
+
+
 def test_which_key_the_worker_of_a_nanny_has(net):
-    key = Roles.worker_key({})
+    key = Roles.worker({}).public.text
     lines = (net.keys / "roster").read_text().splitlines()
     assert [line.split()[2] for line in lines if line.startswith(f"{key} ")] == ["worker"]
     with dask.config.set({"safeser.worker": {}, "safeser.identity": None}):
-        assert Roles.worker_key({}) is None
+        assert Roles.worker({}) is None
 
 
 # --- who starts ----------------------------------------------------------------------------------

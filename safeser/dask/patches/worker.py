@@ -1,4 +1,4 @@
-"""What Dask's workers and nannies do otherwise where they listen on ``safeser://``.
+"""What Dask's workers do otherwise where they listen on ``safeser://``.
 
 The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`). A worker's state does
 not know its worker; what differs there are events whose values safeser has refused.
@@ -14,7 +14,6 @@ from distributed import Client
 
 from safeser.dask.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
 from safeser.dask.patches.patch import Patch
-from safeser.dask.roles import exits_with_worker
 from safeser.dask.servers import part_of, served
 from safeser.dask.stimuli import Stimuli
 from safeser.dask.task_client import TaskClient
@@ -54,16 +53,6 @@ def _handle_event(stock: Any) -> Callable[..., Any]:
         return stock.__get__(self, type(self))(ev)
 
     return handle_event
-
-
-def _on_worker_exit_sync(stock: Callable[..., None]) -> Callable[..., None]:
-    def on_worker_exit_sync(self: Any, exitcode: int | None) -> None:
-        known = served(self)
-        if known is not None:
-            exits_with_worker(self, known, exitcode)
-        stock(self, exitcode)
-
-    return on_worker_exit_sync
 
 
 def _get_client(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,13 +99,6 @@ ROWS = (
         needed=False,
         replace=_handle_event,
         source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
-    ),
-    Patch(
-        target="distributed.nanny:Nanny._on_worker_exit_sync",
-        reason="A nanny whose worker cannot run prints tracebacks in the place of one line.",
-        process=("nanny",),
-        needed=False,
-        replace=_on_worker_exit_sync,
     ),
     Patch(
         target="distributed.worker:Worker._get_client",

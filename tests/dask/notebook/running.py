@@ -6,19 +6,18 @@ those of the areas that follow. It shows what each of them printed, and last all
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 
+from tests.dask.notebook.cells import operations, shown
+
 HERE = Path(__file__).parent
-MARK = "# %% "
 
 #: Seconds for one cell on a busy machine, where one that hangs would wait for ever.
 DEADLINE = 100
@@ -40,37 +39,6 @@ keep = safeser.register_class
 }
 
 
-@dataclass(frozen=True)
-class Operation:
-    """One cell: of the part of the work *area*, titled *title*."""
-
-    area: str
-    title: str
-    source: str
-
-
-def operations() -> tuple[str, list[Operation]]:
-    """Return the cell that prepares the others, and those."""
-    text = (HERE / "operations.py").read_text("utf-8")
-    _, setup, *cells = text.split(f"\n{MARK}")
-    made = []
-    for cell in cells:
-        heading, _, source = cell.partition("\n")
-        area, _, title = heading.partition(": ")
-        made.append(Operation(area, title, source.strip()))
-    return setup.partition("\n")[2], made
-
-
-def shown(source: str) -> str:
-    """Return *source* with its last expression printed as a digest."""
-    tree = ast.parse(source)
-    last = tree.body[-1]
-    assert isinstance(last, ast.Expr), source
-    lines = source.splitlines()
-    before = "\n".join(lines[: last.lineno - 1])
-    return f"{before}\nshow((\n{ast.get_source_segment(source, last)}\n))"
-
-
 def run(
     scheme: str,
     folder: Path,
@@ -82,7 +50,7 @@ def run(
     :param heard: called for each cell that ended, as by :class:`NotebookClient`.
     :param areas: run these alone, if there are any.
     """
-    setup, cells = operations()
+    setup, cells = operations(HERE / "operations.py")
     cells = [cell for cell in cells if not areas or cell.area in areas]
     notebook = nbformat.v4.new_notebook()
     sources = [

@@ -1,0 +1,110 @@
+"""What Dask's nannies do otherwise where they listen on ``safeser://``.
+
+The one rule: a worker's process is a stranger to its nanny. What it writes is read as data, counts
+only as far as it is about that process, and makes the nanny wait for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from distributed.core import error_message
+
+from safeser.dask.nannies import refused_plugin, refusing_start, require_own_start
+from safeser.dask.patches.patch import Patch
+from safeser.dask.roles import exits_with_worker
+from safeser.dask.servers import served
+from safeser.dask.start_pipes import Pipes
+
+__all__ = ["ROWS"]
+
+_START = "distributed.nanny:WorkerProcess.start"
+_WAIT = "distributed.nanny:WorkerProcess._wait_until_connected"
+
+
+def _get_mp_context(stock: Callable[[], Any]) -> Callable[[], Any]:
+    def get_mp_context() -> Pipes:
+        return Pipes(stock())
+
+    return get_mp_context
+
+
+def _wait_until_connected(stock: Callable[..., Any]) -> Callable[..., Any]:
+    async def wait_until_connected(self: Any, *args: Any) -> Any:
+        nanny = getattr(self.on_exit, "__self__", None)
+        known = None if nanny is None else served(nanny)
+        if known is None:
+            return await stock(self, *args)
+        pipe = self.init_result_q
+        with refusing_start(known, lambda: pipe.refused):
+            said = await stock(self, *args)
+            if said is not None:
+                require_own_start(nanny, said, pid=self.pid)
+        return said
+
+    return wait_until_connected
+
+
+def _plugin_add(stock: Callable[..., Any]) -> Callable[..., Any]:
+    async def plugin_add(self: Any, plugin: Any, name: str | None = None) -> Any:
+        known = served(self)
+        error = None if known is None else refused_plugin(known, name)
+        if error is not None:
+            return error_message(error)
+        return await stock(self, plugin=plugin, name=name)
+
+    return plugin_add
+
+
+def _on_worker_exit_sync(stock: Callable[..., None]) -> Callable[..., None]:
+    def on_worker_exit_sync(self: Any, exitcode: int | None) -> None:
+        known = served(self)
+        if known is not None:
+            exits_with_worker(self, known, exitcode)
+        stock(self, exitcode)
+
+    return on_worker_exit_sync
+
+
+ROWS = (
+    Patch(
+        target="distributed.nanny:get_mp_context",
+        reason="A nanny unpickles what its worker's process puts into a queue, and waits for locks"
+        " and semaphores that this process shares.",
+        process=("nanny",),
+        needed=True,
+        replace=_get_mp_context,
+        source=(
+            _START,
+            _WAIT,
+            "distributed.nanny:WorkerProcess._run",
+            "distributed.nanny:WorkerProcess.kill",
+            "distributed.nanny:WorkerProcess.mark_stopped",
+        ),
+    ),
+    Patch(
+        target=_WAIT,
+        reason="A nanny deletes the folder and unregisters the address that its worker's process"
+        " names, whatever these are.",
+        process=("nanny",),
+        needed=True,
+        replace=_wait_until_connected,
+        source=(_START, _WAIT, "distributed.nanny:Nanny._unregister"),
+    ),
+    Patch(
+        target="distributed.nanny:Nanny.plugin_add",
+        reason="The nanny of a confined worker runs plugins, outside of the sandbox.",
+        process=("nanny",),
+        needed=True,
+        replace=_plugin_add,
+        source=("distributed.nanny:Nanny.plugin_add", "distributed.nanny:Nanny.start_unsafe"),
+    ),
+    Patch(
+        target="distributed.nanny:Nanny._on_worker_exit_sync",
+        reason="A nanny whose worker cannot run prints tracebacks in the place of one line.",
+        process=("nanny",),
+        needed=False,
+        replace=_on_worker_exit_sync,
+    ),
+)

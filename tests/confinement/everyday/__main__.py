@@ -1,0 +1,12 @@
+"""Prints the table of docs/everyday-operations.md: ``python -m tests.confinement.everyday``."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.confinement.everyday.cluster import measure, rows
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        print("\n".join(rows(measure(Path(made)))))
