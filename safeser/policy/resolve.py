@@ -247,6 +247,7 @@ class _Reader(Entry):
             operations=self._operations(),
             types=self._types(),
             authors=self._authors(),
+            values=self._values(),
             transports=self._transports(),
             same_host=self._same_host(),
             key_conflicts=self._key_conflicts(),
@@ -383,13 +384,30 @@ class _Reader(Entry):
                     rule="floor.author",
                     fix=f"Leave {name} out; dask and msgpack pass whoever wrote them.",
                 )
-        authors = self._members("authors", names)
+        return self._of_others("authors", names, "what it wrote itself needs no listing")
+
+    def _values(self) -> frozenset[str]:
+        names = self.context.values or ()
+        for index, name in enumerate(names):
+            if name in _RESERVED:
+                self.refuse(
+                    "a value of which nobody known is the author stays with its own principal",
+                    "values",
+                    index,
+                    rule="floor.author",
+                    fix=f"Leave {name} out, and name principals or groups.",
+                )
+        return self._of_others("values", names, "it may read its own values anyway")
+
+    def _of_others(self, field: str, names: tuple[str, ...], why: str) -> frozenset[str]:
+        """Return whom *names* mean, of which none is the only sender: of that, *why* it is not."""
+        authors = self._members(field, names)
         senders = self._members("sender", self.context.sender)
         for index, name in enumerate(names):
             if len(senders) == 1 and senders == self.members[name]:
                 self.refuse(
-                    f"{name} is the sender, and what it wrote itself needs no listing",
-                    "authors",
+                    f"{name} is the sender, and {why}",
+                    field,
                     index,
                     rule="config.no-effect",
                     fix="Take it out.",
