@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from time import time
-from typing import Any
+from typing import Any, NoReturn
 
 from dask._task_spec import Alias
 from distributed.comm.core import CommClosedError
@@ -34,6 +34,7 @@ from safeser.dask.direct import runs_code
 from safeser.dask.hosts import anywhere
 from safeser.dask.lost import Lost
 from safeser.dask.placement import Placement
+from safeser.dask.readers import Readers
 from safeser.dask.refused import GraphFailures
 from safeser.dask.replies import error_reply
 from safeser.dask.sealed.comparison import Sameness, SealedComparison
@@ -108,6 +109,8 @@ class Guard(Part):
         self._lost = Lost()
         self._placement = self._known.part(self._server, Placement)
         self._placement.owner_of = self.owner_of
+        self._readers = self._known.part(self._server, Readers)
+        self._readers.owner_of = self.owner_of
         self.cancelling = Cancelling(*args, owner_of=self.owner_of, principal_of=self.principal_of)
         release_unattended(self._server, self._channel, self.owner_of)
 
@@ -177,12 +180,17 @@ class Guard(Part):
         """Compare with what is there, then create; Dask calls it in one turn of its event loop."""
         submission = self._current(client)
         actors = rest.get("actors")
+        context = self._context(submission, Kind.TASK, "update-graph")
         conflicts = [
             *self._conflicts(submission, dsk),
             *self._on_their_way(dsk),
             *self._other_actors(keys if actors is True else actors or ()),
             *self._refused_before(client, dsk, keys),
         ]
+        unread = self._readers.of_graph(context, dsk)
+        # Of a key that both say, what it computes is the first thing to know.
+        if unread is not None and not any(each.rule == "key.definition" for each in conflicts):
+            self._refuse_graph(submission, unread, keys)
         refused = self._decide(submission, conflicts, operation="update-graph", kind=Kind.TASK)
         if refused:
             # Ids are their clients', who make a new one each time that they connect.
@@ -197,13 +205,20 @@ class Guard(Part):
                     tasks.add(task)
             marked.update(tasks)
             raise _Refused(_error(submission, refused), self._unserved(keys, client, tasks))
+        if unread is not None:
+            self._refuse_graph(submission, unread, keys)
         try:
             self._placement.require_places(dsk)
         except PolicyDenied as error:
-            self._record(submission, error, Kind.TASK, "update-graph")
-            raise _Refused(error, self._unserved(keys, client, set())) from None
+            self._refuse_graph(submission, error, keys)
         self._lost.found(client, dsk)
         return stock(dsk=dsk, keys=keys, client=client, **rest)
+
+    def _refuse_graph(
+        self, submission: _Submission, error: PolicyDenied, keys: set[Any]
+    ) -> NoReturn:
+        self._record(submission, error, Kind.TASK, "update-graph")
+        raise _Refused(error, self._unserved(keys, submission.client, set())) from None
 
     def explain_lost(self, missing: set[Any], keys: set[Any]) -> None:
         """Raise why what Dask finds *missing* was refused, before it cancels what depends on that.
