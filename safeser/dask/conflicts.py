@@ -27,6 +27,7 @@ from distributed.scheduler import TaskState
 
 from safeser.channel.records import event, note_refusal
 from safeser.dask.arrivals import Arrivals, Coming
+from safeser.dask.authors import stating
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
 from safeser.dask.difference import Difference, find_difference
@@ -139,6 +140,19 @@ class Guard(Part):
 
     def owner_of(self, task: TaskState) -> str:
         return self._owners.get(task, UNKNOWN)
+
+    def state_authors(self, message: dict[str, Any], task: TaskState) -> dict[str, Any]:
+        """Return *message*, which hands *task* to a worker, with the authors of what it needs."""
+        author = message["author"] = self.owner_of(task)
+        others = self.authors_of(task.dependencies, author)
+        if others:
+            message["authors"] = others
+        return message
+
+    def authors_of(self, tasks: Iterable[TaskState], but: str | None = None) -> dict[Any, str]:
+        """Return the authors of *tasks* by their keys, without those of the author *but*."""
+        owners = ((task.key, self.owner_of(task)) for task in tasks)
+        return {key: owner for key, owner in owners if owner != but}
 
     def _is_worker(self, principal: str) -> bool:
         """Whether *principal* may be a worker here: it computes what everybody submits anyway."""
@@ -328,7 +342,8 @@ class Guard(Part):
             with self._from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
                 rest["workers"] = self._where_to(submission, rest.get("workers"))
-                with self._coming.of(submission.principal, tuple(data)):
+                said = stating("update_data", author=submission.principal)
+                with self._coming.of(submission.principal, tuple(data)), said:
                     return await stock(data=data, client=client, **rest)
         except PolicyDenied as error:
             return error_reply(error)

@@ -12,7 +12,7 @@ from safeser.policy.rules import COMPUTE
 from safeser.policy.worker_groups import WorkerGroups
 from safeser.values import Context
 
-__all__ = ["may_read", "readable", "run_by"]
+__all__ = ["is_worker", "may_read", "readable", "run_by"]
 
 
 def may_read(policy: Policy, context: Context, author: str | None) -> bool:
@@ -60,11 +60,21 @@ def _schedulers(policy: Policy, worker: str) -> frozenset[str]:
     return frozenset().union(*handing) & policy.principals.keys()
 
 
-def _run_for(policy: Policy, scheduler: str, worker: str) -> frozenset[str]:
+def is_worker(policy: Policy, name: str) -> bool:
+    """Tell whether workers of the principal *name* may register with some scheduler."""
+    return any(name in _groups(policy, each).takes for each in _schedulers(policy, name))
+
+
+def _groups(policy: Policy, scheduler: str) -> WorkerGroups:
     asked = ("groups", scheduler)
-    groups: WorkerGroups | None = policy.remembered.get(asked)
-    if groups is None:
-        groups = policy.remembered[asked] = WorkerGroups(policy, scheduler)
+    found: WorkerGroups | None = policy.remembered.get(asked)
+    if found is None:
+        found = policy.remembered[asked] = WorkerGroups(policy, scheduler)
+    return found
+
+
+def _run_for(policy: Policy, scheduler: str, worker: str) -> frozenset[str]:
+    groups = _groups(policy, scheduler)
     takes = groups.takes.get(worker)
     if takes is None:
         return frozenset()

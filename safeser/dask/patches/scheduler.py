@@ -26,7 +26,7 @@ from safeser.dask.profiles import cut_profile
 from safeser.dask.readers import Readers
 from safeser.dask.retirement import note_failure
 from safeser.dask.servers import part_of, served
-from safeser.dask.value_moves import rebalanced, replicated
+from safeser.dask.value_moves import acquire, rebalanced, replicated, stating_authors
 from safeser.dask.worker_authority import Workers
 
 __all__ = ["ROWS"]
@@ -350,7 +350,9 @@ def _task_to_msg(stock: _Function) -> _Function:
         workers = part_of(self, Workers)
         if workers is not None:
             workers.note_computing(ts)
-        return stock(self, ts)
+        guard = part_of(self, Guard)
+        message = stock(self, ts)
+        return message if guard is None else guard.state_authors(message, ts)
 
     return task_to_msg
 
@@ -361,6 +363,7 @@ def _request_acquire_replicas(stock: _Function) -> _Function:
         if workers is not None:
             keys = list(keys)
             workers.note_told(addr, keys)
+            return acquire(self, addr, keys, stimulus_id)
         return stock(self, addr, keys, stimulus_id=stimulus_id)
 
     return request_acquire_replicas
@@ -372,7 +375,8 @@ def _gather_on_worker(stock: _Function) -> _Function:
         if workers is None:
             return await stock(self, worker_address, who_has)
         workers.note_told(worker_address, who_has)
-        failed = await stock(self, worker_address, who_has)
+        with stating_authors(self, who_has):
+            failed = await stock(self, worker_address, who_has)
         await count_failures(self, worker_address, failed)
         return failed
 
@@ -481,22 +485,24 @@ _WORKERS = (
     ),
     Patch(
         target="distributed.scheduler:SchedulerState._task_to_msg",
-        reason="It is not noted which worker was told to compute which task.",
+        reason="It is not noted which worker was told to compute which task, nor is the worker told"
+        " whose the task and its inputs are.",
         process=_HERE,
         needed=True,
         replace=_task_to_msg,
     ),
     Patch(
         target=f"{_SCHEDULER}.request_acquire_replicas",
-        reason="It is not noted which worker was told to keep a copy of which value.",
+        reason="It is not noted which worker was told to keep a copy of which value, nor is the"
+        " worker told whose it is.",
         process=_HERE,
         needed=True,
         replace=_request_acquire_replicas,
     ),
     Patch(
         target=f"{_SCHEDULER}.gather_on_worker",
-        reason="It is not noted which worker was told to copy which value, and one that fails to is"
-        " asked again for ever.",
+        reason="It is not noted which worker was told to copy which value, the worker is not told"
+        " whose it is, and one that fails to is asked again for ever.",
         process=_HERE,
         needed=True,
         replace=_gather_on_worker,
