@@ -132,6 +132,9 @@ class Authors(Part):
 
     # --- who may have them -----------------------------------------------------------------------
 
+    def _has(self, key: Any) -> bool:
+        return key in self._server.data or key in self._server.state.actors
+
     def _is_free(self, link: Any) -> bool:
         return link.peer == link.local or self._known.is_scheduler(link.peer)
 
@@ -155,10 +158,14 @@ class Authors(Part):
             return
         context = link.inbound(Kind.DATA, "get_data")
         policy, of = link.policy, self._of
-        refused = [key for key in keys if not may_read(policy, context, of.get(key))]
+        kept, refused = [], []
+        for key in keys:
+            (kept if may_read(policy, context, of.get(key)) else refused).append(key)
         if not refused:
             return
-        request["keys"] = [key for key in keys if key not in set(refused)]
+        request["keys"] = kept
+        # Of a key that is not here, Dask's worker asks the next one that has it.
+        refused = [key for key in refused if self._has(key)]
         errors = _errors(unreadable(policy, context, key, of.get(key)) for key in refused)
         for error in errors:
             link.note_refusal(context, error)

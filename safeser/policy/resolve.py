@@ -7,7 +7,7 @@ floor are errors at their place in the file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from safeser.allowed import Allowed, check_allowed, check_global
@@ -384,7 +384,8 @@ class _Reader(Entry):
                     rule="floor.author",
                     fix=f"Leave {name} out; dask and msgpack pass whoever wrote them.",
                 )
-        return self._of_others("authors", names, "what it wrote itself needs no listing")
+        why = "what it wrote itself needs no listing"
+        return self._of_others("authors", names, why, grows=lambda _: False)
 
     def _values(self) -> frozenset[str]:
         names = self.context.values or ()
@@ -397,14 +398,21 @@ class _Reader(Entry):
                     rule="floor.author",
                     fix=f"Leave {name} out, and name principals or groups.",
                 )
-        return self._of_others("values", names, "it may read its own values anyway")
+        # A group of one today lists colleagues tomorrow.
+        why = "it may read its own values anyway"
+        return self._of_others("values", names, why, grows=lambda name: name.startswith(_GROUP))
 
-    def _of_others(self, field: str, names: tuple[str, ...], why: str) -> frozenset[str]:
-        """Return whom *names* mean, of which none is the only sender: of that, *why* it is not."""
+    def _of_others(
+        self, field: str, names: tuple[str, ...], why: str, *, grows: Callable[[str], bool]
+    ) -> frozenset[str]:
+        """Return whom *names* mean; the only sender among them is refused, and said *why*.
+
+        :param grows: tells whether a name may mean more than its members of today.
+        """
         authors = self._members(field, names)
         senders = self._members("sender", self.context.sender)
         for index, name in enumerate(names):
-            if len(senders) == 1 and senders == self.members[name]:
+            if len(senders) == 1 and senders == self.members[name] and not grows(name):
                 self.refuse(
                     f"{name} is the sender, and {why}",
                     field,
