@@ -158,7 +158,8 @@ class Authors(Part):
             return
         context = link.inbound(Kind.DATA, "get_data")
         policy, of = link.policy, self._of
-        kept, refused = [], []
+        kept: list[Any] = []
+        refused: list[Any] = []
         for key in keys:
             (kept if may_read(policy, context, of.get(key)) else refused).append(key)
         if not refused:

@@ -139,7 +139,8 @@ def main():
         lambda: erin.submit(add, named(erin, "theirs")).result(TIMEOUT)
     )
     done["input, own"] = rule(lambda: alice.submit(add, own).result(TIMEOUT))
-    carol.submit(made, 3, key="same").exception(TIMEOUT)
+    same = carol.submit(made, 3, key="same")
+    same.exception(TIMEOUT)
     done["same task"] = rule(lambda: alice.submit(made, 3, key="same").result(TIMEOUT))
 
     # -- by what holds a future
