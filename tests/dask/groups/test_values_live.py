@@ -93,4 +93,4 @@ def test_a_refusal_names_key_author_and_field(done):
 
 
 def test_refusals_are_recorded(done):
-    assert {REFUSED, "operation.relayed"} <= set(done["rules"])
+    assert REFUSED in done["rules"]
