@@ -207,6 +207,7 @@ def test_an_honest_report_passes(talk):
 def test_a_task_that_makes_no_sense_fails_where_it_should_have_run(talk):
     t = talk("worker").worker_stream()
     task = {"op": "compute-task", "key": "x", "run_id": 1, "stimulus_id": "s"}
+    task |= {"author": "alice", "authors": {"y": "carol"}}
     [element] = t.attack_back([{**task, "priority": "high", "who_has": {"y": ["tcp://a:1"]}}])
     taken = {*lookup(Server.WORKER, Channel.STREAM, "compute-task").takes, "op"}
     assert taken - {"author", "authors"} == element.keys()

@@ -127,10 +127,9 @@ ROWS = (
     ),
     Patch(
         target="distributed.worker:Worker.handle_stimulus",
-        reason="A worker does not know whose the values are that it computes and fetches."
-        " What a cancelled task gives, or a value that was on its way, stands in for the task"
-        " that has its key by then; and who waits for a value that cannot come waits for ever"
-        " (distributed issue 6705).",
+        reason="A value of a cancelled task, or on its way, stands in for the task that has its key"
+        " by then; what waits for a value that cannot come waits for ever (distributed issue 6705);"
+        " nobody notes whose a value is.",
         process=("worker",),
         needed=True,
         replace=_handle_stimulus,
