@@ -203,17 +203,17 @@ class Placement(Part):
         )
 
     def _is_apart(self, author: str) -> bool:
-        """Tell whether some worker that was ever here may have nothing of *author*.
+        """Tell whether some worker that was ever here has nothing of *author* by itself.
 
         What a principal brought whose tasks no worker takes is of no group, and may be anywhere.
         """
-        if all(self._keeps(each.recipient, takes, author) for each, takes in self._taken.items()):
+        if all(_has(each.recipient, takes, author) for each, takes in self._taken.items()):
             return False
         return bool(self._keepers(author))
 
     def _keeps(self, principal: str, takes: Takes, author: str) -> bool:
-        """Tell whether a worker may have values of *author*: it computes, brought or reads them."""
-        return author == principal or takes.includes(author) or self._reads(principal, author)
+        """Tell whether a worker may have values of *author*: its own ones, or those it may read."""
+        return _has(principal, takes, author) or self._reads(principal, author)
 
     def _reads(self, worker: str, author: str) -> bool:
         """Tell whether *worker* may read values of *author* from all who compute them."""
@@ -415,6 +415,11 @@ class Placement(Part):
 
 def _author(node: Any) -> str:
     return node.author if isinstance(node, Sealed) else UNSEALED
+
+
+def _has(principal: str, takes: Takes, author: str) -> bool:
+    """Tell whether a worker has values of *author* by itself: it computes those, or brought them."""
+    return author == principal or takes.includes(author)
 
 
 def _named(author: str) -> str:

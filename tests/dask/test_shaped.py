@@ -103,12 +103,12 @@ def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_i
 
 @pytest.mark.parametrize("form", ["data", "object"])
 def test_a_payload_stands_for_no_name(talk, form):
-    t = talk("bob")
+    t = talk("alice")
     row = t.Row(*t.in_msgpack({"x": 1} if form == "object" else None))
     for message in (
         {"op": "who_has", "keys": [t.Eager(row)]},
         {"op": "proxy", "msg": {"op": "identity"}, "worker": row},
-        {"op": "broadcast", "msg": {"op": "versions", "packages": row}},
+        {"op": "broadcast", "msg": {"op": "call_stack", "keys": row}},
     ):
         t.refuses(message)
         assert t.refused_by_server.pop() == "operation.field-shape"
