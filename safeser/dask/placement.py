@@ -418,7 +418,7 @@ def _author(node: Any) -> str:
 
 
 def _has(principal: str, takes: Takes, author: str) -> bool:
-    """Tell whether a worker has values of *author* by itself: it computes those, or brought them."""
+    """Tell whether a worker has values of *author* by itself: it computes or brought them."""
     return author == principal or takes.includes(author)
 
 

@@ -108,7 +108,7 @@ def test_a_payload_stands_for_no_name(talk, form):
     for message in (
         {"op": "who_has", "keys": [t.Eager(row)]},
         {"op": "proxy", "msg": {"op": "identity"}, "worker": row},
-        {"op": "broadcast", "msg": {"op": "call_stack", "keys": row}},
+        {"op": "broadcast", "msg": {"op": "get_story", "keys_or_stimuli": row}},
     ):
         t.refuses(message)
         assert t.refused_by_server.pop() == "operation.field-shape"

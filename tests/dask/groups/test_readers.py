@@ -12,6 +12,7 @@ import pytest
 from distributed.comm import Comm as DaskComm
 from distributed.scheduler import ClientState
 
+from safeser.dask.authority import require_authority
 from safeser.dask.conflicts import Guard
 from safeser.dask.servers import served
 from safeser.errors import PolicyDenied
@@ -59,14 +60,12 @@ class Users(Grouped):
 
     def refused(self, name: str, op: str, **request: Any) -> bool:
         """Tell whether the request of *name* is refused because of whose a value is."""
-        from safeser.dask.authority import require_authority
-
         known = served(self.scheduler)
+        assert known is not None
         try:
             require_authority(known, self.scheduler, self.user(name), {"op": op, **request})
         except PolicyDenied as error:
-            assert error.rule == "values.author"
-            return True
+            return error.rule == "values.author"
         return False
 
 
@@ -161,7 +160,7 @@ def test_without_values_there_is_no_place_for_it(doors):
 
 def test_a_value_is_kept_where_it_may_be_read(doors):
     async def main(c: Users) -> None:
-        assert c.placement.keepers_of("carol") is None
+        assert c.placement.keepers_of("carol") == at(1, 3)
         assert c.placement.keepers_of("alice") == at(1)
 
     on_users(doors, main, LISTED)
