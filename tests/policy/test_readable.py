@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safeser.errors import ConfigError
-from safeser.policy import Policy
+from safeser.policy import Policy, explain
 from safeser.policy.readable import is_worker, may_read, readable, run_by
 from safeser.values import Context, Kind
 
@@ -153,3 +153,10 @@ def test_nobody_unknown_reads_values_of_others() -> None:
             "  sender: [ann, unknown]\n  recipient: scheduler\n",
         )
     assert caught.value.rule == "floor.unknown"
+
+
+def test_an_explanation_names_whose_values_may_be_read() -> None:
+    context = Context("ann", "scheduler", Kind.DATA, "gather", transport="safeser")
+    assert "the sender may read values of these there: cy, dan" in str(
+        explain(policy(), context, "msgpack")
+    )
