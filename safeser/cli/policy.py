@@ -112,6 +112,7 @@ def show(
         ],
     )
     _show_workers(loaded)
+    _show_readers(loaded)
     _show_confined(loaded)
     line()
     say("The first context that matches decides; none matches: deny.")
@@ -154,6 +155,29 @@ def _show_workers(policy: Policy) -> None:
         table(("scheduler", "workers of", "take tasks of"), rows)
 
 
+def _show_readers(policy: Policy) -> None:
+    """Show whose values reach whom: principals that read the same ones on one line."""
+    from safeser.policy.readable import readable
+    from safeser.policy.rules import READING
+    from safeser.values import Context, Kind
+
+    readers: dict[frozenset[str], list[str]] = {}
+    for name in policy.principals:
+        found: frozenset[str] = frozenset()
+        asks = False
+        for rule in policy.contexts:
+            if name in rule.senders and READING & rule.operations:
+                asks = True
+                for holder in rule.recipients & policy.principals.keys():
+                    found |= readable(policy, Context(name, holder, Kind.DATA, "get_data"))
+        if asks:
+            readers.setdefault(found - {name}, []).append(name)
+    if readers:
+        line()
+        rows = [(", ".join(names), _names(found)) for found, names in readers.items()]
+        table(("read values of their own, and", "of these authors"), rows)
+
+
 def _taken(takes: Takes, scheduler: str) -> list[str]:
     sealed = [f"{_names(takes.authors)} (sealed)"] if takes.authors else []
     own = [f"graphs that {scheduler} opens (approved, code)"] if takes.unsealed else []
@@ -194,6 +218,8 @@ def _show_way(rule: Rule) -> None:
         _row("same host", "yes" if True in rule.same_host else "no, another")
     if rule.authors:
         _row("authors", f"{_names(rule.authors)}, relayed")
+    if rule.values:
+        _row("values", f"of {_names(rule.values)}, beside the sender's own")
 
 
 def _show_submission(rule: Rule) -> None:

@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from safeser.dask import direct, nannies, worker_authority
+from safeser.dask.authors import Authors
+from safeser.dask.readers import Readers
 from safeser.dask.servers import Served
 from safeser.dask.worker_authority import Workers
-from safeser.operations import Server
+from safeser.operations import GROUPS, Server
 
 __all__ = ["require_authority"]
 
@@ -58,12 +60,38 @@ def _places_part(known: Served, server: Any, comm: Any, request: Request) -> Non
     workers.require_part(comm.link, *named)
 
 
+def _reads(known: Served, server: Any, comm: Any, request: Request) -> None:
+    known.part(server, Readers).require(comm.link, request["op"], request.get("keys", ()))
+
+
+def _relays(known: Served, server: Any, comm: Any, request: Request) -> None:
+    asked = request.get("msg")
+    if isinstance(asked, Mapping) and asked.get("op") in GROUPS["actors"]:
+        # The worker knows the scheduler alone as who asks.
+        known.part(server, Readers).require(comm.link, asked["op"], [asked.get("actor")])
+
+
+def _has_read(known: Served, server: Any, comm: Any, request: Request) -> None:
+    assert isinstance(request, dict)
+    known.part(server, Authors).narrow(comm, request)
+
+
+def _calls(known: Served, server: Any, comm: Any, request: Request) -> None:
+    authors, actor = known.part(server, Authors), request.get("actor")
+    authors.require(comm.link, request["op"], authors.of(actor), actor)
+
+
 _CHECKS: Mapping[tuple[Server, str], _Check] = {
     **{(Server.WORKER, name): _own_scheduler for name in direct.CHANGES},
+    (Server.WORKER, "get_data"): _has_read,
+    **{(Server.WORKER, name): _calls for name in GROUPS["actors"]},
     (Server.NANNY, "close_gracefully"): _own_worker,
     (Server.NANNY, "run"): _runs_code,
     (Server.NANNY, "plugin_add"): _runs_code,
     **{(Server.SCHEDULER, name): _about_itself for name in worker_authority.ABOUT},
+    (Server.SCHEDULER, "gather"): _reads,
+    (Server.SCHEDULER, "proxy"): _relays,
+    (Server.SCHEDULER, "broadcast"): _relays,
     (Server.SCHEDULER, "replicate"): _as_client,
     (Server.SCHEDULER, "rebalance"): _as_client,
     (Server.SCHEDULER, "shuffle_barrier"): _ends_half,

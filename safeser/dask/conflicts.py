@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from time import time
-from typing import Any
+from typing import Any, NoReturn
 
 from dask._task_spec import Alias
 from distributed.comm.core import CommClosedError
@@ -27,6 +27,7 @@ from distributed.scheduler import TaskState
 
 from safeser.channel.records import event, note_refusal
 from safeser.dask.arrivals import Arrivals, Coming
+from safeser.dask.authors import stating
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
 from safeser.dask.difference import Difference, find_difference
@@ -34,6 +35,7 @@ from safeser.dask.direct import runs_code
 from safeser.dask.hosts import anywhere
 from safeser.dask.lost import Lost
 from safeser.dask.placement import Placement
+from safeser.dask.readers import Readers
 from safeser.dask.refused import GraphFailures
 from safeser.dask.replies import error_reply
 from safeser.dask.sealed.comparison import Sameness, SealedComparison
@@ -108,6 +110,8 @@ class Guard(Part):
         self._lost = Lost()
         self._placement = self._known.part(self._server, Placement)
         self._placement.owner_of = self.owner_of
+        self._readers = self._known.part(self._server, Readers)
+        self._readers.owner_of = self.owner_of
         self.cancelling = Cancelling(*args, owner_of=self.owner_of, principal_of=self.principal_of)
         release_unattended(self._server, self._channel, self.owner_of)
 
@@ -136,6 +140,19 @@ class Guard(Part):
 
     def owner_of(self, task: TaskState) -> str:
         return self._owners.get(task, UNKNOWN)
+
+    def state_authors(self, message: dict[str, Any], task: TaskState) -> dict[str, Any]:
+        """Return *message*, which hands *task* to a worker, with the authors of what it needs."""
+        author = message["author"] = self.owner_of(task)
+        others = self.authors_of(task.dependencies, author)
+        if others:
+            message["authors"] = others
+        return message
+
+    def authors_of(self, tasks: Iterable[TaskState], but: str | None = None) -> dict[Any, str]:
+        """Return the authors of *tasks* by their keys, without those of the author *but*."""
+        owners = ((task.key, self.owner_of(task)) for task in tasks)
+        return {key: owner for key, owner in owners if owner != but}
 
     def _is_worker(self, principal: str) -> bool:
         """Whether *principal* may be a worker here: it computes what everybody submits anyway."""
@@ -177,12 +194,17 @@ class Guard(Part):
         """Compare with what is there, then create; Dask calls it in one turn of its event loop."""
         submission = self._current(client)
         actors = rest.get("actors")
+        context = self._context(submission, Kind.TASK, "update-graph")
         conflicts = [
             *self._conflicts(submission, dsk),
             *self._on_their_way(dsk),
             *self._other_actors(keys if actors is True else actors or ()),
             *self._refused_before(client, dsk, keys),
         ]
+        unread = self._readers.of_graph(context, dsk)
+        # Of a key that both say, what it computes is the first thing to know.
+        if unread is not None and not any(each.rule == "key.definition" for each in conflicts):
+            self._refuse_graph(submission, unread, keys)
         refused = self._decide(submission, conflicts, operation="update-graph", kind=Kind.TASK)
         if refused:
             # Ids are their clients', who make a new one each time that they connect.
@@ -197,13 +219,20 @@ class Guard(Part):
                     tasks.add(task)
             marked.update(tasks)
             raise _Refused(_error(submission, refused), self._unserved(keys, client, tasks))
+        if unread is not None:
+            self._refuse_graph(submission, unread, keys)
         try:
             self._placement.require_places(dsk)
         except PolicyDenied as error:
-            self._record(submission, error, Kind.TASK, "update-graph")
-            raise _Refused(error, self._unserved(keys, client, set())) from None
+            self._refuse_graph(submission, error, keys)
         self._lost.found(client, dsk)
         return stock(dsk=dsk, keys=keys, client=client, **rest)
+
+    def _refuse_graph(
+        self, submission: _Submission, error: PolicyDenied, keys: set[Any]
+    ) -> NoReturn:
+        self._record(submission, error, Kind.TASK, "update-graph")
+        raise _Refused(error, self._unserved(keys, submission.client, set())) from None
 
     def explain_lost(self, missing: set[Any], keys: set[Any]) -> None:
         """Raise why what Dask finds *missing* was refused, before it cancels what depends on that.
@@ -313,7 +342,8 @@ class Guard(Part):
             with self._from(comm, client) as submission:
                 self._check_data(submission, data, operation="scatter")
                 rest["workers"] = self._where_to(submission, rest.get("workers"))
-                with self._coming.of(submission.principal, tuple(data)):
+                said = stating("update_data", author=submission.principal)
+                with self._coming.of(submission.principal, tuple(data)), said:
                     return await stock(data=data, client=client, **rest)
         except PolicyDenied as error:
             return error_reply(error)

@@ -15,6 +15,7 @@ from typing import Any
 
 from safeser.channel import Arrived, Link
 from safeser.dask import drift, outgoing, replies, translate
+from safeser.dask.authors import require_receiver, stated
 from safeser.dask.building import build
 from safeser.dask.ceilings import (
     Room,
@@ -142,6 +143,8 @@ class Conversation:
         self.sent = Sent()  # definitions of sealed tasks that the peer keeps
         self._kept = Kept()  # those that this side keeps
         self._ready: Any = None  # what is read in place of a reply, where nothing was asked
+        #: What stands in a reply to get_data for values that the peer may not read.
+        self.withheld: Mapping[Any, Any] = {}
         self._said = False  # the last word of the exchange need not be said any more
 
     @property
@@ -625,6 +628,8 @@ class Conversation:
             return self._send_request(message, serializers)
         if self._current is not None and self._current.name == "identity":
             message = drift.stated(message, self.link)
+        elif self.withheld:
+            message, self.withheld = replies.with_withheld(message, self.withheld), {}
         try:
             return outgoing.encode_message(
                 self.link,
@@ -668,7 +673,8 @@ class Conversation:
             rows.append((path, known[0]))
             for inner in known:
                 self.link.permit_operation(self.link.outbound(inner.kind, inner.name))
-        message = requests.signed(self.link, message, rows)
+        require_receiver(self.link, message)
+        message = requests.signed(self.link, stated(message), rows)
         frames = outgoing.encode_message(
             self.link, message, row, serializers=serializers, fails=False
         )

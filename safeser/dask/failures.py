@@ -30,6 +30,7 @@ __all__ = [
     "Failure",
     "Relayed",
     "described",
+    "failed_value",
     "failure_of",
     "from_pickled_error",
     "is_failure",
@@ -60,6 +61,8 @@ class Failure:
     """An exception on its way out, as data."""
 
     data: ExceptionData
+    #: Whether it stands in the place of a value.
+    failed: bool = False
 
 
 class Relayed(Serialized):  # type: ignore[misc]  # distributed ships no types
@@ -233,6 +236,11 @@ def _with_traceback(data: ExceptionData, text: str) -> ExceptionData:
 def failure_of(error: BaseException) -> Failure:
     """Return *error* as a leaf of an outgoing message; its traceback stays in this process."""
     return Failure(replace(to_data(error), traceback=""))
+
+
+def failed_value(error: BaseException) -> Failure:
+    """Return *error* as what stands in an outgoing message in the place of a value."""
+    return replace(failure_of(error), failed=True)
 
 
 def serialize_failure(failure: Failure) -> tuple[dict[str, Any], list[Any]]:

@@ -49,10 +49,13 @@ __all__ = [
 
 
 #: What a worker does for its scheduler alone: which values it has, by which keys, and whose shards.
-#: Relayed, it would arrive as the scheduler's: whoever may scatter could put a value of their own
-#: under the key of somebody's task, which the worker then takes for its result.
+#: Relayed, it would arrive as the scheduler's: a client that may scatter could put a value of its
+#: own under the key of another's task, which the worker then takes for its result, or read any.
 _NEVER_RELAYED = frozenset(
-    {"update_data", "gather", "free_keys", "shuffle_receive", "shuffle_inputs_done"}
+    {
+        *("update_data", "gather", "get_data", "free_keys"),
+        *("shuffle_receive", "shuffle_inputs_done"),
+    }
 )
 
 #: One payload, where it stands, and its row of the payload table.

@@ -280,7 +280,7 @@ class _Values:
 
     def __call__(self, leaf: Any) -> tuple[PayloadRow, bool]:
         if isinstance(leaf, Failure):
-            return _failure_row(leaf), False
+            return _failure_row(leaf, failed=leaf.failed), False
         eager = not isinstance(leaf, Serialize | Serialized)
         try:
             return self._row(leaf), eager

@@ -20,13 +20,12 @@ from safeser.dask.sealed.node import Sealed
 from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
 from safeser.policy import Policy
-from safeser.policy.rules import COMPUTE, SUBMIT
+from safeser.policy.readable import readable
+from safeser.policy.rules import COMPUTE
 from safeser.policy.worker_groups import UNSEALED, Takes, WorkerGroups
 from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Placement", "Places"]
-
-_UNSEALED_SUBMISSIONS = ("approved", "code")
 
 _STIMULUS = "safeser-placement"
 
@@ -135,6 +134,8 @@ class Placement(Part):
         self._groups: WorkerGroups | None = None
         self._brought: dict[str, str] = {}
         self._may: dict[str, frozenset[str]] = {}
+        self._kept: dict[str, frozenset[str]] = {}
+        self._read: dict[tuple[str, str], bool] = {}
         self._taken: dict[Context, Takes] = {}
         self._apart: set[str] = set()
         self._addresses: dict[Needs, frozenset[str]] = {}
@@ -150,6 +151,7 @@ class Placement(Part):
         if policy is not self._policy:
             self._policy = policy
             self._groups, self._brought, self._may = None, {}, {}
+            self._read, self._kept = {}, {}
             self._unplaced = True
         self._taken = {context: Takes.by(policy, context) for context in self._ever}
         self._apart = set(filter(self._is_apart, self._authors))
@@ -196,18 +198,37 @@ class Placement(Part):
         if needs.author is not None and not takes.includes(needs.author):
             return False
         return all(
-            _keeps(context.recipient, takes, author) or not self._keepers(author)
+            self._keeps(context.recipient, takes, author) or not self._keepers(author)
             for author in needs.read
         )
 
     def _is_apart(self, author: str) -> bool:
-        """Tell whether some worker that was ever here may have nothing of *author*.
+        """Tell whether some worker that was ever here has nothing of *author* by itself.
 
         What a principal brought whose tasks no worker takes is of no group, and may be anywhere.
         """
-        if all(_keeps(each.recipient, takes, author) for each, takes in self._taken.items()):
+        if all(_has(each.recipient, takes, author) for each, takes in self._taken.items()):
             return False
         return bool(self._keepers(author))
+
+    def _keeps(self, principal: str, takes: Takes, author: str) -> bool:
+        """Tell whether a worker may have values of *author*: its own ones, or those it may read."""
+        return _has(principal, takes, author) or self._reads(principal, author)
+
+    def _reads(self, worker: str, author: str) -> bool:
+        """Tell whether *worker* may read values of *author* from all who compute them."""
+        found = self._read.get((worker, author))
+        if found is None:
+            policy = self._known.channel.policy
+            asked = [
+                each
+                for other in self._takers(author)
+                for each in anywhere(worker, other, "get_data", Kind.DATA)
+            ]
+            found = self._read[worker, author] = bool(asked) and all(
+                author in readable(policy, each) for each in asked
+            )
+        return found
 
     @property
     def divides(self) -> bool:
@@ -234,19 +255,9 @@ class Placement(Part):
         self._follow()
         found = self._brought.get(principal)
         if found is None:
-            found = self._brought[principal] = self._as_author(principal)
+            found = self._brought[principal] = self._principals.author_of(principal)
             self._note(found)
         return found
-
-    def _as_author(self, principal: str) -> str:
-        policy = self._known.channel.policy
-        asked = anywhere(principal, self._own, SUBMIT, Kind.TASK)
-        if principal in (self._own, UNKNOWN) or any(
-            rule is not None and rule.submission in _UNSEALED_SUBMISSIONS
-            for rule in map(policy.match, asked)
-        ):
-            return UNSEALED
-        return principal
 
     def _note(self, author: str) -> None:
         if author not in self._authors:
@@ -310,7 +321,14 @@ class Placement(Part):
 
     def _keepers(self, author: str) -> frozenset[str]:
         """Return the principals whose workers could have values of *author* if they were here."""
-        return self._takers(author) | (self._principals.takes.keys() & {author})
+        found = self._kept.get(author)
+        if found is None:
+            found = self._kept[author] = frozenset(
+                name
+                for name, takes in self._principals.takes.items()
+                if self._keeps(name, takes, author)
+            )
+        return found
 
     @property
     def _principals(self) -> WorkerGroups:
@@ -399,8 +417,8 @@ def _author(node: Any) -> str:
     return node.author if isinstance(node, Sealed) else UNSEALED
 
 
-def _keeps(principal: str, takes: Takes, author: str) -> bool:
-    """Tell whether a worker may have values of *author*: it computes those, or brought them."""
+def _has(principal: str, takes: Takes, author: str) -> bool:
+    """Tell whether a worker has values of *author* by itself: it computes or brought them."""
     return author == principal or takes.includes(author)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.dask import failures, replies, substitutes
+from safeser.dask.authors import StatedKeys
 from safeser.dask.shaped import sound
+from safeser.dask.translate import STATING
 from safeser.errors import SafeserError
 from safeser.operations import Operation
 
@@ -27,6 +29,8 @@ def element_instead(
     :param local: who refused it, and so wrote what stands in its place.
     """
     kept = sound(row, element)
+    if row.name in STATING:
+        StatedKeys.taken_from(kept)
     if row.name == "task-finished" and not element.keys() - {"type"} <= kept.keys():
         # That its result is there, nothing can be told of; but its clients wait for the task.
         failure = replies.refused(error, local, failed=False)

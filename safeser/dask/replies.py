@@ -32,6 +32,7 @@ __all__ = [
     "require_values",
     "rows_of",
     "why_no_values",
+    "with_withheld",
 ]
 
 _SERVERS = (Server.SCHEDULER, Server.WORKER, Server.NANNY)
@@ -116,6 +117,12 @@ def failed_values(asked: Mapping[str, Any], value: Relayed) -> dict[str, Any]:
     keys = asked.get("keys")
     keys = keys if isinstance(keys, list | tuple | set | frozenset) else ()
     return {"status": "OK", "data": dict.fromkeys(keys, value)}
+
+
+def with_withheld(reply: Any, withheld: Mapping[Any, Any]) -> Any:
+    """Return the *reply* to a request for values with what stands for those not handed out."""
+    data = reply.get("data") if isinstance(reply, dict) else None
+    return {**reply, "data": {**data, **withheld}} if isinstance(data, dict) else reply
 
 
 def require_values(reply: Any) -> None:

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from distributed.worker_state_machine import (
+    AcquireReplicasEvent,
     CancelComputeEvent,
+    ComputeTaskEvent,
     ExecuteSuccessEvent,
     FreeKeysEvent,
     GatherDepDoneEvent,
@@ -29,12 +31,16 @@ from distributed.worker_state_machine import (
     TaskErredMsg,
 )
 
+from safeser.dask.authors import Authors
 from safeser.dask.servers import Part
 
 __all__ = ["Stimuli"]
 
 #: What releases tasks, and so what they need: of keys, or of one.
 _RELEASES = (FreeKeysEvent, StealRequestEvent, CancelComputeEvent)
+
+#: By these the scheduler states whose the values are.
+_STATING = (ComputeTaskEvent, AcquireReplicasEvent)
 
 _DEPENDENTS = "safeser-dependents"
 
@@ -44,12 +50,16 @@ class Stimuli(Part):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self._authors = self._known.part(self._server, Authors)
         self._cancelled: set[Any] = set()  # keys of which old values are still on their way
 
     def handle(self, stock: Callable[[Any], None], event: Any) -> None:
         """Do what ``Worker.handle_stimulus``, *stock*, does with *event*, once that is true."""
         worker = self._server
-        if isinstance(event, _RELEASES):
+        if isinstance(event, _STATING):
+            stock(event)
+            self._authors.note_event(event)
+        elif isinstance(event, _RELEASES):
             fetched = list(self._fetched_for(worker.state, event))
             stock(event)
             self._cancelled.update(task.key for task in fetched if task.state == "cancelled")

@@ -19,6 +19,7 @@ from dask.typing import no_default
 
 from safeser import pickles
 from safeser.dask import substitutes
+from safeser.dask.authors import StatedKeys
 from safeser.dask.events import plain_event
 from safeser.dask.failures import (
     TRACEBACK,
@@ -195,6 +196,9 @@ def incoming_element(
             element["event"] = _plain_event(element)
         elif name == "task-erred" and element.get("exception") is None:
             element["exception"] = _unsaid(note)
+    elif server is Server.WORKER:
+        if name in STATING:
+            StatedKeys.taken_from(element)
     elif name == "task-erred" and element.get("traceback") is None:
         # The scheduler keeps the text only where it has a traceback, for which Dask itself takes
         # text. It goes no further: a client has it from the failure.
@@ -311,6 +315,9 @@ _SAFE: dict[str, Callable[..., Any]] = {
 }
 
 #: What Dask's client shows to its user of elements that hold no error.
+#: Elements by which a scheduler states whose the values are that a worker is to have.
+STATING = frozenset({"compute-task", "acquire-replicas"})
+
 _SHOWN = ("msg", "reason", "warning", "error")
 
 

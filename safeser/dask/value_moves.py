@@ -7,14 +7,17 @@ it have (:mod:`safeser.dask.placement`). Dask chooses among all workers for that
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
+from safeser.dask.authors import stating
 from safeser.dask.copies import copied
 from safeser.dask.placement import Placement
+from safeser.dask.readers import Readers
 from safeser.dask.servers import part_of
 from safeser.errors import PolicyDenied
 
-__all__ = ["keeping", "rebalanced", "replicated", "taking"]
+__all__ = ["acquire", "keeping", "rebalanced", "replicated", "stating_authors", "taking"]
 
 _Request = Callable[..., Awaitable[Any]]
 
@@ -64,6 +67,31 @@ async def replicated(
         result = await copied(stock, keys=group, workers=among, **rest)
         failed += [] if result is None else result["keys"]
     return {"status": "partial-fail", "keys": failed} if failed else None
+
+
+def acquire(scheduler: Any, address: str, keys: Iterable[Any], stimulus: str) -> None:
+    """Do what ``Scheduler.request_acquire_replicas`` does, and state whose the values are."""
+    tasks = [scheduler.tasks[key] for key in keys]
+    scheduler.stream_comms[address].send(
+        {
+            "op": "acquire-replicas",
+            "who_has": {each.key: [state.address for state in each.who_has] for each in tasks},
+            "nbytes": {each.key: each.nbytes for each in tasks},
+            "authors": _authors_of(scheduler, tasks),
+            "stimulus_id": stimulus,
+        }
+    )
+
+
+def stating_authors(scheduler: Any, keys: Iterable[Any]) -> AbstractContextManager[None]:
+    """Have the worker that is told to fetch *keys* meanwhile told whose they are."""
+    tasks = [scheduler.tasks[key] for key in keys if key in scheduler.tasks]
+    return stating("gather", authors=_authors_of(scheduler, tasks))
+
+
+def _authors_of(scheduler: Any, tasks: Iterable[Any]) -> dict[Any, str]:
+    readers = part_of(scheduler, Readers)
+    return {} if readers is None else {each.key: readers.owner_of(each) for each in tasks}
 
 
 def _by_keepers(

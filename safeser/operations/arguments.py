@@ -9,6 +9,8 @@ in both directions, in each release that the table was compared with; where a ha
 field, those that honest peers send. ``any`` is the shape of what users put in (decided as a
 payload, or plain data) and of what is a payload.
 
+``author`` and ``authors`` are safeser's own: whose the values are that a worker gets.
+
 A field that not all of these releases have names the first one that has it,
 ``field:shape@2026.6.0``, or the first one that has it no more, ``field:shape@<2026.6.0``.
 """
@@ -185,11 +187,11 @@ echo data:any
 connection_stream extra:table?
 close
 dump_state exclude:names
-gather who_has:key->address*
+gather who_has:key->address* authors:key->word
 run function:any args:any wait:flag kwargs:any
 run_coroutine function:any args:any kwargs:any wait:flag
 get_data keys:key* who:address?
-update_data data:key->any stimulus_id:text?
+update_data data:key->any stimulus_id:text? author:word
 free_keys stimulus_id:text keys:key*
 terminate timeout:amount executor_wait:flag nanny:flag reason:text
 ping
@@ -218,9 +220,10 @@ close-stream
 close timeout:amount executor_wait:flag nanny:flag reason:text
 cancel-compute stimulus_id:text key:key
 acquire-replicas stimulus_id:text who_has:key->address* nbytes:key->number
+    authors:key->word
 compute-task stimulus_id:text key:key run_id:integer who_has:key->address* nbytes:key->number
     priority:number* run_spec:any resource_restrictions:word->amount? actor:flag annotations:any
-    span_id:word?
+    span_id:word? author:word authors:key->word
 statement-renewed statement:bytes
 free-keys stimulus_id:text keys:key*
 remove-replicas stimulus_id:text keys:key*

@@ -100,6 +100,9 @@ def _walk(policy: Policy, context: Context) -> list[str]:
                 steps.append(f"  read by what their libraries registered with distributed: {types}")
             if rule.authors:
                 steps.append(f"  what these wrote passes like the sender's own: {_few(rule)}")
+            if rule.values:
+                listed = ", ".join(sorted(rule.values))
+                steps.append(f"  the sender may read values of these there: {listed}")
             return steps
         steps.append(f"line {rule.line}, {rule.name}: {_mismatch(policy, context, rule)}")
     return [*steps, "no context is left: deny"]

@@ -14,6 +14,7 @@ from safeser.policy.rules import (
     COMPUTE,
     HARMLESS,
     PICKLES,
+    READING,
     SIGNED_OPERATIONS,
     SUBMIT,
     UNKNOWN_OPERATIONS,
@@ -41,6 +42,7 @@ def check(entry: Entry, rule: Rule, *, listable: Collection[str], own: frozenset
     _check_code(entry, rule)
     _check_transport(entry, rule)
     _check_authors(entry, rule)
+    _check_values(entry, rule)
     _check_key_conflicts(entry, rule)
 
 
@@ -196,6 +198,20 @@ def _check_authors(entry: Entry, rule: Rule) -> None:
             "authors",
             rule="config.no-effect",
             fix="Take them out, or add safeser to 'transport'.",
+        )
+
+
+def _check_values(entry: Entry, rule: Rule) -> None:
+    if rule.values and not READING & rule.operations:
+        entry.refuse(
+            "values have no effect here: the sender may ask the recipient for none",
+            "values",
+            rule="config.no-effect",
+            fix="Take them out, or grant gather towards a scheduler, or get_data towards a worker.",
+        )
+    if rule.values and UNKNOWN in rule.senders:
+        entry.refuse(
+            "no policy can let unknown read values of others", "values", rule="floor.unknown"
         )
 
 

@@ -182,6 +182,7 @@ class ContextModel(_Strict):
     same_host: bool | None = None
     suite: str | None = None
     authors: _OneOrMore | None = None
+    values: _OneOrMore | None = None
     key_conflicts: KeyConflictsModel | None = None
     submission: str = "none"
     serializers: _Names = ("msgpack",)

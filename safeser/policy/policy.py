@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from safeser.errors import ConfigError
 from safeser.keys import KeyState, Roster, RosterEntry
@@ -51,6 +52,8 @@ class Policy:
     _table: Table
     _counterparts: dict[str, frozenset[str]] = field(default_factory=dict)
     _suites: dict[tuple[str | None, ...], Suite] = field(default_factory=dict)
+    #: What other modules derived from this policy, by the question.
+    remembered: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
 
     @classmethod
     def load(cls, path_or_name: str | os.PathLike[str]) -> Policy:

@@ -7,7 +7,7 @@ floor are errors at their place in the file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from safeser.allowed import Allowed, check_allowed, check_global
@@ -247,6 +247,7 @@ class _Reader(Entry):
             operations=self._operations(),
             types=self._types(),
             authors=self._authors(),
+            values=self._values(),
             transports=self._transports(),
             same_host=self._same_host(),
             key_conflicts=self._key_conflicts(),
@@ -383,13 +384,38 @@ class _Reader(Entry):
                     rule="floor.author",
                     fix=f"Leave {name} out; dask and msgpack pass whoever wrote them.",
                 )
-        authors = self._members("authors", names)
+        why = "what it wrote itself needs no listing"
+        return self._of_others("authors", names, why, grows=lambda _: False)
+
+    def _values(self) -> frozenset[str]:
+        names = self.context.values or ()
+        for index, name in enumerate(names):
+            if name in _RESERVED:
+                self.refuse(
+                    "a value of which nobody known is the author stays with its own principal",
+                    "values",
+                    index,
+                    rule="floor.author",
+                    fix=f"Leave {name} out, and name principals or groups.",
+                )
+        # A group of one today lists colleagues tomorrow.
+        why = "it may read its own values anyway"
+        return self._of_others("values", names, why, grows=lambda name: name.startswith(_GROUP))
+
+    def _of_others(
+        self, field: str, names: tuple[str, ...], why: str, *, grows: Callable[[str], bool]
+    ) -> frozenset[str]:
+        """Return whom *names* mean; the only sender among them is refused, and said *why*.
+
+        :param grows: tells whether a name may mean more than its members of today.
+        """
+        authors = self._members(field, names)
         senders = self._members("sender", self.context.sender)
         for index, name in enumerate(names):
-            if len(senders) == 1 and senders == self.members[name]:
+            if len(senders) == 1 and senders == self.members[name] and not grows(name):
                 self.refuse(
-                    f"{name} is the sender, and what it wrote itself needs no listing",
-                    "authors",
+                    f"{name} is the sender, and {why}",
+                    field,
                     index,
                     rule="config.no-effect",
                     fix="Take it out.",

@@ -29,6 +29,7 @@ __all__ = [
     "HARMLESS",
     "PICKLES",
     "PROFILES",
+    "READING",
     "REFUSED",
     "RENEW",
     "RENEWED",
@@ -76,6 +77,9 @@ RENEW, RENEWED = "renew-statement", "statement-renewed"
 
 #: What a client may say that may submit work, and what a scheduler says of tasks to workers.
 SUBMITTING, HANDING = frozenset({SUBMIT, RENEW}), frozenset({COMPUTE, RENEWED})
+
+#: The operations by which a sender reads values of others from the recipient, or has them used.
+READING = GROUPS["actors"] | {SUBMIT, "gather", "get_data", "publish_put", "shuffle_receive"}
 
 #: What a graph under ``submission: approved`` is made of.
 APPROVED = ("data", "numpy", "pandas", "functions", "dask-tasks")
@@ -179,6 +183,8 @@ class Rule:
     :param line: where it stands in the file.
     :param transports: those it matches; with None among them, also what nobody knows.
     :param same_host: where it matches, likewise.
+    :param values: authors whose values the senders may read from the recipients, beside those whom
+        they may read anyway (:mod:`safeser.policy.readable`).
     :param suite: what a session does at the least between principals for whom this context decides.
     """
 
@@ -195,6 +201,7 @@ class Rule:
     operations: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     authors: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
     transports: frozenset[str | None] = ANY_TRANSPORT
     same_host: frozenset[bool | None] = ANYWHERE
     key_conflicts: KeyConflicts = UNSAID

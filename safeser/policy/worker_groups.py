@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safeser.policy.policy import Policy
-from safeser.policy.rules import COMPUTE, TASKS
-from safeser.values import SEALED, Context, Kind
+from safeser.policy.rules import COMPUTE, SUBMIT, TASKS
+from safeser.values import SEALED, UNKNOWN, Context, Kind
 
 __all__ = ["UNSEALED", "Takes", "WorkerGroups"]
 
@@ -20,6 +20,9 @@ __all__ = ["UNSEALED", "Takes", "WorkerGroups"]
 UNSEALED = ""
 
 _REGISTER = "register-worker"
+
+#: By these a scheduler opens graphs, and pickles their tasks in its own name.
+_UNSEALED_SUBMISSIONS = ("approved", "code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class WorkerGroups:
 
     def __init__(self, policy: Policy, scheduler: str) -> None:
         self.policy = policy
+        self.scheduler = scheduler
+        self._authors: dict[str, str] = {}
         self.takes = {
             name: self._taken(name, scheduler)
             for name in sorted(self._handed(scheduler))
@@ -87,6 +92,28 @@ class WorkerGroups:
         ]
         authors = frozenset().union(*(takes.authors for takes in each))
         return Takes(authors, any(takes.unsealed for takes in each))
+
+    def author_of(self, principal: str) -> str:
+        """Return the author of the tasks of *principal*, as workers see it.
+
+        That is :data:`UNSEALED` for one whose graphs the scheduler opens, and for the scheduler.
+        """
+        found = self._authors.get(principal)
+        if found is None:
+            found = self._authors[principal] = self._author_of(principal)
+        return found
+
+    def _author_of(self, principal: str) -> str:
+        asked = (
+            _hop(principal, self.scheduler, Kind.TASK, SUBMIT, same_host=same)
+            for same in (True, False)
+        )
+        if principal in (self.scheduler, UNKNOWN) or any(
+            rule is not None and rule.submission in _UNSEALED_SUBMISSIONS
+            for rule in map(self.policy.match, asked)
+        ):
+            return UNSEALED
+        return principal
 
     def of(self, author: str) -> frozenset[str]:
         """Return the worker principals that take tasks of *author*, or of :data:`UNSEALED`."""

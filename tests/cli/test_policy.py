@@ -211,3 +211,14 @@ def test_the_schema_is_json_and_says_what_it_is_of(safeser):
     made = json.loads(ended.out)
     assert made["title"] == "safeser policy"
     assert made["properties"]["safeser"]["const"] == 1
+
+
+def test_show_says_whose_values_reach_whom(safeser):
+    values = Path(__file__).parents[1] / "dask" / "groups" / "values.yaml"
+    out = safeser("policy", "show", values).out
+    shown = [each.split() for each in out.splitlines()]
+    assert ["alice,", "bob,", "carol,", "erin", "none"] in shown
+    assert ["vera", "carol,", "erin"] in shown
+    assert ["worker-analysts", "alice,", "bob,", "erin,", "scheduler,", "vera"] in shown
+    assert "values      of carol, erin, beside the sender's own" in out
+    assert "read values of" not in safeser("policy", "show", "stock-cluster").out

@@ -30,6 +30,7 @@ contexts:
     serializers: [dask, msgpack, pickle]
     deserializers: [dask, msgpack, pickle]
     operations: {grant: [register-worker, update-graph]}
+    values: [alice, bob, carol]
   - name: bob
     sender: bob
     recipient: scheduler
@@ -38,6 +39,7 @@ contexts:
     deserializers: [dask, msgpack, pickle]
     operations: {grant: [update-graph]}
     key_conflicts: {definition: warn, principal: refuse}
+    values: [alice, carol, worker]
   - name: others
     sender: [alice, carol]
     recipient: scheduler
@@ -45,6 +47,7 @@ contexts:
     serializers: [dask, msgpack, pickle]
     deserializers: [dask, msgpack, pickle]
     operations: {grant: [update-graph, scatter, update_data]}
+    values: [alice, bob, carol, worker, scheduler]
   - name: down
     sender: scheduler
     recipient: [alice, bob, carol]

@@ -145,6 +145,7 @@ def test_a_relay_carries_no_relay_and_no_element(talk, relay, inner):
     [
         {"op": "update_data", "data": {"k": 1}},
         {"op": "gather", "who_has": {"k": ["safeser://127.0.0.1:1"]}},
+        {"op": "get_data", "keys": ["k"]},
         {"op": "free_keys", "keys": ["k"], "stimulus_id": "x"},
         {"op": "shuffle_receive", "shuffle_id": "x", "run_id": 1, "data": b""},
         {"op": "shuffle_inputs_done", "shuffle_id": "x", "run_id": 1},

@@ -25,6 +25,7 @@ BOBS_OWN = """  - name: bob-submits-code
     pickle: {profile: [data, numpy, pandas]}
     operations: {grant: [basic, diagnose, run, plugins, control, actors]}
     key_conflicts: {definition: warn, principal: refuse}
+    values: [group:engineers]
 
 """
 

@@ -59,9 +59,9 @@ def test_a_field_that_the_handler_does_not_take_is_refused(talk, asker, server, 
         ("bob", "scheduler", {"op": "update_data", "who_has": {"x": ["tcp://a:1"]}}),
         ("bob", "scheduler", {"op": "proxy", "msg": {"op": "identity"}, "worker": "tcp://a:1"}),
         (
-            "bob",
+            "alice",
             "scheduler",
-            {"op": "broadcast", "msg": {"op": "get_data", "keys": "abc"}},
+            {"op": "broadcast", "msg": {"op": "call_stack", "keys": "abc"}},
         ),
         ("worker", "scheduler", {"op": "register-worker", "nthreads": 0, "address": "x:1"}),
         (
@@ -103,12 +103,12 @@ def test_an_uploaded_file_stays_in_its_folder_and_its_sender_hears_how_to_name_i
 
 @pytest.mark.parametrize("form", ["data", "object"])
 def test_a_payload_stands_for_no_name(talk, form):
-    t = talk("bob")
+    t = talk("alice")
     row = t.Row(*t.in_msgpack({"x": 1} if form == "object" else None))
     for message in (
         {"op": "who_has", "keys": [t.Eager(row)]},
         {"op": "proxy", "msg": {"op": "identity"}, "worker": row},
-        {"op": "broadcast", "msg": {"op": "get_data", "keys": row}},
+        {"op": "broadcast", "msg": {"op": "get_story", "keys_or_stimuli": row}},
     ):
         t.refuses(message)
         assert t.refused_by_server.pop() == "operation.field-shape"
@@ -207,8 +207,10 @@ def test_an_honest_report_passes(talk):
 def test_a_task_that_makes_no_sense_fails_where_it_should_have_run(talk):
     t = talk("worker").worker_stream()
     task = {"op": "compute-task", "key": "x", "run_id": 1, "stimulus_id": "s"}
+    task |= {"author": "alice", "authors": {"y": "carol"}}
     [element] = t.attack_back([{**task, "priority": "high", "who_has": {"y": ["tcp://a:1"]}}])
-    assert {*lookup(Server.WORKER, Channel.STREAM, "compute-task").takes, "op"} == element.keys()
+    taken = {*lookup(Server.WORKER, Channel.STREAM, "compute-task").takes, "op"}
+    assert taken - {"author", "authors"} == element.keys()
     assert element["who_has"] == {}
     assert t.attack_back([{**task, "key": None}]) is t.SKIP
     with pytest.raises(PolicyDenied):

@@ -60,6 +60,15 @@ def differences(operations: Iterable[Operation], live: dict[str, Any]) -> Iterat
         yield "a client is not greeted first"
 
 
+#: Fields that safeser adds to Dask's: whose the values are that a worker gets.
+OWN = {
+    (Server.WORKER, Channel.RPC, "gather"): {"authors"},
+    (Server.WORKER, Channel.RPC, "update_data"): {"author"},
+    (Server.WORKER, Channel.STREAM, "acquire-replicas"): {"authors"},
+    (Server.WORKER, Channel.STREAM, "compute-task"): {"author", "authors"},
+}
+
+
 def _unlisted(rows: tuple[Operation, ...], live: dict[str, Any]) -> Iterator[str]:
     known = {_place(row) for row in rows}
     for server in Server:
@@ -105,6 +114,7 @@ def _taken(row: Operation, live: dict[str, Any]) -> set[str]:
         names |= {"worker"}  # that of the stream
     if place == (Server.SCHEDULER, Channel.STREAM, "report-key"):
         names -= {"ts"}  # for callers inside the scheduler
+    names |= OWN.get(place, set())
     if place in HANDED_ON:
         names |= set(_handler(live, HANDED_ON[place])["names"])
     return names - {"comm"} - set(ENVELOPE)

@@ -1,4 +1,5 @@
-"""What the scheduler's extensions do otherwise: work stealing and the memory manager.
+"""What the scheduler's extensions do otherwise: work stealing, the memory
+manager and published datasets.
 
 The one rule: as for the scheduler (:mod:`safeser.dask.patches.scheduler`); an extension belongs to
 its scheduler.
@@ -6,10 +7,14 @@ its scheduler.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from safeser.dask.patches.patch import Patch
+from distributed.comm import Comm
+
+from safeser.dask.patches.patch import Patch, without_comm
+from safeser.dask.readers import Readers
 from safeser.dask.retirement import Retirement, require_no_retirement
 from safeser.dask.servers import part_of, served
 from safeser.dask.value_moves import taking
@@ -47,7 +52,26 @@ def _find_recipient(stock: Callable[..., Any]) -> Callable[..., Any]:
     return find_recipient
 
 
+def _put(stock: Callable[..., Any]) -> Callable[..., Any]:
+    async def put(self: Any, comm: Any = None, /, *args: Any, **dataset: Any) -> Any:
+        if served(self.scheduler) is None or not isinstance(comm, Comm):
+            said = stock(self, *without_comm(comm, args), **dataset)
+            return await said if inspect.isawaitable(said) else said
+        with Readers.publishing(comm.link):
+            said = stock(self, **dataset)
+            return await said if inspect.isawaitable(said) else said
+
+    return put
+
+
 ROWS = (
+    Patch(
+        target="distributed.publish:PublishExtension.put",
+        reason="Keys are published by principals that may not read their values.",
+        process=("scheduler",),
+        needed=True,
+        replace=_put,
+    ),
     Patch(
         target="distributed.stealing:WorkStealing.move_task_confirm",
         reason="A worker answers in the place of the one that was asked to give up a task.",

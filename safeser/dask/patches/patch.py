@@ -15,7 +15,9 @@ from importlib import import_module
 from types import MethodType
 from typing import Any
 
-__all__ = ["ANY", "Patch", "apply", "is_applied", "rebind", "stock_of"]
+from distributed.comm import Comm
+
+__all__ = ["ANY", "Patch", "apply", "is_applied", "rebind", "stock_of", "without_comm"]
 
 #: In the place of roles: every process that loads the comm backend.
 ANY = ("any",)
@@ -146,3 +148,8 @@ def rebind(server: Any) -> None:
                 replacement = _replacements.get(getattr(handler, "__func__", None))
                 if replacement is not None:
                     handlers[name] = MethodType(replacement, handler.__self__)  # type: ignore[index]  # a dict of Dask's
+
+
+def without_comm(comm: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the positional arguments of a call whose first one may be a connection, or absent."""
+    return args if comm is None or isinstance(comm, Comm) else (comm, *args)

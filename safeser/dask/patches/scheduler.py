@@ -20,22 +20,18 @@ from safeser.dask.addresses import Names
 from safeser.dask.conflicts import Guard
 from safeser.dask.copies import count_failures
 from safeser.dask.nannies import Starting
-from safeser.dask.patches.patch import Patch
+from safeser.dask.patches.patch import Patch, without_comm
 from safeser.dask.placement import Placement, Places
 from safeser.dask.profiles import cut_profile
+from safeser.dask.readers import Readers
 from safeser.dask.retirement import note_failure
 from safeser.dask.servers import part_of, served
-from safeser.dask.value_moves import rebalanced, replicated
+from safeser.dask.value_moves import acquire, rebalanced, replicated, stating_authors
 from safeser.dask.worker_authority import Workers
 
 __all__ = ["ROWS"]
 
 _Function = Callable[..., Any]
-
-
-def _without(comm: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the positional arguments of a call whose first one may be a connection, or absent."""
-    return args if comm is None or isinstance(comm, Comm) else (comm, *args)
 
 
 # --- graphs and data -----------------------------------------------------------------------------
@@ -104,7 +100,7 @@ def _scatter(stock: _Function) -> _Function:
     async def scatter(self: Any, comm: Any = None, /, *args: Any, **request: Any) -> Any:
         guard = part_of(self, Guard)
         if guard is None or not isinstance(comm, Comm):
-            return await stock(self, *_without(comm, args), **request)
+            return await stock(self, *without_comm(comm, args), **request)
         return await guard.scatter(partial(stock, self), comm, **request)
 
     return scatter
@@ -224,8 +220,10 @@ def _get_call_stack(stock: _Function) -> _Function:
 
 def _client_desires_keys(stock: _Function) -> _Function:
     def client_desires_keys(self: Any, keys: Any, client: str) -> None:
-        if served(self) is not None:
+        readers = part_of(self, Readers)
+        if readers is not None:
             keys = wanted_keys.known(self.tasks, keys, client)
+            readers.require_publishable(keys, client)
         stock(self, keys, client)
 
     return client_desires_keys
@@ -245,7 +243,7 @@ def _get_profile(stock: _Function) -> _Function:
     async def get_profile(self: Any, comm: Any = None, /, *args: Any, **asked: Any) -> Any:
         known = served(self)
         if known is None or not isinstance(comm, Comm):
-            return await stock(self, *_without(comm, args), **asked)
+            return await stock(self, *without_comm(comm, args), **asked)
         return await cut_profile(known.channel.policy.limits, partial(stock, self), asked)
 
     return get_profile
@@ -269,7 +267,8 @@ _WALKS = (
     ),
     Patch(
         target=f"{_SCHEDULER}.client_desires_keys",
-        reason="Unknown keys are kept by the warnings module for good (docs/upstream.md, 20).",
+        reason="Unknown keys are kept by the warnings module for good (docs/upstream.md, 20), and"
+        " keys are published that their publisher may not read.",
         process=_HERE,
         needed=True,
         replace=_client_desires_keys,
@@ -351,7 +350,9 @@ def _task_to_msg(stock: _Function) -> _Function:
         workers = part_of(self, Workers)
         if workers is not None:
             workers.note_computing(ts)
-        return stock(self, ts)
+        guard = part_of(self, Guard)
+        message = stock(self, ts)
+        return message if guard is None else guard.state_authors(message, ts)
 
     return task_to_msg
 
@@ -362,6 +363,7 @@ def _request_acquire_replicas(stock: _Function) -> _Function:
         if workers is not None:
             keys = list(keys)
             workers.note_told(addr, keys)
+            return acquire(self, addr, keys, stimulus_id)
         return stock(self, addr, keys, stimulus_id=stimulus_id)
 
     return request_acquire_replicas
@@ -373,7 +375,8 @@ def _gather_on_worker(stock: _Function) -> _Function:
         if workers is None:
             return await stock(self, worker_address, who_has)
         workers.note_told(worker_address, who_has)
-        failed = await stock(self, worker_address, who_has)
+        with stating_authors(self, who_has):
+            failed = await stock(self, worker_address, who_has)
         await count_failures(self, worker_address, failed)
         return failed
 
@@ -482,22 +485,24 @@ _WORKERS = (
     ),
     Patch(
         target="distributed.scheduler:SchedulerState._task_to_msg",
-        reason="It is not noted which worker was told to compute which task.",
+        reason="It is not noted which worker was told to compute which task, nor is the worker told"
+        " whose the task and its inputs are.",
         process=_HERE,
         needed=True,
         replace=_task_to_msg,
     ),
     Patch(
         target=f"{_SCHEDULER}.request_acquire_replicas",
-        reason="It is not noted which worker was told to keep a copy of which value.",
+        reason="It is not noted which worker was told to keep a copy of which value, nor is the"
+        " worker told whose it is.",
         process=_HERE,
         needed=True,
         replace=_request_acquire_replicas,
     ),
     Patch(
         target=f"{_SCHEDULER}.gather_on_worker",
-        reason="It is not noted which worker was told to copy which value, and one that fails to is"
-        " asked again for ever.",
+        reason="It is not noted which worker was told to copy which value, the worker is not told"
+        " whose it is, and one that fails to is asked again for ever.",
         process=_HERE,
         needed=True,
         replace=_gather_on_worker,

@@ -11,9 +11,11 @@ from functools import partial
 from typing import Any
 
 from distributed import Client
+from distributed.comm import Comm
 
+from safeser.dask.authors import Authors
 from safeser.dask.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
-from safeser.dask.patches.patch import Patch
+from safeser.dask.patches.patch import Patch, without_comm
 from safeser.dask.servers import part_of, served
 from safeser.dask.stimuli import Stimuli
 from safeser.dask.task_client import TaskClient
@@ -68,12 +70,55 @@ def _get_client(stock: Callable[..., Any]) -> Callable[..., Any]:
     return get_client
 
 
+def _gather(stock: Callable[..., Any]) -> Callable[..., Any]:
+    async def gather(
+        self: Any, comm: Any = None, /, *args: Any, authors: Any = None, **request: Any
+    ) -> Any:
+        said = await stock(self, *without_comm(comm, args), **request)
+        known = served(self)
+        if known is not None and authors and known.is_scheduler(comm.link.peer):
+            known.part(self, Authors).note(authors)
+        return said
+
+    return gather
+
+
+def _update_data(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def update_data(
+        self: Any, comm: Any = None, /, *args: Any, author: Any = None, **request: Any
+    ) -> Any:
+        said = stock(self, *without_comm(comm, args), **request)
+        known = served(self)
+        if known is not None and isinstance(comm, Comm):
+            peer = comm.link.peer
+            author = author if known.is_scheduler(peer) else peer
+            if author is not None:
+                known.part(self, Authors).note(dict.fromkeys(request["data"], author))
+        return said
+
+    return update_data
+
+
 ROWS = (
     Patch(
+        target="distributed.worker:Worker.gather",
+        reason="A worker does not know whose the values are that it is told to fetch.",
+        process=("worker",),
+        needed=True,
+        replace=_gather,
+    ),
+    Patch(
+        target="distributed.worker:Worker.update_data",
+        reason="A worker does not know whose the values are that it is brought.",
+        process=("worker",),
+        needed=True,
+        replace=_update_data,
+    ),
+    Patch(
         target="distributed.worker:Worker.handle_stimulus",
-        reason="What a cancelled task gives, or a value that was on its way, stands in for the task"
-        " that has its key by then; and who waits for a value that cannot come waits for ever"
-        " (distributed issue 6705).",
+        reason="A value of a cancelled task, or on its way, stands in for the task that has its key"
+        " by then; what waits for a value that cannot come waits for ever (distributed issue 6705);"
+        " nobody notes whose a value is.",
         process=("worker",),
         needed=True,
         replace=_handle_stimulus,

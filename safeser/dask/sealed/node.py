@@ -199,9 +199,12 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
     def __sizeof__(self) -> int:
         return self._call.nbytes
 
+    @property
+    def author(self) -> str:
+        return self._call.signed.statement.author
+
     def __repr__(self) -> str:
-        author = self._call.signed.statement.author
-        return f"<SealedTask {self.key!r} of {author}>"
+        return f"<SealedTask {self.key!r} of {self.author}>"
 
 
 def _same(value: Any) -> Any:

@@ -42,10 +42,10 @@ SETTINGS = {
 
 
 class Grouped(Cluster):
-    def __init__(self, path):
-        policy = path / "policy.yaml"
-        policy.write_text((HERE / "groups.yaml").read_text())
-        super().__init__(path, str(policy), PRINCIPALS)
+    def __init__(self, path, policy="groups.yaml", principals=PRINCIPALS):
+        copied = path / "policy.yaml"
+        copied.write_text((HERE / policy).read_text())
+        super().__init__(path, str(copied), principals)
         self.workers = {}
 
     def environment(self, principal, **more):

@@ -1,0 +1,182 @@
+"""Who reads which value of a scheduler, and what `values` changes of where tasks run.
+
+Without sockets: a scheduler of Dask's own with workers and users of two groups.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed.comm import Comm as DaskComm
+from distributed.scheduler import ClientState
+
+from safeser.dask.authority import require_authority
+from safeser.dask.conflicts import Guard
+from safeser.dask.servers import served
+from safeser.errors import PolicyDenied
+from tests.dask.groups.test_placement import Grouped, at
+from tests.dask.registered import Cluster, Comm, on
+
+TEXT = (Path(__file__).parent / "values.yaml").read_text()
+
+#: Analysts and their workers may read values of engineers.
+LISTED = TEXT.replace(
+    "  - name: workers-exchange\n",
+    """  - name: analysts-read
+    sender: worker-analysts
+    recipient: worker-engineers
+    values: [group:engineers]
+    operations: {grant: [identity, close, get_data]}
+  - name: alice-submits
+    sender: alice
+    recipient: scheduler
+    submission: sealed
+    serializers: [dask, msgpack]
+    deserializers: [dask, msgpack]
+    values: [group:engineers]
+    operations: {grant: [basic]}
+  - name: workers-exchange
+""",
+)
+
+
+class Users(Grouped):
+    @property
+    def guard(self) -> Guard:
+        known = served(self.scheduler)
+        assert known is not None
+        return known.part(self.scheduler, Guard)
+
+    def own(self, key: str, owner: str) -> Any:
+        """Return a task of *owner* that is there."""
+        task = self.held(key, 3)
+        self.guard._owners[task] = owner
+        return task
+
+    def user(self, name: str) -> Comm:
+        return Comm(self.link(name, name))
+
+    def refused(self, name: str, op: str, **request: Any) -> bool:
+        """Tell whether the request of *name* is refused because of whose a value is."""
+        known = served(self.scheduler)
+        assert known is not None
+        try:
+            require_authority(known, self.scheduler, self.user(name), {"op": op, **request})
+        except PolicyDenied as error:
+            return error.rule == "values.author"
+        return False
+
+
+def on_users(doors: Any, what: Any, policy: str = TEXT) -> None:
+    async def main(cluster: Cluster) -> Any:
+        cluster.__class__ = Users
+        await cluster.add(1, 3)
+        return await what(cluster)
+
+    on(doors, True, main, policy=policy)
+
+
+READERS = {"carol": True, "vera": True, "worker-engineers": True, "alice": False, "erin": False}
+
+
+@pytest.mark.parametrize(("name", "reads"), READERS.items())
+def test_values_are_gathered_by_who_may_read_them(doors, name, reads):
+    async def main(c: Users) -> None:
+        c.own("x", "carol")
+        assert c.refused(name, "gather", keys=["gone", "x"]) is not reads
+        assert not c.refused(name, "gather", keys=["gone"])
+
+    on_users(doors, main)
+
+
+@pytest.mark.parametrize("relay", ["proxy", "broadcast"])
+def test_a_relayed_call_of_an_actor_is_one_of_who_asks(doors, relay):
+    async def main(c: Users) -> None:
+        c.own("x", "carol")
+        for operation in ("actor_execute", "actor_attribute"):
+            asked = {"op": operation, "actor": "x"}
+            assert c.refused("alice", relay, msg=asked)
+            assert not c.refused("carol", relay, msg=asked)
+        assert not c.refused("alice", relay, msg={"op": "identity"})
+        assert not c.refused("alice", relay, msg=None)
+
+    on_users(doors, main)
+
+
+# --- datasets ------------------------------------------------------------------------------------
+
+
+async def publish(c: Users, name: str, key: str) -> None:
+    put = c.scheduler.handlers["publish_put"]
+    said = {"client": f"Client-{name}", "override": False}
+    flushed = getattr(c.scheduler.extensions["publish"], "_flush_received", None)
+    if "names" in put.__code__.co_names or flushed is not None:
+        said |= {"names": (key,), "keys": ((key,),), "data": (b"",), "uid": b"1"}
+        flushed[b"1"].set()
+    await put(c.user(name), **said)
+
+
+@pytest.mark.parametrize("name", ["alice", "carol"])
+def test_who_may_read_a_value_publishes_it_for_all(doors, name):
+    async def main(c: Users) -> None:
+        assert issubclass(Comm, DaskComm)
+        task = c.own("x", "carol")
+        client = "published-x"
+        c.scheduler.clients[client] = ClientState(client)
+        if name == "carol":
+            await publish(c, name, "x")
+        else:
+            # The key is looked at when the dataset takes it: it may not have been there before.
+            with pytest.raises(PolicyDenied, match=r"values\.author"):
+                await publish(c, name, "x")
+        assert bool(task.who_wants) is (name == "carol")
+        assert c.refused("alice", "gather", keys=["x"]) is (name == "alice")
+
+    on_users(doors, main)
+
+
+# --- where tasks run -----------------------------------------------------------------------------
+
+
+def test_a_task_runs_where_its_input_may_be_read(doors):
+    async def main(c: Users) -> None:
+        c.submit("x", "carol")
+        assert c.valid(c.scheduler.tasks["x"]) == at(3)
+        assert c.valid(c.submit("y", "alice", "x")) == at(1)
+
+    on_users(doors, main, LISTED)
+
+
+def test_without_values_there_is_no_place_for_it(doors):
+    async def main(c: Users) -> None:
+        c.submit("x", "carol")
+        with pytest.raises(PolicyDenied, match=r"worker-group\.values"):
+            c.submit("y", "alice", "x")
+
+    on_users(doors, main)
+
+
+def test_a_value_is_kept_where_it_may_be_read(doors):
+    async def main(c: Users) -> None:
+        assert c.placement.keepers_of("carol") == at(1, 3)
+        assert c.placement.keepers_of("alice") == at(1)
+
+    on_users(doors, main, LISTED)
+
+
+def test_copies_are_sent_with_their_authors(doors):
+    async def main(c: Users) -> None:
+        c.own("x", "carol")
+        sent: list[Any] = []
+        c.scheduler.stream_comms["w"] = type(
+            "Stream", (), {"send": lambda _, one: sent.append(one)}
+        )()
+        c.scheduler.request_acquire_replicas("w", ["x"], stimulus_id="s")
+        del c.scheduler.stream_comms["w"]
+        [message] = sent
+        assert message["authors"] == {"x": "carol"}
+        assert message["op"] == "acquire-replicas"
+
+    on_users(doors, main)
