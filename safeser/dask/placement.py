@@ -26,7 +26,6 @@ from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = ["Placement", "Places"]
 
-_UNSEALED_SUBMISSIONS = ("approved", "code")
 
 _STIMULUS = "safeser-placement"
 
@@ -242,8 +241,7 @@ class Placement(Part):
         policy = self._known.channel.policy
         asked = anywhere(principal, self._own, SUBMIT, Kind.TASK)
         if principal in (self._own, UNKNOWN) or any(
-            rule is not None and rule.submission in _UNSEALED_SUBMISSIONS
-            for rule in map(policy.match, asked)
+            rule is not None and rule.submission == "code" for rule in map(policy.match, asked)
         ):
             return UNSEALED
         return principal

@@ -1,9 +1,8 @@
 """Which workers take whose tasks, as the policy's contexts from a scheduler to workers say it.
 
 The one rule: nothing is stated twice. A worker is given exactly the tasks that its own context with
-the scheduler lets through: sealed ones by the authors that the context lists, and tasks that the
-scheduler pickled itself, as under ``submission: approved`` or ``code``, where it takes pickles of
-tasks.
+the scheduler lets through: signed ones by the authors that the context lists, or tasks that the
+scheduler pickled itself, as under ``submission: code``, where it takes pickles.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safeser.policy.policy import Policy
-from safeser.policy.rules import COMPUTE, TASKS
+from safeser.policy.rules import COMPUTE
 from safeser.values import SEALED, Context, Kind
 
 __all__ = ["UNSEALED", "Takes", "WorkerGroups"]
@@ -26,7 +25,7 @@ _REGISTER = "register-worker"
 class Takes:
     """Whose tasks one worker takes.
 
-    :param authors: principals whose sealed tasks it takes.
+    :param authors: principals whose signed tasks it takes, of code or of listed functions.
     :param unsealed: whether it takes tasks that the scheduler pickled in its own name.
     """
 
@@ -39,13 +38,13 @@ class Takes:
         if not policy.permits_operation(context).permitted:
             return cls()
         rule = policy.match(context)
-        sealed = rule is not None and rule.submission == SEALED
-        authors = rule.authors if rule is not None and sealed else frozenset()
-        pickles = all(
-            policy.decide(context, "pickle", sealing=side).permitted for side in (True, False)
+        if rule is not None and rule.submission == SEALED:
+            return cls(rule.authors)
+        return cls(
+            unsealed=all(
+                policy.decide(context, "pickle", sealing=side).permitted for side in (True, False)
+            )
         )
-        listed = not sealed or not TASKS.isdisjoint(policy.grant(context).profiles)
-        return cls(authors, pickles and listed)
 
     def includes(self, author: str) -> bool:
         """Tell whether it takes tasks of *author*, or of :data:`UNSEALED`."""

@@ -193,7 +193,7 @@ def test_what_was_brought_to_a_worker_under_a_taken_key_is_dropped_there(setup):
     assert setup.fake.freed == [("w2", ["d"])]
 
 
-#: Workers would take data from alice and carol, and run what alice signed or the scheduler pickled.
+#: Workers would take data from alice and carol, and run what alice signed.
 BRINGS_SEALED = (
     POLICY.partition("  - name: bring-with-code")[0]
     + """  - name: bring
@@ -206,9 +206,6 @@ BRINGS_SEALED = (
     recipient: worker
     authors: [alice]
     submission: sealed
-    serializers: [msgpack, pickle]
-    deserializers: [msgpack, pickle]
-    pickle: {profile: [dask-tasks]}
     operations: {grant: [compute-task]}
 """
 )

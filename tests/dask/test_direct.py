@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from distributed.worker import Worker
 
-from safeser.dask import approved
 from safeser.operations import Server
 from tests.dask.patched import Peer, asked, serve
 
@@ -165,11 +164,3 @@ def test_data_is_brought_by_the_hop_on_which_it_comes(doors, same_host):
     worker = held()
     said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})
     assert (said == "stored") is same_host
-
-
-@pytest.mark.parametrize("submission", ["approved", "code"])
-def test_frames_tell_no_address_where_tasks_are_approved(monkeypatch, submission):
-    asked = []
-    monkeypatch.setattr(approved, "hide_memory_in_frames", lambda: asked.append(1))
-    approved.hide_memory(SimpleNamespace(contexts=[SimpleNamespace(submission=submission)]))
-    assert bool(asked) is (submission == "approved")

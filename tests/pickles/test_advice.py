@@ -26,8 +26,8 @@ OBJECTS = {
     "dict with a factory": collections.defaultdict(list, a=[1]),
     "exception": ValueError("x"),
 }
-#: Values need none of these.
-NEEDLESS = ("functions", "dask-graph")
+#: Values need none of this.
+NEEDLESS = ("functions",)
 
 
 def advised(fix):
