@@ -57,7 +57,7 @@ def test_one_step_and_nothing_needless(kind, given, protocol):
     ("name", "why"),
     [
         ("os:system", "standard library"),
-        ("numpy:load", "profiles list"),
+        ("numpy:load", "reads, writes or runs"),
         ("torch:load", "code of their own"),
         ("psutil:Popen", "starts processes"),
     ],
