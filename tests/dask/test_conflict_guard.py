@@ -195,7 +195,7 @@ def test_what_was_brought_to_a_worker_under_a_taken_key_is_dropped_there(setup):
 
 #: Workers would take data from alice and carol, and run what alice signed.
 BRINGS_SEALED = (
-    POLICY.partition("  - name: bring-with-code")[0]
+    POLICY.partition("  - name: bring-with-code")[0].replace("approved", "sealed")
     + """  - name: bring
     sender: [alice, carol]
     recipient: worker

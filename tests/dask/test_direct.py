@@ -110,12 +110,12 @@ SEALED = """
 safeser: 1
 name: sealed
 revision: 1
-principals: {scheduler: {}, impostor: {}, worker: {}, alice: {}, bob: {}, eve: {}}
+principals: {scheduler: {}, impostor: {}, worker: {}, alice: {}, bob: {}, eve: {}, dora: {}}
 contexts:
   - name: tasks
     sender: scheduler
     recipient: worker
-    authors: [alice]
+    authors: [alice, dora]
     submission: sealed
     operations: {grant: [compute-task]}
   - name: other-tasks
@@ -124,17 +124,29 @@ contexts:
     authors: [eve]
     submission: sealed
     operations: {grant: [compute-task]}
-  - name: values
+  - name: submit
     sender: [alice, bob, eve]
+    recipient: [scheduler, impostor]
+    submission: sealed
+    operations: {grant: [update-graph]}
+  - name: submit-approved
+    sender: dora
+    recipient: scheduler
+    submission: approved
+    operations: {grant: [update-graph]}
+  - name: values
+    sender: [alice, bob, eve, dora]
     recipient: worker
     submission: sealed
     operations: {grant: [update_data, actors]}
 """
 
 
-@pytest.mark.parametrize(("peer", "stored"), [("alice", True), ("bob", False), ("eve", False)])
+@pytest.mark.parametrize(
+    ("peer", "stored"), [("alice", True), ("bob", False), ("eve", False), ("dora", False)]
+)
 def test_authors_of_sealed_tasks_of_its_scheduler_change_a_workers_values(doors, peer, stored):
-    """Eve's tasks would run here for another scheduler, and bob's for none."""
+    """Eve's tasks would run here for another scheduler, bob's for none, and dora's are no code."""
     _, far = doors.links(peer, "worker", SEALED)
     worker = held()
     said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})
