@@ -81,7 +81,7 @@ class Sealing(FutureReuse):
         identity = self._identity()
         assert identity is not None
         approved = grant_of(link).submission == APPROVED
-        if actors and approved:
+        if approved and actors is not None and actors is not False:
             raise PolicyDenied(
                 "an actor cannot be submitted: any of its methods could be called by name",
                 rule="submission.actors",
