@@ -126,8 +126,7 @@ def require_signable(definitions: Iterable[bytes], may: Signable) -> None:
                 " does not list",
                 rule=RULE,
                 where=shown(name),
-                fix=f'The operator can allow it there: \'pickle: {{allow: {{"{shown(name)}":'
-                " reference}}'.",
+                fix=_instead(name),
             )
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 from dask._expr import LLGExpr
-from dask._task_spec import Alias, DataNode, List, Task, TaskRef
+from dask._task_spec import Alias, DataNode, List, Task, TaskRef, convert_legacy_graph
 from dask.base import collections_to_expr
+from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.sealed import form
 from safeser.dask.sealed.call import HEADER, Sent
@@ -468,3 +470,52 @@ def test_what_each_author_may_sign():
         assert signable(name) == Signable()
     assert signable("carol", Kind.CONTROL).code
     assert not signable("alice", Kind.CONTROL).code
+
+
+# --- what else an author could sign --------------------------------------------------------------
+
+
+class Naming(ListedDefinitions):
+    """A patched client's: has every function stand under a listed name."""
+
+    def add_function(self, function):
+        return self._kept(function, b"@" + TRAIN.encode())
+
+    def add(self, obj):
+        return self._kept(obj, b"=" + repr(obj).encode())
+
+
+def test_a_shuffle_of_listed_names_is_none(scheduler, caplog):
+    frame = dd.from_pandas(pd.DataFrame({"a": range(8)}), npartitions=2)
+    expr = collections_to_expr([frame.shuffle("a", shuffle_method="p2p")]).optimize()
+    graph = convert_legacy_graph(dict(expr.__dask_graph__()))
+    barrier = next(each for each in graph.values() if isinstance(each, P2PBarrierTask))
+    refused(scheduler, written({barrier.key: barrier}, into=definitions(kind=Naming)))
+    assert scheduler.refused_by_server == ["submission.approved"]
+    assert "an approved graph holds no shuffle" in caplog.text
+
+
+@pytest.mark.parametrize("author", ["carol", "alice"])
+def test_a_plugin_is_code_even_where_its_author_is_listed(author):
+    policy = POLICY.replace("authors: [group:engineers]", "authors: [group:engineers, alice]")
+    doors = Signing()
+    worker = Talk(doors, "worker", "scheduler", policy).greet()
+    worker.request({"op": "register-worker", "address": "safeser://127.0.0.1:1", "reply": False})
+    audience = doors.identity("scheduler").public
+    purposes = {"plugin-add.plugin:p": b"@mylib.models:train"}
+    [signed] = sign_request(purposes, doors.identity(author), audience).values()
+    answer = worker.attack_back({"status": "OK", "worker-plugins": {"p": signed}})
+    listed = author == "carol"
+    assert answer["worker-plugins"] == ({"p": b"@mylib.models:train"} if listed else {})
+    assert worker.refused_by_asker == ([] if listed else ["submission.approved"])
+
+
+def test_typed_data_is_nobody_s_code_and_a_listed_name_is_its_author_s():
+    may = Signable(functions=frozenset({TRAIN}))
+    require_signable([b"=", b"@" + TRAIN.encode()], may)
+    with pytest.raises(PolicyDenied) as unlisted:
+        require_signable([b"@mylib.models:double"], may)
+    assert unlisted.value.where == "mylib.models:double"
+    assert 'allow: {"mylib.models:double": reference}' in unlisted.value.fix
+    with pytest.raises(PolicyDenied, match="No operator can allow it"):
+        require_signable([b"@os:system"], may)
