@@ -66,7 +66,6 @@ class Channel:
         _require_listed(self._standing, on=today())
         self._is_settled: Callable[[], bool] = lambda: True
         self._told: list[Callable[[frozenset[str]], None]] = []
-        self._when_policy: list[Callable[[Policy], None]] = []
         self._reviewed = (self._standing, today())
         self._silenced = self._standing.silenced(today())
 
@@ -130,8 +129,6 @@ class Channel:
             if new is not old:
                 if new.policy is not old.policy:
                     own_families.look_for(new.policy.families)
-                    for take in self._when_policy:
-                        take(new.policy)
                 self._standing = new
                 self._note_adopted(old, new)
                 self.review()
@@ -201,13 +198,6 @@ class Channel:
     def when_silenced(self, tell: Callable[[frozenset[str]], None]) -> None:
         """Have *tell* called, by any thread, with all silenced principals whenever more are."""
         self._told.append(tell)
-
-    def on_policy(self, take: Callable[[Policy], None]) -> None:
-        """Have *take* called with the policy, now and, by any thread, with each that follows it."""
-        with self._adopting:
-            if take not in self._when_policy:
-                self._when_policy.append(take)
-            take(self.policy)
 
     def inspect(self, link: Recording) -> None:
         """End the session of *link*, which has begun or was renewed, if it must not be any more."""
@@ -371,7 +361,7 @@ class Channel:
             f"{self.identity.principal} may not submit tasks under policy {self.policy.name!r}",
             rule=rule,
             fix="Ask the operator for 'submission: approved' in the context towards the scheduler,"
-            " which lets you run listed functions there, or for 'submission: code'.",
+            " which lets you run functions that it lists, or for 'submission: sealed'.",
         )
 
     def link(

@@ -25,7 +25,6 @@ from safeser.envelope import (
 )
 from safeser.errors import EnvelopeError, PayloadError, PolicyDenied, SafeserError
 from safeser.policy import Policy
-from safeser.policy.rules import CALLING
 from safeser.values import SEALED, Context, Decision, Grant, Kind, Payload
 
 __all__ = ["Link"]
@@ -40,11 +39,6 @@ _NOTHING = Grant(context="", families=())
 
 #: What a message without payloads needs.
 _PLAIN = Grant(context="", families=FLOOR)
-
-_SUBMITTED_ALONE = (
-    "Graphs and functions pass in what is submitted alone: persist a collection before it is"
-    " published or scattered."
-)
 
 
 class Link(Recording):
@@ -463,15 +457,13 @@ class Link(Recording):
         try:
             serialization.judge(payload.header, frames, grant, limits=self.policy.limits)
         except SafeserError as error:
-            # What an approved context grants of graphs and functions, it grants to submissions.
-            submitted = grant.submission == "approved" and any(n in error.fix for n in CALLING)
             self.refuse(
                 context,
                 error.rule,
                 f"the value takes a pickle that the other side refuses: {error.message}",
                 payload=payload,
-                fix="Convert it to numbers, text, arrays or frames, which need no pickle. "
-                + (_SUBMITTED_ALONE if submitted else f"Or else: {error.fix}"),
+                fix="Convert it to numbers, text, arrays or frames, which need no pickle. Or else:"
+                f" {error.fix}",
             )
 
     # --- library messages ----------------------------------------------------------------------

@@ -146,7 +146,7 @@ def _show_workers(policy: Policy) -> None:
     # What lets workers report lets them hand out tasks, too; who takes sealed ones is a worker.
     workers = {worker for _, worker, takes in found if takes.authors}
     rows = [
-        (scheduler, worker, "; ".join(_taken(takes, scheduler)))
+        (scheduler, worker, "; ".join(_taken(policy, takes, scheduler)))
         for scheduler, worker, takes in found
         if takes.authors or scheduler not in workers
     ]
@@ -178,10 +178,17 @@ def _show_readers(policy: Policy) -> None:
         table(("read values of their own, and", "of these authors"), rows)
 
 
-def _taken(takes: Takes, scheduler: str) -> list[str]:
-    sealed = [f"{_names(takes.authors)} (sealed)"] if takes.authors else []
-    own = [f"graphs that {scheduler} opens (approved, code)"] if takes.unsealed else []
-    return sealed + own or ["none"]
+def _taken(policy: Policy, takes: Takes, scheduler: str) -> list[str]:
+    from safeser.values import Kind
+
+    may = {name: policy.signable(name, scheduler, Kind.TASK) for name in takes.authors}
+    sealed = frozenset(name for name, each in may.items() if each.code)
+    said = [f"{_names(sealed)} (sealed)"] if sealed else []
+    if takes.authors - sealed:
+        said.append(f"{_names(takes.authors - sealed)} (approved functions)")
+    if takes.unsealed:
+        said.append(f"graphs that {scheduler} opens (code)")
+    return said or ["none"]
 
 
 def _show_context(rule: Rule, *, every: bool) -> None:
@@ -197,8 +204,8 @@ def _show_context(rule: Rule, *, every: bool) -> None:
         _row("opens", ", ".join(opening))
     if "pickle" in (*sealing, *opening):
         _row("profiles", ", ".join(rule.profiles))
-        if rule.allow:
-            _row("allowed", ", ".join(f"{each.name} as {each.role}" for each in rule.allow))
+    if rule.allow:
+        _row("allowed", ", ".join(f"{each.name} as {each.role}" for each in rule.allow))
     if rule.types:
         _row("types", ", ".join(sorted(rule.types)))
     _show_submission(rule)
@@ -229,7 +236,7 @@ def _show_submission(rule: Rule) -> None:
     if rule.submission == "code":
         _row("submission", "code: the sender can run what it likes there", style="yellow")
     elif rule.submission == "approved":
-        _row("submission", "approved: functions that profiles and 'allow' list, no code")
+        _row("submission", "approved: functions that 'allow' lists, no code")
     elif rule.submission == SEALED:
         _row("submission", _sealed(rule), style="yellow")
     else:

@@ -1,4 +1,4 @@
-"""What is said beside an approved graph: where its tasks run, how soon and how often.
+"""What is said beside a graph: where its tasks run, how soon and how often.
 
 The one rule: plain values of the kind that Dask's scheduler computes with, which fit into the
 messages that it sends about them. It takes annotations as they come: a priority of 2 ** 70 is in no
@@ -67,7 +67,7 @@ def check_plain(value: Any, depth: int = 0) -> None:
             check_plain(part, depth + 1)
     else:
         raise PolicyDenied(
-            f"an annotation holds a {type(value).__name__}, and approved ones are plain values",
+            f"an annotation holds a {type(value).__name__}, and annotations are plain values",
             rule="submission.annotation",
             fix="Annotate with numbers, text and lists of them.",
         )

@@ -13,7 +13,7 @@ from typing import Any
 from distributed.protocol.serialize import Serialized
 
 from safeser.channel import Received
-from safeser.dask import approved, translate
+from safeser.dask import opened_graph, translate
 from safeser.dask.annotations import check_beside
 from safeser.dask.codec import PayloadRow, substitute
 from safeser.dask.failures import Relayed
@@ -26,6 +26,7 @@ from safeser.dask.sealed.statement import SignedStatement
 from safeser.dask.shaped import check_built
 from safeser.dask.shards import check_shards
 from safeser.errors import PayloadError, PolicyDenied, SafeserError, SerializationError
+from safeser.policy.rules import APPROVED
 from safeser.values import ANY_AUTHOR, SEALED
 
 __all__ = ["build", "load_part", "with_objects"]
@@ -45,7 +46,7 @@ def build(judged: Judged, *, opens: bool) -> Any:
         message = _loaded(judged, opens=opens)
         check_built(judged.later, message)
     if judged.context.operation == "update-graph" and judged.admitted.grant.submission != "code":
-        _check_approved(message, judged.admitted.grant.submission)
+        _check_written_out(message, judged.admitted.grant.submission)
     for path in judged.wrapped:
         for where, value in select(message, path):
             _refuse_bytes(value, where)
@@ -81,12 +82,12 @@ def with_objects(body: Any, objects: Mapping[int, Any]) -> Any:
         ) from None
 
 
-def _check_approved(message: dict[str, Any], submission: str) -> None:
+def _check_written_out(message: dict[str, Any], submission: str) -> None:
     """Refuse what steers the scheduler beside a graph, but for plain values."""
     check_beside({name: part for name, part in message.items() if name != "expr_ser"})
-    if not approved.is_opened(message.get("expr_ser")):
+    if not opened_graph.is_opened(message.get("expr_ser")):
         raise PayloadError("there is no graph to submit", rule="submission.graph", where="expr_ser")
-    if message.get("actors") and submission == "approved":
+    if message.get("actors") and submission == APPROVED:
         # Any method of an actor can be called by its name, tofile of an array as well.
         raise PolicyDenied(
             "an approved submission makes no actors", rule="submission.actors", where="actors"
@@ -137,12 +138,9 @@ def _pass_on(judged: Judged, payload: Received, row: PayloadRow) -> Serialized:
         if payload.family == SEALED:
             graph = judged.link.sealed_in(judged.admitted, payload)
             graph = replace(graph, current=_current(judged, graph.signed))
-            return approved.opened({"tasks": nodes(graph), "annotations": graph.annotations})
+            return opened_graph.opened(nodes(graph), graph.annotations)
         if row.failed and payload.family == "error":
             raise _unsent(payload, judged.link.load_one(judged.admitted, payload))
-        if judged.admitted.grant.submission == "approved":
-            # Dask's scheduler opens what was built here, and no bytes at all.
-            return approved.opened(_load(judged, payload, row))
         # The one payload that Dask's scheduler opens by itself: a graph whose sender may submit
         # code, handed on byte for byte.
         if payload.family != "cloudpickle" or row.failed:

@@ -11,7 +11,6 @@ import inspect
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
 from numbers import Integral
 from typing import Any
 from weakref import ref
@@ -25,7 +24,6 @@ from distributed.security import Security as DaskSecurity
 
 from safeser import operations
 from safeser.channel import Channel, Link, OpenLink
-from safeser.dask import approved
 from safeser.dask.annotations import can_be_sent
 from safeser.dask.comm import SafeserComm
 from safeser.dask.display import Display
@@ -35,7 +33,7 @@ from safeser.dask.guarded.comm import Guard
 from safeser.dask.guarded.settings import GuardedSecurity
 from safeser.dask.hosts import anywhere
 from safeser.dask.local import LocalCluster, require_processes
-from safeser.dask.sealing import Sealing
+from safeser.dask.sealing import Sealing, grant_of
 from safeser.dask.security import Security, checked_families
 from safeser.dask.settings import channel_for
 from safeser.errors import AuthenticationError, ConfigError, PayloadError, SafeserError
@@ -91,7 +89,6 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
         _require_known(kwargs)
         serializers = checked_families(serializers, argument="serializers")
         deserializers = checked_families(deserializers, argument="deserializers")
-        self._methods = ExitStack()
         self._was_connected = False
         owned = None
         guarded = guarded_scheme(address)
@@ -159,13 +156,8 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
         return super()._graph_to_futures(expr, keys, *args, **kwargs)
 
     def _as_sent(self, expr: Any, *, actors: Any = None) -> Any:
-        """Return *expr* as it leaves: as it is, written out, or sealed."""
-        link = self._link()
-        if link is None:
-            return expr
-        if self.seals:
-            return self._sealed(expr, actors=actors)
-        return approved.as_granted(expr, link, actors=actors)
+        """Return *expr* as it leaves: as it is, or signed."""
+        return self._sealed(expr, actors=actors) if self.seals else expr
 
     async def _register_scheduler_plugin(self, plugin: Any, *args: Any, **kwargs: Any) -> Any:
         """Register *plugin*; a scheduler that opens no graphs needs no files that they import."""
@@ -184,9 +176,6 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
             raise
         self._was_connected = True
         self._look_for_due()
-        link = self._link()
-        if link is not None and approved.grant_of(link).submission == "approved":
-            self._methods.enter_context(approved.methods())
 
     async def _ensure_connected(self, *args: Any, **kwargs: Any) -> None:
         try:
@@ -250,7 +239,7 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
     def _get_computation_code(self, *args: Any, **kwargs: Any) -> Any:
         """Return the source that Dask shows on its dashboard; where only names may pass, none."""
         link = self._link()
-        if link is not None and approved.grant_of(link).submission != "code":
+        if link is not None and grant_of(link).submission != "code":
             return ()
         return super()._get_computation_code(*args, **kwargs)
 
@@ -288,7 +277,6 @@ class Client(Display, Gathering, Sealing, _DaskClient):  # type: ignore[misc]  #
 
     async def _close(self, *args: Any, **kwargs: Any) -> None:
         await super()._close(*args, **kwargs)
-        self._methods.close()
         owned, self._owned = getattr(self, "_owned", None), None
         if owned is not None:
             result = owned.close()

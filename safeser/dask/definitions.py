@@ -13,7 +13,6 @@ they came by value, by their bodies, and all others by what ``__reduce_ex__`` sa
 from __future__ import annotations
 
 import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -29,9 +28,6 @@ from distributed.utils import iscoroutinefunction
 
 from safeser.dask.agreement import MAX_PAIRS, Agreement, Exhausted
 from safeser.dask.likeness import PLAIN, is_small, parts_of
-from safeser.pickles.shims.calls import Method
-from safeser.pickles.shims.standing import original
-from safeser.pickles.shims.whole import Ufunc, Whole
 
 __all__ = ["Comparison"]
 
@@ -224,9 +220,6 @@ class Comparison:
                 else:
                     b, scope_b = self._here.expand(b)
             cls = type(a)
-            if cls in _MAY_STAND_IN or type(b) in _MAY_STAND_IN:
-                a, b = original(a), original(b)
-                cls = type(a)
             if cls is not type(b):
                 return False
             if cls in PLAIN and is_small(a):
@@ -243,8 +236,3 @@ class Comparison:
                 scope_a = scope_b = _LITERAL
             work += [(x, y, scope_a, scope_b) for x, y in parts_of(a, b, cls)]
         return True
-
-
-#: What an approved graph holds in place of a function that another one calls as it is: it gives the
-#: same result, or refuses to.
-_MAY_STAND_IN = frozenset({Method, Ufunc, Whole, types.FunctionType})

@@ -61,4 +61,5 @@ def runs_code(policy: Policy, context: Context, schedulers: Iterable[str]) -> bo
 
 def _is_author(policy: Policy, context: Context, scheduler: str) -> bool:
     handed = Context(scheduler, context.recipient, Kind.TASK, COMPUTE, transport="safeser")
-    return policy.decide(handed, SEALED, author=context.sender).permitted
+    listed = policy.decide(handed, SEALED, author=context.sender).permitted
+    return listed and policy.signable(context.sender, scheduler, Kind.TASK).code

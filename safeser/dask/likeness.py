@@ -180,8 +180,7 @@ _CODE = (
 
 
 def _curried(a: Any, b: Any) -> Pairs:
-    # Not what it knows of its signature, which it leaves out of a pickle as well. A pickle names
-    # what it calls, where it can: a function that stands in place of another has no such name.
+    # Not what it knows of its signature, which it leaves out of a pickle as well.
     seen_a, seen_b = ({**vars(x), "_sigspec": None} for x in (a, b))
     return _attributes(seen_a, seen_b)
 

@@ -11,14 +11,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dask._task_spec import GraphNode
 from distributed.comm.utils import OFFLOAD_THRESHOLD
 from distributed.protocol.serialize import Pickled, Serialize, Serialized, ToPickle
 from distributed.sizeof import safe_sizeof
 
 from safeser import families
 from safeser.channel import Link
-from safeser.dask import approved, failures, translate
+from safeser.dask import failures, translate
 from safeser.dask.ceilings import CeilingOf, ceilings_of
 from safeser.dask.codec import Encoder, PayloadRow
 from safeser.dask.failures import Failure, Relayed
@@ -29,7 +28,7 @@ from safeser.envelope import check_payload, too_large
 from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
-from safeser.policy.rules import SUBMIT, TASKS
+from safeser.policy.rules import SUBMIT
 from safeser.values import SEALED, Grant, Kind, Limits, Payload
 
 __all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull", "may_be_large"]
@@ -295,8 +294,6 @@ class _Values:
         return "cloudpickle" in self._grant.families
 
     def _serialize(self, x: Any, grant: Grant) -> tuple[dict[str, Any], list[Any]]:
-        if isinstance(x, GraphNode) and _reads_tasks(grant):
-            return approved.handed_on(x)
         # Workers send what tasks return; the client that asks for it registers the class.
         return self._link.serialize(x, grant, context=self._context, unregistered=True)
 
@@ -357,8 +354,3 @@ class _Values:
         if self._known is None:
             self._known = self._link.allowed(self._context, self._serializers)
         return self._known
-
-
-def _reads_tasks(grant: Grant) -> bool:
-    """Tell whether the other side builds tasks of listed functions, and opens no code."""
-    return not TASKS.isdisjoint(grant.profiles) and "cloudpickle" not in grant.families

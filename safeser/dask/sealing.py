@@ -1,4 +1,4 @@
-"""Clients where policy says ``submission: sealed``: they sign graphs, and renew the statements.
+"""Clients that sign the graphs that they submit, as code or of listed functions, and renew them.
 
 The one rule: a client signs anew only what it submitted itself, and only while it holds a future
 of that graph, or of one that was submitted later and needs it. A graph of which all futures were
@@ -20,17 +20,18 @@ from distributed.protocol.serialize import Serialized, ToPickle
 from tornado.ioloop import PeriodicCallback
 
 from safeser.channel import Channel, Link
-from safeser.dask.approved import grant_of
 from safeser.dask.future_reuse import FutureReuse
 from safeser.dask.sealed.graph import is_sealed, without_functions, write_out
+from safeser.dask.sealed.references import ListedDefinitions
 from safeser.dask.sealed.statement import RENEWED_AFTER, SignedStatement
 from safeser.dask.sent_definitions import Stated
-from safeser.errors import ConfigError
+from safeser.errors import ConfigError, PolicyDenied
 from safeser.keys import Identity
-from safeser.policy.rules import RENEW
-from safeser.values import SEALED, Kind
+from safeser.policy.rules import APPROVED, RENEW, SIGNED, SUBMIT
+from safeser.policy.signable import Signable
+from safeser.values import Grant, Kind
 
-__all__ = ["Sealing"]
+__all__ = ["Sealing", "grant_of"]
 
 logger = logging.getLogger("safeser.dask")
 
@@ -57,15 +58,35 @@ class Sealing(FutureReuse):
 
     @property
     def seals(self) -> bool:
-        """Whether policy says ``submission: sealed`` for what this client submits."""
+        """Whether this client signs what it submits: ``submission: sealed`` or ``approved``."""
         link = self._policy_link()
-        return link is not None and grant_of(link).submission == SEALED
+        return link is not None and grant_of(link).submission in SIGNED
 
     def _sealed(self, expr: Any, *, actors: Any = None) -> Serialized:
-        """Return *expr* written out and signed, for the scheduler of the current connection."""
-        link, identity = self._policy_link(), self._identity()
+        """Return *expr* written out and signed, for the scheduler of the current connection.
+
+        :raises PolicyDenied: if the scheduler would refuse it; that is recorded.
+        """
+        link = self._policy_link()
         assert link is not None
+        try:
+            return self._written(expr, link, actors=actors)
+        except PolicyDenied as error:
+            if not error.recorded:
+                link.note_refusal(link.outbound(Kind.TASK, SUBMIT), error)
+                error.recorded = True
+            raise
+
+    def _written(self, expr: Any, link: Link, *, actors: Any) -> Serialized:
+        identity = self._identity()
         assert identity is not None
+        approved = grant_of(link).submission == APPROVED
+        if approved and actors is not None and actors is not False:
+            raise PolicyDenied(
+                "an actor cannot be submitted: any of its methods could be called by name",
+                rule="submission.actors",
+                fix="Ask the operator for 'submission: sealed', which lets you run any code.",
+            )
         if actors is not None and not isinstance(actors, bool):
             actors = list(self._expand_key(actors))  # type: ignore[attr-defined]  # of Dask's client
         named: set[Any] = set()
@@ -79,6 +100,7 @@ class Sealing(FutureReuse):
                 annotations=dask.get_annotations(),
                 actors=actors,
                 keys=named,
+                definitions=listed_by(link) if approved else None,
             )
         )
 
@@ -158,6 +180,18 @@ class Sealing(FutureReuse):
         link = self._policy_link()
         channel = None if link is None else link.voices
         return channel.identity if isinstance(channel, Channel) else None
+
+
+def grant_of(link: Link) -> Grant:
+    """Return what may be submitted on *link*."""
+    return link.policy.grant(link.outbound(Kind.TASK, SUBMIT), sealing=True)
+
+
+def listed_by(link: Link) -> ListedDefinitions:
+    """Return what takes the functions that may be submitted on *link*, and typed data."""
+    rule = link.policy.match(link.outbound(Kind.TASK, SUBMIT))
+    assert rule is not None
+    return ListedDefinitions(Signable.by([rule]).functions, rule.name, link.policy.limits)
 
 
 def _may_renew(link: Link) -> bool:

@@ -115,8 +115,6 @@ class SentGraph:
             return reopened(self._sealed, self._frames)
         first, *buffers = self._frames
         opened = pickle.loads(first, buffers=[_filled(each, large) for each in buffers])
-        if type(opened) is dict:  # written out, as where only approved functions may be submitted
-            return dict(opened["tasks"])
         return dict(convert_legacy_graph(dict(opened.__dask_graph__())))
 
 

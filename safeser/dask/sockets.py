@@ -29,7 +29,6 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from safeser.channel import Channel, Link
 from safeser.dask import patches
-from safeser.dask.approved import hide_memory
 from safeser.dask.authority import require_authority
 from safeser.dask.comm import REFUSED, SafeserComm
 from safeser.dask.confined import REPORT, prove
@@ -284,7 +283,6 @@ class _Listener(BaseTCPListener):  # type: ignore[misc]
         if self._server is Server.WORKER:
             unblock()
             say_no_more(server)
-            self._channel.on_policy(hide_memory)
         self._pending: OrderedDict[IOStream, None] = OrderedDict()
 
     def _get_server_args(self, **connection_args: Any) -> dict[str, Any]:

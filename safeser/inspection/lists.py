@@ -22,7 +22,6 @@ _BASES: Mapping[str, tuple[str, ...]] = {
     "pandas": ("numpy",),
     "scipy": ("numpy",),
     "sklearn": ("numpy", "scipy"),
-    "dask-graph": ("numpy", "pandas", "functions"),
 }
 
 

@@ -36,8 +36,6 @@ DATA_PROFILES = (
     "sklearn",
     "exceptions",
     "functions",
-    "dask-tasks",
-    "dask-graph",
 )
 
 _FIELDS = {

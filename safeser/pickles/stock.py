@@ -30,7 +30,6 @@ def dumps(
     buffer_callback: Callable[[Any], object] | None = None,
     code: bool = False,
     persistent_id: Callable[[Any], Any] | None = None,
-    reduce: Callable[[Any], Any] | None = None,
 ) -> bytes:
     """Return *obj* as a pickle of protocol 5, or raise :class:`PayloadError`.
 
@@ -40,11 +39,10 @@ def dumps(
         plain pickle can't write and what it could only name inside ``__main__`` or a module that
         is registered for pickling by value. Only a receiver who grants this sender code loads it.
     :param persistent_id: returns an id for what the receiver knows already, else None.
-    :param reduce: returns how an object is written, as its ``__reduce__`` would, or NotImplemented.
     """
     buffers: list[Any] = []
     out_of_band = buffer_callback is not None
-    plain, by_value_too = _writers(persistent_id, reduce)
+    plain, by_value_too = _writers(persistent_id)
     try:
         written = _dump(plain, obj, buffers, out_of_band=out_of_band)
         by_value = code and (b"__main__" in written or _registered_by_value(obj))
@@ -73,18 +71,13 @@ def dumps(
 
 
 def _writers(
-    persistent_id: Callable[[Any], Any] | None, reduce: Callable[[Any], Any] | None
+    persistent_id: Callable[[Any], Any] | None,
 ) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
     """Return what writes plain pickles, and what writes code by value too."""
-    if persistent_id is None and reduce is None:
+    if persistent_id is None:
         return pickle.dumps, cloudpickle.dumps
-    methods: dict[str, Any] = {}
-    if persistent_id is not None:
-        named = persistent_id
-        methods["persistent_id"] = lambda _, obj: named(obj)
-    if reduce is not None:
-        reduced = reduce
-        methods["reducer_override"] = lambda _, obj: reduced(obj)
+    named = persistent_id
+    methods: dict[str, Any] = {"persistent_id": lambda _, obj: named(obj)}
 
     def writer(base: Any) -> Callable[..., bytes]:
         Pickler = type("Pickler", (base,), methods)

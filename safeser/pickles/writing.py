@@ -36,7 +36,6 @@ def dumps(
     profile: str | Sequence[str] | Profile | None = None,
     limits: Limits = _DEFAULTS,
     persistent_id: Callable[[Any], Any] | None = None,
-    reduce: Callable[[Any], Any] | None = None,
 ) -> bytes:
     """Return *obj* as a pickle of protocol 5, or raise :class:`PayloadError`.
 
@@ -48,7 +47,6 @@ def dumps(
     :param profile: what the receiver loads by, with *limits*: what it would refuse is refused here.
         The pickle is loaded once to find out, and the result dropped.
     :param persistent_id: as for ``pickle.Pickler``; the receiver needs the ``persistent_load``.
-    :param reduce: says how an object is written, as ``reducer_override`` of a ``pickle.Pickler``.
     :raises PolicyDenied: *profile* would refuse the pickle; says which part of *obj* it is.
     """
     if profile is None:
@@ -57,7 +55,6 @@ def dumps(
             buffer_callback=buffer_callback,
             code=code,
             persistent_id=persistent_id,
-            reduce=reduce,
         )
     if code:
         raise ConfigError(
@@ -67,7 +64,7 @@ def dumps(
         )
     buffers: list[Any] = []
     keep = None if buffer_callback is None else buffers.append
-    written = stock.dumps(obj, buffer_callback=keep, persistent_id=persistent_id, reduce=reduce)
+    written = stock.dumps(obj, buffer_callback=keep, persistent_id=persistent_id)
     _rehearse(written, buffers, Profile.of(profile), limits, persistent=persistent_id is not None)
     if buffer_callback is not None:
         for buffer in buffers:

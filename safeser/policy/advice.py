@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from safeser.operations import GROUPS, NAMES
 from safeser.policy.rules import (
+    APPROVED,
     CODE_OPERATIONS,
     HANDING,
     HARMLESS,
@@ -101,16 +102,7 @@ def _submitting(query: Query, rule: Rule) -> tuple[Edit, ...]:
     """The least that lets work through: listed functions, unless code is what was asked about."""
     if query.family in _SUBMITTED_AS:
         return (Edit(rule.name, "submission", _SUBMITTED_AS[query.family]),)
-    lacking = [
-        side
-        for side, families in (
-            ("serializers", rule.serializers),
-            ("deserializers", rule.deserializers),
-        )
-        if "pickle" not in families
-    ]
-    pickles = [Edit(rule.name, side, "pickle") for side in lacking]
-    return (Edit(rule.name, "submission", "approved"), *pickles)
+    return (Edit(rule.name, "submission", APPROVED),)
 
 
 def _listing(query: Query, rule: Rule) -> tuple[Edit, ...]:
@@ -217,10 +209,10 @@ def _risk(changes: Iterable[Edit], rule: Rule) -> str:
     signing = rule.submission == SEALED and (authors or values & SIGNED_OPERATIONS)
     if SEALED in values or signing:
         return f"any code that {senders} signed is then taken in {recipients}, and run by workers"
-    if "approved" in values:
+    if APPROVED in values:
         return (
-            f"graphs of {senders} are then opened in {recipients}, and what the profiles and"
-            " 'pickle: allow' list runs there with any arguments"
+            f"the functions that 'pickle: allow' lists then run with any arguments of {senders}, on"
+            " the workers whose contexts list them as authors"
         )
     return _lesser_risk(values, rule, senders, recipients, rebuilds=bool(authors))
 

@@ -27,18 +27,17 @@ from safeser.operations import NAMES
 from safeser.policy import advice
 from safeser.policy.rules import (
     APPROVED,
-    CALLING,
     COMPUTE,
     HARMLESS,
     REFUSED,
     SEALED_IN,
-    SUBMIT,
     SUBMITTING,
     UNLISTED,
     Hop,
     Query,
     Rule,
 )
+from safeser.policy.signable import Signable
 from safeser.values import (
     FAMILIES,
     SEALED,
@@ -97,7 +96,8 @@ class Table:
         self._hosts = _masks([rule.same_host for rule in rules])
         self._decisions: dict[Query, Decision] = {}
         self._asked: dict[tuple[Context, str | None, bool, str | None], Decision] = {}
-        self._grants: dict[tuple[Hop, bool, bool], Grant | None] = {}
+        self._grants: dict[tuple[Hop, bool], Grant | None] = {}
+        self._signable: dict[tuple[str, str, Kind], Signable] = {}
         self._granted: dict[tuple[Context, bool], Grant] = {}
 
     # --- matching ------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Table:
         known = self._granted.get((context, sealing))
         if known is not None:
             return known
-        key = (self.hop(context), sealing, context.operation == SUBMIT)
+        key = (self.hop(context), sealing)
         try:
             grant = self._grants[key]
         except KeyError:
@@ -289,6 +289,17 @@ class Table:
             self._granted.clear()
         self._granted[context, sealing] = grant
         return grant
+
+    def signable(self, author: str, scheduler: str, kind: Kind) -> Signable:
+        """Return what *author* may sign in messages of *kind* that *scheduler* hands on."""
+        asked = (self.known(author), self.known(scheduler), kind)
+        found = self._signable.get(asked)
+        if found is None:
+            # How the author reached the scheduler is not known to who is handed what it signed.
+            hops = (Hop(*asked, "safeser", same_host) for same_host in (True, False))
+            rules = [rule for rule in map(self.match, hops) if rule is not None]
+            found = self._signable[asked] = Signable.by(rules, kind)
+        return found
 
     def key_conflicts(self, context: Context) -> KeyConflicts:
         """Return what becomes of keys that are taken; where nothing says so, they are refused."""
@@ -365,6 +376,8 @@ def _judge_family(query: Query, rule: Rule) -> Decision | None:
     if query.family == SEALED:
         if rule.submission == SEALED and query.operation in SEALED_IN:
             return None
+        if rule.submission == APPROVED and query.operation in SUBMITTING:
+            return None  # whose definitions are references; see signable.py
         return _deny(query, rule, "context.family", "sealed calls are not granted")
     # Failures as data hold nothing that msgpack does not.
     wanted = "msgpack" if query.family == "error" else query.family
@@ -398,7 +411,7 @@ def _judge_author(query: Query, rule: Rule) -> Decision | None:
 _STEPS = (_judge_operation, _judge_floors, _judge_family, _judge_author)
 
 
-def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool) -> Grant:
+def _bound(rule: Rule, hop: Hop, sealing: bool) -> Grant:
     families = rule.families(sealing=sealing)
     stranger = UNKNOWN in hop[:2]
     if hop.kind is Kind.ADMIN:
@@ -413,25 +426,13 @@ def _bound(rule: Rule, hop: Hop, sealing: bool, submits: bool) -> Grant:
     return Grant(
         context=rule.name,
         families=families,
-        profiles=_profiles(rule, submits=submits) if "pickle" in families else (),
+        profiles=rule.profiles if "pickle" in families else (),
         allow=rule.allow if "pickle" in families else (),
         submission=rule.submission,
         operations=rule.operations,
         types=rule.types if foreign else frozenset(),
         authors=rule.authors,
     )
-
-
-def _profiles(rule: Rule, *, submits: bool) -> tuple[str, ...]:
-    """Return the profiles of *rule*; functions and tasks are for graphs that are approved, alone.
-
-    A value that can be called, sent beside a graph, would be called by one: ``apply`` does that.
-    And a graph is tasks: the scheduler would run code of layers and expressions on its operands.
-    """
-    if rule.submission != "approved":
-        return rule.profiles
-    kept = (name for name in rule.profiles if name not in CALLING)
-    return tuple(dict.fromkeys((*APPROVED, *kept) if submits else ("data", *kept)))
 
 
 def _permit(rule: Rule, reason: str) -> Decision:

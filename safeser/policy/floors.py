@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from safeser.policy.entry import Entry
 from safeser.policy.rules import (
+    APPROVED,
     CODE_OPERATIONS,
     COMPUTE,
     HARMLESS,
@@ -114,8 +115,8 @@ def _check_code(entry: Entry, rule: Rule) -> None:
 
 
 def _check_approved(entry: Entry, rule: Rule) -> None:
-    """``approved`` means pickles of listed names, both written and read, and no code at all."""
-    if rule.submission != "approved":
+    """``approved`` means graphs of listed functions, and no code at all."""
+    if rule.submission != APPROVED:
         return
     listed = entry.listing({"cloudpickle"})
     if listed:
@@ -126,14 +127,6 @@ def _check_approved(entry: Entry, rule: Rule) -> None:
             rule="config.approved",
             fix="Take cloudpickle out, or write 'submission: code'.",
         )
-    for field in ("serializers", "deserializers"):
-        if "pickle" not in getattr(entry.context, field):
-            entry.refuse(
-                "'submission: approved' is about graphs, which travel as pickles",
-                field if getattr(entry.context, field) != ("msgpack",) else "submission",
-                rule="config.approved",
-                fix=f"Add pickle to '{field}'.",
-            )
     if not _hears_of_work(rule):
         entry.refuse(
             f"'submission: approved' has no effect where {SUBMIT} is not granted for kind task",
@@ -155,6 +148,15 @@ def _check_sealed(entry: Entry, rule: Rule) -> None:
             "submission",
             rule="config.no-effect",
             fix=f"Grant {SUBMIT} towards a scheduler, or {COMPUTE} from it, and match kind task.",
+        )
+    listed = entry.listing({"pickle"})
+    if listed and COMPUTE in rule.operations and rule.kinds == {Kind.TASK}:
+        entry.refuse(
+            "pickles have no effect here: tasks pass as their authors signed them",
+            listed[0],
+            rule="config.moved",
+            fix="Take pickle and the field 'pickle' out. Functions of approved tasks are listed in"
+            " the context of those who submit them.",
         )
 
 

@@ -20,7 +20,8 @@ from safeser.policy.model import LimitsModel, shape
 from safeser.policy.ready import locate, read_file
 from safeser.policy.resolve import resolve
 from safeser.policy.rules import Principal, Rule
-from safeser.values import Context, Decision, Grant, KeyConflicts, Limits, Suite
+from safeser.policy.signable import Signable
+from safeser.values import Context, Decision, Grant, KeyConflicts, Kind, Limits, Suite
 
 __all__ = ["Policy"]
 
@@ -144,6 +145,13 @@ class Policy:
         refused, and of another principal the submitter is warned.
         """
         return self._table.key_conflicts(context)
+
+    def signable(self, author: str, scheduler: str, kind: Kind) -> Signable:
+        """Return what *author* may sign in messages of *kind* that *scheduler* hands on.
+
+        The contexts from the author to the scheduler say so, and no other.
+        """
+        return self._table.signable(author, scheduler, kind)
 
     def counterparts(self, principal: str) -> frozenset[str]:
         """Return the listed principals with whom *principal* shares a context, in any direction.

@@ -23,9 +23,11 @@ from safeser.policy.escapes import check_confined
 from safeser.policy.faults import did_you_mean, fault, shown
 from safeser.policy.loader import Document
 from safeser.policy.model import ContextModel, PolicyModel
+from safeser.policy.moved import RETIRED_PROFILES, check_authors, retired
 from safeser.policy.rules import (
     ANY_TRANSPORT,
     ANYWHERE,
+    APPROVED,
     COMPUTE,
     PROFILES,
     SESSION_TRANSPORTS,
@@ -86,6 +88,7 @@ def resolve(model: PolicyModel, document: Document) -> tuple[Mapping[str, Princi
     if unreached is not None:
         _refuse_unreached(rules, unreached, document)
     _check_actors(rules, document)
+    check_authors(rules, document)
     foreign = find_foreign_author(rules, principals)
     if foreign is not None:
         _refuse_foreign_author(rules, foreign, document)
@@ -325,10 +328,21 @@ class _Reader(Entry):
 
     def _profiles(self) -> tuple[str, ...]:
         lists = {*self.context.serializers, *self.context.deserializers}
-        implied = ("dask-graph",) if self.context.submission == "approved" else ()
         if self.context.pickle is None:
-            return ("data", *implied)
+            return ("data",)
+        for index, name in enumerate(self.context.pickle.profile):
+            if name in RETIRED_PROFILES:
+                self.refuse(
+                    f"profile {name} held parts of Dask's graphs, which no policy lists any more",
+                    "pickle",
+                    "profile",
+                    index,
+                    rule="config.moved",
+                    fix=retired(self.context.name, self.context.submission),
+                )
         if "pickle" not in lists:
+            if self.context.submission == APPROVED and self.context.pickle.profile == ("data",):
+                return ("data",)  # what is allowed are the functions of signed tasks
             self.refuse(
                 "a pickle profile has no effect where no list of families holds pickle",
                 "pickle",
@@ -336,12 +350,12 @@ class _Reader(Entry):
                 fix="Take it out, or list pickle.",
             )
         self._known(self.context.pickle.profile, PROFILES, "profile", "pickle", "profile")
-        return tuple(dict.fromkeys((*self.context.pickle.profile, *implied)))
+        return self.context.pickle.profile
 
     def _allow(self) -> tuple[Allowed, ...]:
         listed = self.context.pickle.allow if self.context.pickle else {}
         allowed: list[Allowed] = []
-        approved = self.context.submission == "approved"
+        approved = self.context.submission == APPROVED
         for name, spec in listed.items():
             try:
                 each = Allowed.each(name, spec)

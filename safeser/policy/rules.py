@@ -16,13 +16,12 @@ from safeser.keys import PublicKey
 from safeser.operations import GROUPS, IN_ANY_RELEASE
 from safeser.operations.groups import PARTS
 from safeser.policy.confined import Confined
-from safeser.values import HARMLESS, TRANSPORTS, UNKNOWN, KeyConflicts, Kind, Suite
+from safeser.values import HARMLESS, SEALED, TRANSPORTS, UNKNOWN, KeyConflicts, Kind, Suite
 
 __all__ = [
     "ANYWHERE",
     "ANY_TRANSPORT",
     "APPROVED",
-    "CALLING",
     "CODE_OPERATIONS",
     "COMPUTE",
     "HANDING",
@@ -35,10 +34,10 @@ __all__ = [
     "RENEWED",
     "SEALED_IN",
     "SESSION_TRANSPORTS",
+    "SIGNED",
     "SIGNED_OPERATIONS",
     "SUBMIT",
     "SUBMITTING",
-    "TASKS",
     "UNKNOWN_OPERATIONS",
     "UNLISTED",
     "UNSAID",
@@ -61,8 +60,6 @@ PROFILES = (
     "sklearn",
     "exceptions",
     "functions",
-    "dask-tasks",
-    "dask-graph",
 )
 
 #: The operation that hands a graph to the scheduler, which unpickles it: ``submission`` gates it.
@@ -81,14 +78,11 @@ SUBMITTING, HANDING = frozenset({SUBMIT, RENEW}), frozenset({COMPUTE, RENEWED})
 #: The operations by which a sender reads values of others from the recipient, or has them used.
 READING = GROUPS["actors"] | {SUBMIT, "gather", "get_data", "publish_put", "shuffle_receive"}
 
-#: What a graph under ``submission: approved`` is made of.
-APPROVED = ("data", "numpy", "pandas", "functions", "dask-tasks")
+#: The submission of tasks that are signed and made of functions that the policy lists by name.
+APPROVED = "approved"
 
-#: Profiles by which a pickle hands over what can be called, or what a graph is made of.
-CALLING = frozenset({"functions", "dask-tasks", "dask-graph"})
-
-#: Profiles by which a pickle hands over tasks.
-TASKS = frozenset({"dask-tasks", "dask-graph"})
+#: Submissions of graphs that their author signs and no scheduler opens.
+SIGNED = frozenset({APPROVED, SEALED})
 
 #: Operations that run what the sender sends, or write it to a path of the sender's choice.
 #: ``upload_file`` does both in plain msgpack, so that families alone could not hold it back.

@@ -1,9 +1,8 @@
 """Which workers take whose tasks, as the policy's contexts from a scheduler to workers say it.
 
 The one rule: nothing is stated twice. A worker is given exactly the tasks that its own context with
-the scheduler lets through: sealed ones by the authors that the context lists, and tasks that the
-scheduler pickled itself, as under ``submission: approved`` or ``code``, where it takes pickles of
-tasks.
+the scheduler lets through: signed ones by the authors that the context lists, or tasks that the
+scheduler pickled itself, as under ``submission: code``, where it takes pickles.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safeser.policy.policy import Policy
-from safeser.policy.rules import COMPUTE, SUBMIT, TASKS
+from safeser.policy.rules import COMPUTE, SUBMIT
 from safeser.values import SEALED, UNKNOWN, Context, Kind
 
 __all__ = ["UNSEALED", "Takes", "WorkerGroups"]
@@ -21,15 +20,12 @@ UNSEALED = ""
 
 _REGISTER = "register-worker"
 
-#: By these a scheduler opens graphs, and pickles their tasks in its own name.
-_UNSEALED_SUBMISSIONS = ("approved", "code")
-
 
 @dataclass(frozen=True, slots=True)
 class Takes:
     """Whose tasks one worker takes.
 
-    :param authors: principals whose sealed tasks it takes.
+    :param authors: principals whose signed tasks it takes, of code or of listed functions.
     :param unsealed: whether it takes tasks that the scheduler pickled in its own name.
     """
 
@@ -42,13 +38,13 @@ class Takes:
         if not policy.permits_operation(context).permitted:
             return cls()
         rule = policy.match(context)
-        sealed = rule is not None and rule.submission == SEALED
-        authors = rule.authors if rule is not None and sealed else frozenset()
-        pickles = all(
-            policy.decide(context, "pickle", sealing=side).permitted for side in (True, False)
+        if rule is not None and rule.submission == SEALED:
+            return cls(rule.authors)
+        return cls(
+            unsealed=all(
+                policy.decide(context, "pickle", sealing=side).permitted for side in (True, False)
+            )
         )
-        listed = not sealed or not TASKS.isdisjoint(policy.grant(context).profiles)
-        return cls(authors, pickles and listed)
 
     def includes(self, author: str) -> bool:
         """Tell whether it takes tasks of *author*, or of :data:`UNSEALED`."""
@@ -109,8 +105,7 @@ class WorkerGroups:
             for same in (True, False)
         )
         if principal in (self.scheduler, UNKNOWN) or any(
-            rule is not None and rule.submission in _UNSEALED_SUBMISSIONS
-            for rule in map(self.policy.match, asked)
+            rule is not None and rule.submission == "code" for rule in map(self.policy.match, asked)
         ):
             return UNSEALED
         return principal

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from safeser.errors import PayloadError, PolicyDenied
-from safeser.values import Context, Kind, Payload
+from safeser.values import Context, Kind
 
 POLICY = """
 safeser: 1
@@ -175,16 +175,3 @@ def test_what_was_loaded_says_nothing_about_what_is_loaded_next(doors, shop):
     named = back.payload(verified, p.context, "part 0", PICKLE, [pickle.dumps("cloudpickle")])
     admitted = back.admit(verified, p.context, [named])
     assert [back.load(admitted) for _ in range(3)] == [["cloudpickle"]] * 3
-
-
-def test_what_passes_in_submissions_alone_is_not_told_to_be_granted(doors):
-    """An approved context grants functions and graphs already, to what is submitted."""
-    more = "submission: approved\n    operations: {grant: [update-graph, scatter]}"
-    approved = POLICY.replace("    pickle:\n", f"    {more}\n    pickle:\n")
-    ann, bea = doors.channel("ann", approved), doors.channel("bea", approved)
-    link, _ = doors.shake(ann, bea)
-    context = Context("ann", "bea", Kind.DATA, "scatter")
-    payload = Payload("data", "pickle", PICKLE, (pickle.dumps(len),), "ann")
-    with pytest.raises(PolicyDenied, match="pass in what is submitted alone") as caught:
-        link.permit_sending(context, payload)
-    assert "profile" not in caught.value.fix

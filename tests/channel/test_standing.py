@@ -422,17 +422,6 @@ def test_who_is_silenced_is_told_when_somebody_is_more(bea):
     assert told == [{"cy"}, {"cy", "ann"}]
 
 
-def test_who_follows_policies_hears_of_the_present_one_and_of_each_that_comes(bea, policy):
-    heard = []
-    take = heard.append
-    bea.on_policy(take)
-    bea.on_policy(take)
-    assert heard == [bea.policy] * 2
-    newer = raised(policy)
-    bea.adopt(policy=newer)
-    assert heard[2:] == [newer]
-
-
 # --- dates ---------------------------------------------------------------------------------------
 
 

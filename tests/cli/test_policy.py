@@ -58,7 +58,7 @@ def test_show_says_whose_tasks_run_in_which_workers(safeser):
     assert ["scheduler", "worker-analysts", "alice,", "erin", "(sealed)"] in shown
     assert ["scheduler", "worker-engineers", "carol,", "erin", "(sealed)"] in shown
     out = safeser("policy", "show", "dask-cluster").out
-    assert "carol (sealed); graphs that scheduler opens (approved, code)" in " ".join(out.split())
+    assert "carol (sealed); alice (approved functions)" in " ".join(out.split())
     assert "take tasks of" not in safeser("policy", "show", "stock-cluster").out
 
 
@@ -104,7 +104,7 @@ def test_show_names_what_else_a_context_asks_for(safeser, tmp_path):
         "same host   yes",
         "same host   no, another",
         "authors     c, relayed",
-        "submission  approved: functions that profiles and 'allow' list, no code",
+        "submission  approved: functions that 'allow' lists, no code",
         "conflicts   definition: warn, principal: warn",
         "operations  look, update-graph (",
     ):

@@ -193,9 +193,11 @@ def test_what_was_brought_to_a_worker_under_a_taken_key_is_dropped_there(setup):
     assert setup.fake.freed == [("w2", ["d"])]
 
 
-#: Workers would take data from alice and carol, and run what alice signed or the scheduler pickled.
+#: Workers would take data from alice and carol, and run what alice signed.
 BRINGS_SEALED = (
     POLICY.partition("  - name: bring-with-code")[0]
+    .replace("approved", "sealed")
+    .replace("carol: {}}", "carol: {}, other: {}}")
     + """  - name: bring
     sender: [alice, carol]
     recipient: worker
@@ -206,9 +208,17 @@ BRINGS_SEALED = (
     recipient: worker
     authors: [alice]
     submission: sealed
-    serializers: [msgpack, pickle]
-    deserializers: [msgpack, pickle]
-    pickle: {profile: [dask-tasks]}
+    operations: {grant: [compute-task]}
+  - name: other-worker
+    sender: other
+    recipient: scheduler
+    operations: {grant: [register-worker]}
+  - name: hands-code-on
+    sender: scheduler
+    recipient: other
+    submission: code
+    serializers: [msgpack, pickle, cloudpickle]
+    deserializers: [msgpack, pickle, cloudpickle]
     operations: {grant: [compute-task]}
 """
 )

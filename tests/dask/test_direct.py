@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from distributed.worker import Worker
 
-from safeser.dask import approved
 from safeser.operations import Server
 from tests.dask.patched import Peer, asked, serve
 
@@ -111,12 +110,12 @@ SEALED = """
 safeser: 1
 name: sealed
 revision: 1
-principals: {scheduler: {}, impostor: {}, worker: {}, alice: {}, bob: {}, eve: {}}
+principals: {scheduler: {}, impostor: {}, worker: {}, alice: {}, bob: {}, eve: {}, dora: {}}
 contexts:
   - name: tasks
     sender: scheduler
     recipient: worker
-    authors: [alice]
+    authors: [alice, dora]
     submission: sealed
     operations: {grant: [compute-task]}
   - name: other-tasks
@@ -125,17 +124,29 @@ contexts:
     authors: [eve]
     submission: sealed
     operations: {grant: [compute-task]}
-  - name: values
+  - name: submit
     sender: [alice, bob, eve]
+    recipient: [scheduler, impostor]
+    submission: sealed
+    operations: {grant: [update-graph]}
+  - name: submit-approved
+    sender: dora
+    recipient: scheduler
+    submission: approved
+    operations: {grant: [update-graph]}
+  - name: values
+    sender: [alice, bob, eve, dora]
     recipient: worker
     submission: sealed
     operations: {grant: [update_data, actors]}
 """
 
 
-@pytest.mark.parametrize(("peer", "stored"), [("alice", True), ("bob", False), ("eve", False)])
+@pytest.mark.parametrize(
+    ("peer", "stored"), [("alice", True), ("bob", False), ("eve", False), ("dora", False)]
+)
 def test_authors_of_sealed_tasks_of_its_scheduler_change_a_workers_values(doors, peer, stored):
-    """Eve's tasks would run here for another scheduler, and bob's for none."""
+    """Eve's tasks would run here for another scheduler, bob's for none, and dora's are no code."""
     _, far = doors.links(peer, "worker", SEALED)
     worker = held()
     said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})
@@ -165,11 +176,3 @@ def test_data_is_brought_by_the_hop_on_which_it_comes(doors, same_host):
     worker = held()
     said = asked(worker, worker.handlers, Peer(far), "update_data", data={"k": 1})
     assert (said == "stored") is same_host
-
-
-@pytest.mark.parametrize("submission", ["approved", "code"])
-def test_frames_tell_no_address_where_tasks_are_approved(monkeypatch, submission):
-    asked = []
-    monkeypatch.setattr(approved, "hide_memory_in_frames", lambda: asked.append(1))
-    approved.hide_memory(SimpleNamespace(contexts=[SimpleNamespace(submission=submission)]))
-    assert bool(asked) is (submission == "approved")

@@ -14,7 +14,6 @@ import pytest
 import toolz
 from dask._task_spec import Alias, DataNode, List, Task, TaskRef, _execute_subgraph
 from dask.base import collections_to_expr
-from dask.utils import apply, methodcaller
 from distributed.scheduler import _materialize_graph
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +21,6 @@ from hypothesis import strategies as st
 from safeser.dask import agreement
 from safeser.dask.agreement import Agreement
 from safeser.dask.definitions import Comparison
-from safeser.pickles.shims.calls import Method, filtered, item
-from safeser.pickles.shims.whole import Ufunc, Whole
 
 HONEST = Task("x", operator.add, 1, TaskRef("y"))
 
@@ -95,73 +92,15 @@ def test_references_and_tasks_as_data_are_compared_as_such():
     assert not Comparison().same(DataNode("x", [TaskRef("y")]), DataNode("x", [TaskRef("z")]))
 
 
-class Callable:
-    def __call__(self, *args: Any) -> Any:
-        return args
-
-
-def without_looking(name: Any) -> Method:
-    made = Method("sum")
-    made.method = name
-    return made
-
-
-def test_what_stands_in_place_of_a_function_is_no_other_one():
-    for stand_in, function in (
-        (Whole(np.sum), np.sum),
-        (Whole(operator.itemgetter("a")), operator.itemgetter("a")),
-        (Ufunc(np.exp), np.exp),
-        (Method("sum"), methodcaller("sum")),
-        (item, operator.getitem),
-        (filtered, filter),
-    ):
-        for first, second in (
-            (Task("x", stand_in, 1), Task("x", function, 1)),
-            (Task("x", apply, stand_in, [1]), Task("x", apply, function, [1])),
-        ):
-            assert Comparison().same(first, second)
-            assert Comparison().same(second, first)
-        for wrong in (np.prod, np.log, methodcaller("mean"), operator.itemgetter("b"), map):
-            assert not Comparison().same(Task("x", stand_in, 1), Task("x", wrong, 1))
-
-
-def test_what_no_reader_of_graphs_makes_stands_for_itself():
-    task = Task("t", abs, 1)
-    held = Callable()
-    for stand_in, value in (
-        (Whole(5), 5),
-        (Whole(held), held),
-        (Whole(task), task),
-        (Whole(TaskRef("y")), TaskRef("y")),
-        (Ufunc(5), 5),  # type: ignore[arg-type]
-        (without_looking("to_pickle"), methodcaller("to_pickle")),
-        (without_looking(held), held),
-    ):
-        for first, second in ((stand_in, value), ([stand_in], [value])):
-            assert not Comparison().same(DataNode("x", first), DataNode("x", second))
-            assert not Comparison().same(Task("x", len, second), Task("x", len, first))
-
-
 def test_a_curried_function_is_what_it_calls_and_what_it_is_told():
     made = toolz.curry(operator.add, 1)
     known = toolz.curry(operator.add, 1)
     known._sigspec = inspect.signature(lambda a, b: 0)  # what it works out when it is called
     assert Comparison().same(Task("x", made, 2), Task("x", known, 2))
-    assert Comparison().same(
-        Task("x", toolz.curry(Whole(np.sum)), 2),
-        Task("x", curried_as(Whole(np.sum), np.sum), 2),
-    )
     deaf = toolz.curry(operator.add, 1)
     deaf.__dict__["_should_curry"] = abs
     for other in (toolz.curry(operator.sub, 1), toolz.curry(operator.add, 2), deaf):
         assert not Comparison().same(Task("x", made, 2), Task("x", other, 2))
-
-
-def curried_as(looks: Any, function: Any) -> Any:
-    """Return *function*, curried, with what toolz notes of *looks*."""
-    made = toolz.curry(function)
-    made.__dict__.update({k: v for k, v in vars(toolz.curry(looks)).items() if k != "_partial"})
-    return made
 
 
 def test_builtins_of_its_own_change_a_function():

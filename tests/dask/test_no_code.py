@@ -88,7 +88,7 @@ class Local:
         return Local, ()
 
 
-ASKED = [["pickle", "cloudpickle"], ["pickle"], ["cloudpickle", "dask"], ["safeser-approved"], None]
+ASKED = [["pickle", "cloudpickle"], ["pickle"], ["cloudpickle", "dask"], ["safeser-graph"], None]
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)

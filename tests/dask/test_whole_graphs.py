@@ -30,7 +30,7 @@ def scheduler_of(doors: Any, *, guarded: bool) -> Any:
     for client in ("alice", "bob"):
         made.clients[client] = ClientState(client)
     if guarded:
-        serve(made, Server.SCHEDULER, doors.channel("scheduler", "dask-cluster"))
+        serve(made, Server.SCHEDULER, doors.channel("scheduler", "demo"))
     made.update_data(who_has={"data": ()}, nbytes={"data": 1})
     made.client_desires_keys(["data"], "alice")
     return made

@@ -2,8 +2,6 @@
 
 import ctypes
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -136,23 +134,3 @@ def test_hiding_twice_is_hiding_once():
     hidden = Bunch.__getattr__
     labels.hide_memory(Bunch)
     assert Bunch.__getattr__ is hidden
-
-
-_ALONE = """
-import numpy, pandas
-from safeser.pickles.shims.labels import hide_memory_in_frames
-series = pandas.Series([{"data": (1, False), "shape": (8,), "typestr": "|u1"}], ["NAME"])
-assert type(series.NAME) is dict  # which NumPy would read address 1 by
-hide_memory_in_frames()
-assert numpy.asarray(series).dtype == object
-"""
-
-
-def test_where_approved_tasks_run_frames_hide_it():
-    subprocess.run([sys.executable, "-c", _ALONE.replace("NAME", NAME)], check=True)
-
-
-def test_where_there_is_no_pandas(monkeypatch):
-    monkeypatch.setattr(labels.importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr(labels, "hide_memory", None)
-    labels.hide_memory_in_frames()

@@ -183,13 +183,6 @@ class TestKeys:
         refused("unhashable", here.check_key, {}, slice(1))
 
 
-def test_text_is_charged_by_its_length():
-    here = site()
-    before = here.budget.visits
-    here.charge_text("x" * 80)
-    assert before - here.budget.visits == 10
-
-
 def test_sharing_is_a_limit_of_its_own():
     row = [1] * 100
     data = pickle.dumps([row] * 50)  # 5,100 elements once sharing is undone

@@ -225,8 +225,8 @@ class TestInspection:
         assert inspect(data, profile="numpy").permitted
 
 
-#: Profiles of what can be called, and of what calls it.
-CALLABLE = ("functions", "dask-tasks", "dask-graph")
+#: Profiles of what can be called.
+CALLABLE = ("functions",)
 
 
 class TestProfiles:

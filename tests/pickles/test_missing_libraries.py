@@ -16,7 +16,6 @@ from safeser.pickles.shims import shim
     [
         ("arrow.nothing", "pyarrow", "extra [arrow]"),
         ("pandas.nothing", "pandas", "extra [arrow]"),
-        ("dask.nothing", "dask", "extra [dask]"),
         ("scipy.nothing", "scipy", "Install scipy here"),
         ("sklearn.nothing", "sklearn", "Install scikit-learn here"),
     ],

@@ -245,16 +245,6 @@ def doubled(levels):
     return value
 
 
-def test_what_a_graph_holds_twice_is_copied_once():
-    spec = pytest.importorskip("dask._task_spec")
-    data = pickle.dumps(spec.DataNode("k", doubled(16)))
-    _, _, objects = spent(data, DATA_PROFILES)
-    assert objects < 20_000
-    made = loads(data, profile=DATA_PROFILES).value
-    assert made[0] is made[1]
-    assert made == doubled(16)
-
-
 def test_what_an_estimator_holds_twice_is_copied_once():
     linear = pytest.importorskip("sklearn.linear_model")
     model = linear.LinearRegression()

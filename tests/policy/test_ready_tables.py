@@ -57,7 +57,7 @@ HOPS = {
     ("nanny", "worker"): "msgpack",
     ("carol", "scheduler"): "dask",
     ("carol", "worker"): "dask",
-    ("alice", "scheduler"): "pickle",
+    ("alice", "scheduler"): "dask",
     ("alice", "worker"): "dask",
     ("dashboard", "scheduler"): "msgpack",
     ("dashboard", "worker"): "msgpack",
@@ -105,7 +105,7 @@ TO_WORKERS = [
 
 @pytest.mark.parametrize("recipient", ["worker", "nanny"])
 @pytest.mark.parametrize(("operation", "kind"), TO_WORKERS)
-def test_workers_run_what_engineers_signed_and_nobody_else(
+def test_workers_take_what_listed_authors_signed_and_nobody_else(
     shared: Policy, recipient: str, operation: str, kind: Kind
 ) -> None:
     context = Context("scheduler", recipient, kind, operation)
@@ -113,22 +113,21 @@ def test_workers_run_what_engineers_signed_and_nobody_else(
         author: shared.decide(context, "sealed", author=author)
         for author in (None, *shared.principals, "any", "unknown", "eve")
     }
-    assert {author for author, decision in decisions.items() if decision.permitted} == {"carol"}
+    tasks = (recipient, operation) == ("worker", "compute-task")
+    listed = {"carol", "alice"} if tasks else {"carol"}
+    assert {author for author, decision in decisions.items() if decision.permitted} == listed
     # The scheduler's identity has a signing key as well.
     assert decisions[None].rule == decisions["scheduler"].rule == "author.relayed"
-    assert decisions["alice"].rule == "author.relayed"
+    assert shared.signable("carol", "scheduler", kind).code
+    assert not shared.signable("alice", "scheduler", kind).code
     assert shared.decide(context, "sealed", author="carol", sealing=True).permitted
 
 
-def test_tasks_that_nobody_signed_are_made_of_listed_functions(shared: Policy) -> None:
+def test_tasks_that_nobody_signed_run_nowhere(shared: Policy) -> None:
     tasks = shared.grant(Context("scheduler", "worker", Kind.TASK, "compute-task"))
-    assert tasks.families == ("dask", "msgpack", "pickle", "error")
-    assert set(tasks.profiles) == {"dask-tasks", "functions", "data", "numpy", "pandas"}
-    assert not tasks.allow
-    for kind in set(Kind) - {Kind.TASK}:
-        assert not shared.grant(Context("scheduler", "worker", kind)).profiles
-    # Graphs, layers and expressions write themselves out: their code would run on operands.
+    assert tasks.families == ("dask", "msgpack", "error")
     assert tasks.operations == {"compute-task", "statement-renewed"}
+    assert tasks.submission == "sealed"
 
 
 def test_what_needs_code_on_the_scheduler_is_granted_to_nobody(shared: Policy) -> None:
@@ -182,13 +181,12 @@ def test_graphs_by_grant(shared: Policy) -> None:
     for name, submission in (("carol", "sealed"), ("alice", "approved"), ("dashboard", "none")):
         context = Context(name, "scheduler", Kind.TASK, "update-graph")
         assert shared.grant(context).submission == submission
-        assert shared.decide(context, "sealed").permitted is (submission == "sealed")
-    assert families(shared, "alice", "scheduler", **graph) == "pickle"
+        assert shared.decide(context, "sealed").permitted is (submission != "none")
+    assert families(shared, "alice", "scheduler", **graph) == "dask"
     assert families(shared, "dashboard", "scheduler", **graph) == ""
     approved = shared.grant(Context("alice", "scheduler", Kind.TASK, "update-graph"))
     assert approved.submission == "approved"
-    assert "dask-tasks" in approved.profiles
-    assert not {"dask-graph", "code"} & set(approved.profiles)
+    assert not approved.profiles
     assert not approved.allow
     for name in ("carol", "alice"):
         asked = Context(name, "scheduler", Kind.TASK, "update-graph")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from safeser.errors import ConfigError
 from safeser.operations import GROUPS
 from safeser.policy import Policy
-from safeser.policy.rules import APPROVED as TASKS
 from safeser.policy.rules import CODE_OPERATIONS
+from safeser.policy.signable import Signable
 from safeser.values import Context, KeyConflicts, Kind
 
 HEAD = "safeser: 1\nname: test\nrevision: 3\nprincipals: {a: {}, b: {}}\ncontexts:\n"
@@ -42,25 +40,65 @@ def test_approved_lets_listed_functions_through_and_no_code() -> None:
     assert loaded.grant(GRAPH).submission == "approved"
 
 
-@pytest.mark.parametrize(
-    ("pickle", "more"),
-    [
-        ("", ()),
-        ("  pickle: {profile: numpy}\n", ()),
-        ("  pickle: {profile: [dask-graph, scipy]}\n", ("scipy",)),
-        ('  pickle: {allow: {"my.lib:train": reference}}\n', ()),
-    ],
-)
-def test_approved_graphs_are_read_by_the_profiles_of_tasks(
-    pickle: str, more: tuple[str, ...]
+def test_approved_implies_no_profile_and_needs_no_pickle() -> None:
+    assert policy(APPROVED).grant(GRAPH).profiles == ("data",)
+    plain = policy("  submission: approved\n" + GRANT)
+    assert plain.decide(GRAPH, "sealed").permitted
+    assert not plain.decide(GRAPH, "pickle").permitted
+
+
+@pytest.mark.parametrize("families", ["", BOTH])
+def test_approved_functions_are_listed_where_they_are_submitted(families: str) -> None:
+    listed = '  pickle: {allow: {"my.lib:train": reference, "my.lib:Model": class}}\n'
+    loaded = policy("  submission: approved\n" + families + GRANT + listed)
+    assert loaded.signable("a", "b", Kind.TASK) == Signable(functions=frozenset({"my.lib:train"}))
+    assert loaded.signable("b", "a", Kind.TASK) == Signable()
+
+
+@pytest.mark.parametrize("profile", ["dask-graph", "dask-tasks"])
+@pytest.mark.parametrize("submission", ["approved", "sealed", "code", "none"])
+def test_profiles_of_graphs_are_refused_with_what_to_write_instead(
+    profile: str, submission: str
 ) -> None:
-    assert policy(APPROVED + pickle).grant(GRAPH).profiles == (*TASKS, *more)
+    error = refused(
+        f"  submission: {submission}\n{BOTH}{GRANT}  pickle: {{profile: [data, {profile}]}}\n"
+    )
+    assert error.rule == "config.moved"
+    assert "line 13, column 28" in error.where
+    assert ("Take it out: tasks" if submission == "approved" else "'authors: [...]'") in error.fix
 
 
-def test_beside_a_graph_approved_lets_pass_no_functions_and_no_tasks() -> None:
-    listed = "  pickle: {profile: [dask-graph, functions, numpy]}\n"
-    beside = replace(GRAPH, operation="scatter", kind=Kind.TASK)
-    assert policy(APPROVED + listed).grant(beside).profiles == ("data", "numpy")
+HANDED_OUT = """\
+- name: hands
+  sender: b
+  recipient: w
+  kinds: [task]
+  operations: {grant: [compute-task]}
+"""
+
+
+def handing(more: str) -> Policy:
+    head = HEAD.replace("b: {}", "b: {}, w: {}")
+    own = f"- name: x\n  sender: a\n  recipient: b\n{APPROVED}"
+    return Policy.parse(f"{head}{own}{HANDED_OUT}{more}", source="p.yaml")
+
+
+def test_approved_tasks_need_a_worker_whose_context_lists_their_authors() -> None:
+    assert handing("  submission: sealed\n  authors: [a]\n")
+    for more in ("  submission: sealed\n  authors: [w]\n", "  submission: code\n", ""):
+        with pytest.raises(ConfigError, match="no worker's context lists") as caught:
+            handing(more)
+        assert caught.value.rule == "config.moved"
+        assert "line 9, column 15" in caught.value.where
+        assert "in context 'hands'" in caught.value.fix
+
+
+def test_pickles_have_no_effect_where_signed_tasks_are_handed_out() -> None:
+    more = "  submission: sealed\n  authors: [a]\n"
+    with pytest.raises(ConfigError, match="pickles have no effect here") as caught:
+        handing(more + BOTH)
+    assert caught.value.rule == "config.moved"
+    assert handing(more + "  serializers: [dask, msgpack]\n")
 
 
 def test_none_and_code_imply_no_profile() -> None:
@@ -74,20 +112,6 @@ def test_none_and_code_imply_no_profile() -> None:
     [
         ("  submission: aproved\n", "config.submission", "line 9, column 15", "'approved'"),
         ("  submission: [code]\n", "config.value", "line 9", "must be text"),
-        ("  submission: approved\n", "config.approved", "line 9, column 15", "Add pickle"),
-        (
-            "  submission: approved\n  serializers: [msgpack, pickle]\n" + GRANT,
-            "config.approved",
-            "line 9, column 15",
-            "Add pickle to 'deserializers'",
-        ),
-        (
-            "  submission: approved\n  serializers: [msgpack, dask]\n"
-            "  deserializers: [msgpack, pickle]\n",
-            "config.approved",
-            "line 10, column 16",
-            "Add pickle to 'serializers'",
-        ),
         (
             "  submission: approved\n  serializers: [msgpack, pickle, cloudpickle]\n"
             "  deserializers: [msgpack, pickle]\n",
@@ -163,9 +187,7 @@ def test_the_least_that_lets_work_through_is_advised() -> None:
     denied = policy(BOTH + GRANT).decide(GRAPH, "pickle")
     assert denied.rule == "submission.none"
     assert "set 'submission: approved'." in denied.fix
-    assert "graphs of a are then opened in b" in denied.fix
-    denied = policy(GRANT).decide(GRAPH, "pickle")
-    assert "add pickle to 'serializers', add pickle to 'deserializers'" in denied.fix
+    assert "then run with any arguments of a" in denied.fix
     denied = policy(BOTH + GRANT).decide(GRAPH, "cloudpickle")
     assert "set 'submission: code'" in denied.fix
     denied = policy(APPROVED).decide(GRAPH, "cloudpickle")

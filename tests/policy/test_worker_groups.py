@@ -85,9 +85,9 @@ def test_workers_of_one_principal_may_differ_by_host() -> None:
 
 def test_dask_cluster_has_its_workers_take_sealed_and_approved_tasks() -> None:
     groups = WorkerGroups(Policy.load("dask-cluster"), "scheduler")
-    assert groups.of(UNSEALED) == {"worker"}
+    assert groups.of(UNSEALED) == frozenset()
     assert groups.of("carol") == {"worker", "nanny"}
-    assert groups.of("alice") == frozenset()
+    assert groups.of("alice") == {"worker"}
 
 
 @pytest.mark.parametrize("name", ["default", "strict", "demo", "trusted"])
@@ -95,13 +95,11 @@ def test_workers_of_one_persons_cluster_take_what_the_scheduler_pickles(name: st
     assert "worker" in WorkerGroups(Policy.load(name), "scheduler").of(UNSEALED)
 
 
-def test_a_context_without_task_profiles_takes_no_unsealed_task() -> None:
+def test_a_context_of_signed_tasks_takes_no_unsealed_task() -> None:
     rule = HANDS.format(worker="worker-a", authors="[alice]")
     families = "  serializers: [msgpack, pickle]\n  deserializers: [msgpack, pickle]\n"
-    taking = "  pickle: {profile: [dask-tasks]}\n"
-    for lines, expected in ((families, frozenset()), (families + taking, {"worker-a"})):
-        groups = WorkerGroups(Policy.parse(HEAD + rule + lines), "scheduler")
-        assert groups.of(UNSEALED) == expected
+    groups = WorkerGroups(Policy.parse(HEAD + rule + families), "scheduler")
+    assert groups.of(UNSEALED) == frozenset()
 
 
 @pytest.mark.parametrize("name", sorted({*ready_policies()} - {"stock-cluster"}))

@@ -38,7 +38,7 @@ from tests.soak.figures import (
 #: Name, kind of work, principal.
 CLIENTS = (
     ("coder", "code", "coder"),
-    ("analyst", "approved", "analyst"),
+    ("analyst", "by tasks", "analyst"),
     ("reader", "data", "reader"),
 )
 

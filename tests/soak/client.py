@@ -63,7 +63,7 @@ _CUT_OFF = (
 #: How many kinds of objects the scheduler's inventory names.
 _MOST_KINDS = 60
 
-_BOOKS = {"code": jobs.CODE, "approved": jobs.APPROVED, "data": jobs.DATA}
+_BOOKS = {"code": jobs.CODE, "by tasks": jobs.BY_TASKS, "data": jobs.DATA}
 
 
 def main(kind: str, address: str, seed: str) -> None:
@@ -107,8 +107,7 @@ def _connect(kind: str, address: str, speech: Speech) -> Any:
         speech.tell("job", job="connect", outcome="failed", begun=begun, error=_text(error))
         time.sleep(1)
         return None
-    # Functions of p2p are none that may be approved: what they call is told by their caller.
-    client.soak_method = "tasks" if kind == "approved" else "p2p"
+    client.soak_method = "tasks" if kind == "by tasks" else "p2p"
     return client
 
 

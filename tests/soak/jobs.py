@@ -21,7 +21,7 @@ from distributed import Event, Lock, Queue, Semaphore, Variable, as_completed, w
 
 from safeser import SafeserError
 
-__all__ = ["APPROVED", "CODE", "DATA", "PATIENCE", "REFUSED", "Wrong"]
+__all__ = ["BY_TASKS", "CODE", "DATA", "PATIENCE", "REFUSED", "Wrong"]
 
 #: A future that has not ended by then is lost. Two cores, workers that are killed and start again.
 PATIENCE = 150
@@ -35,7 +35,7 @@ Job = Callable[[Any, Random], int]
 REFUSED = frozenset({"unsendable", "meets_the_rogue", "submits_nothing"})
 
 CODE: dict[str, Job] = {}
-APPROVED: dict[str, Job] = {}
+BY_TASKS: dict[str, Job] = {}
 DATA: dict[str, Job] = {}
 
 
@@ -300,7 +300,7 @@ def meets_the_rogue(client: Any, random: Random) -> int:
 # --- listed functions are enough --------------------------------------------------------------
 
 
-@job(CODE, APPROVED)
+@job(CODE, BY_TASKS)
 def arrays(client: Any, random: Random) -> int:
     values = np.random.default_rng(random.getrandbits(32)).integers(0, 1000, (200, 200))
     x = da.from_array(values, chunks=50)
@@ -309,7 +309,7 @@ def arrays(client: Any, random: Random) -> int:
     return 60
 
 
-@job(CODE, APPROVED)
+@job(CODE, BY_TASKS)
 def rechunks(client: Any, random: Random) -> int:
     values = np.random.default_rng(random.getrandbits(32)).random((240, 240))
     with dask.config.set({"array.rechunk.method": client.soak_method}):
@@ -329,7 +329,7 @@ def frame(random: Random) -> pd.DataFrame:
     )
 
 
-@job(CODE, APPROVED)
+@job(CODE, BY_TASKS)
 def groups(client: Any, random: Random) -> int:
     whole = frame(random)
     sums = dd.from_pandas(whole, npartitions=4).groupby("k").v.sum().compute()
@@ -337,7 +337,7 @@ def groups(client: Any, random: Random) -> int:
     return 10
 
 
-@job(CODE, APPROVED)
+@job(CODE, BY_TASKS)
 def shuffles(client: Any, random: Random) -> int:
     whole = frame(random)
     got = (
@@ -350,7 +350,7 @@ def shuffles(client: Any, random: Random) -> int:
     return 12
 
 
-@job(CODE, APPROVED)
+@job(CODE, BY_TASKS)
 def merges(client: Any, random: Random) -> int:
     left, right = frame(random), frame(random).head(50)
     with dask.config.set({"dataframe.shuffle.method": client.soak_method}):
@@ -361,7 +361,7 @@ def merges(client: Any, random: Random) -> int:
     return 20
 
 
-@job(CODE, APPROVED)
+@job(CODE, BY_TASKS)
 def large(client: Any, random: Random) -> int:
     """Eight megabytes there and back."""
     array = np.random.default_rng(random.getrandbits(32)).random(1 << 20)
@@ -374,7 +374,7 @@ def large(client: Any, random: Random) -> int:
 # --- data alone -------------------------------------------------------------------------------
 
 
-@job(CODE, APPROVED, DATA)
+@job(CODE, BY_TASKS, DATA)
 def scatters(client: Any, random: Random) -> int:
     name = tag(random)  # the keys of what is scattered by name are the names
     values = {f"{name}-a": random.random(), f"{name}-b": [1, (2, "x")]}
@@ -388,7 +388,7 @@ def scatters(client: Any, random: Random) -> int:
     return 4
 
 
-@job(CODE, APPROVED, DATA)
+@job(CODE, BY_TASKS, DATA)
 def queues(client: Any, random: Random) -> int:
     name = tag(random)
     queue = Queue(name)
@@ -399,7 +399,7 @@ def queues(client: Any, random: Random) -> int:
     return 5
 
 
-@job(CODE, APPROVED, DATA)
+@job(CODE, BY_TASKS, DATA)
 def metadata(client: Any, random: Random) -> int:
     value = {"x": (random.random(), "text")}  # what goes into a message is a tuple there
     name = f"soak-{random.randrange(50)}-{client.id}"

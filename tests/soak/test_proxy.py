@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from tests.soak.chaos import EVERY, garbage
-from tests.soak.jobs import APPROVED, CODE, DATA, Wrong, expect
+from tests.soak.jobs import BY_TASKS, CODE, DATA, Wrong, expect
 from tests.soak.proxy import Road
 
 
@@ -105,5 +105,5 @@ def test_a_value_of_another_type_or_content_is_wrong():
 
 
 def test_each_kind_of_client_has_work_of_its_own():
-    assert set(APPROVED) < set(CODE)
+    assert set(BY_TASKS) < set(CODE)
     assert {"reads", "submits_nothing"} == set(DATA) - set(CODE)

@@ -759,7 +759,6 @@ def rest() -> Iterator[tuple[str, bytes]]:
             "tblib.pickling_support:unpickle_exception_with_attrs",
             error, fields, b"N", b"N", b"N", b"\x89", b"N", b")",
         ),
-        "named": call("safeser.pickles.shims.standing:named", b"\x8c\x0fbuiltins:filter"),
         # What they hold is a class, which no profile lets stand for itself.
         **{
             kind: named(f"sklearn.model_selection._split:{kind}") + times

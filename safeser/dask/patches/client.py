@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safeser.dask.approved import FAMILY, SERIALIZATION
 from safeser.dask.events import handle_forwarded
 from safeser.dask.gathering import with_failures
+from safeser.dask.opened_graph import FAMILY, SERIALIZATION
 from safeser.dask.patches.patch import Patch
 from safeser.dask.sealed.actors import directly
 
@@ -48,8 +48,8 @@ ROWS = (
     ),
     Patch(
         target=f"distributed.protocol.serialize:families[{FAMILY}]",
-        reason="Dask's scheduler opens a graph by a family that it knows; an approved graph was"
-        " opened by safeser before.",
+        reason="Dask's scheduler opens a graph by a family that it knows; safeser hands"
+        " it the tasks that were verified.",
         process=("scheduler", "client"),
         needed=True,
         replace=_only_new,

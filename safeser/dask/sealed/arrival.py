@@ -6,7 +6,7 @@ and a payload of this family stands where a graph or a task stands, nowhere else
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,14 @@ from safeser.dask.reader import Reference
 from safeser.dask.sealed.call import Call, Kept
 from safeser.dask.sealed.graph import Head, SealedGraph, parse, read_statement
 from safeser.dask.sealed.node import VerifiedTask
+from safeser.dask.sealed.references import require_signable
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.verification import require_permitted, require_signed
 from safeser.dask.sealed.writing import ACTOR
 from safeser.errors import PayloadError, PolicyDenied, SafeserError
-from safeser.policy.rules import COMPUTE, SUBMIT, TASKS
-from safeser.values import SEALED, Context
+from safeser.policy.rules import COMPUTE, SUBMIT
+from safeser.policy.signable import Signable
+from safeser.values import SEALED, Context, Kind
 
 __all__ = ["is_sealed", "received", "require_sealed", "runnable"]
 
@@ -35,8 +37,6 @@ def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[Paylo
     """Refuse a task that is not sealed where the policy lets sealed ones through.
 
     A failure that stands in the place of one passes: it says why the scheduler could not send it.
-    So does an approved task where the policy lists a profile of such tasks, unless it makes an
-    actor: any of its methods can be called by name.
 
     :raises PolicyDenied: if that is so, or the policy grants nothing in *context*.
     """
@@ -47,8 +47,7 @@ def require_sealed(link: Link, context: Context, body: Any, rows: Sequence[Paylo
         return
     if isinstance(spec, Reference):
         row = rows[spec.index]
-        approved = row.header.get("serializer") == "pickle" and body.get("actor") is not True
-        if row.failed or is_sealed(row) or (approved and not TASKS.isdisjoint(grant.profiles)):
+        if row.failed or is_sealed(row):
             return
     raise PolicyDenied(
         "the task is not sealed",
@@ -81,6 +80,11 @@ def received(
         call: Call = row.call
         author = require_signed(call.signed, link.voices, scheduler=link.peer)
         _require_place(call.head, body)
+        may = link.policy.signable(author, link.peer, Kind.TASK)
+        if not may.code:
+            own = link.signed(verified, where, row.header, row.frames, author=author, sealed=None)
+            link.permit_payload(context, own, None)
+            _require_listed([call.head], call.definitions, may)
         sealed = call
     elif context.operation is None and where == "" and not row.failed:
         author, sealed = _own_task(link, where, row)
@@ -110,7 +114,35 @@ def _graph(
         )
     unread = link.signed(verified, where, row.header, row.frames, author=author, sealed=None)
     link.permit_payload(context, unread, None)
-    return author, parse(row.header, row.frames, link.policy.limits)
+    graph = parse(row.header, row.frames, link.policy.limits)
+    rule = link.policy.match(context)
+    may = Signable() if rule is None else Signable.by([rule])
+    if not may.code:
+        _require_listed(graph.heads, graph.definitions.values(), may)
+    return author, graph
+
+
+def _require_listed(heads: Iterable[Head], definitions: Iterable[bytes], may: Signable) -> None:
+    """Refuse what an author may not sign who may sign no code.
+
+    :raises PolicyDenied: for a definition, an actor or a shuffle.
+    """
+    require_signable(definitions, may)
+    for head in heads:
+        if head.flags & ACTOR:
+            # Any of its methods can be called by its name, tofile of an array as well.
+            raise PolicyDenied(
+                "an approved task makes no actor",
+                rule="submission.actors",
+                where="actors",
+                fix="Submit it where you may submit code: 'submission: sealed'.",
+            )
+        if head.plan is not None:
+            raise PolicyDenied(
+                "an approved graph holds no shuffle",
+                rule="submission.approved",
+                fix="Submit it where you may submit code: 'submission: sealed'.",
+            )
 
 
 def _own_task(link: Link, where: str, row: PayloadRow) -> tuple[str, Call]:
@@ -156,18 +188,21 @@ def runnable(link: Link, context: Context, call: Call, current: Current) -> Veri
 
     :param current: the statement of its graph, which may be renewed while the task waits.
     """
-    still = partial(_require_valid, link, context, current)
+    still = partial(_require_valid, link, context, current, call.definitions)
     task = VerifiedTask(call, link.policy.limits, still)
     if call.head.dependencies:
         task.prepare()
     return task
 
 
-def _require_valid(link: Link, context: Context, current: Current) -> None:
+def _require_valid(
+    link: Link, context: Context, current: Current, definitions: Sequence[bytes]
+) -> None:
     try:
         author = require_signed(current.signed, link.voices, scheduler=link.peer)
         if context.operation is not None:  # in a reply, this principal's own
             require_permitted(link, context, author)
+            require_signable(definitions, link.policy.signable(author, link.peer, Kind.TASK))
     except PolicyDenied as error:
         link.note_refusal(context, error)
         error.recorded = True

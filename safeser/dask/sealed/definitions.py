@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dask._task_spec import Task
@@ -23,6 +23,10 @@ _LONGEST_DESCRIBED = 1 << 18
 def digest(definition: bytes) -> bytes:
     """Return the SHA-256 by which a leaf names a definition."""
     return hashlib.sha256(definition).digest()
+
+
+def _pickled(obj: Any) -> bytes:
+    return pickles.dumps(obj, code=True)
 
 
 class Definitions:
@@ -56,14 +60,27 @@ class Definitions:
 
         :raises PayloadError: if it cannot be pickled.
         """
+        return self._added(obj, _pickled)
+
+    def add_function(self, function: Any) -> bytes:
+        """Return the digest of a function that a task calls.
+
+        :raises PayloadError: if it cannot be pickled.
+        """
+        return self.add(function)
+
+    def _added(self, obj: Any, write: Callable[[Any], bytes]) -> bytes:
         known = self._by_id.get(id(obj))
         if known is not None:
             return known[1]
-        pickled = pickles.dumps(obj, code=True)
-        found = digest(pickled)
-        self._pickled.setdefault(found, pickled)
-        self._objects.setdefault(found, obj)
+        found = self._kept(obj, write(obj))
         self._by_id[id(obj)] = obj, found
+        return found
+
+    def _kept(self, obj: Any, written: bytes) -> bytes:
+        found = digest(written)
+        self._pickled.setdefault(found, written)
+        self._objects.setdefault(found, obj)
         return found
 
     def name(self, digests: Iterable[bytes]) -> None:

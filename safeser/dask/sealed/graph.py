@@ -29,6 +29,7 @@ from safeser.dask.sealed.definitions import DIGEST_SIZE, Definitions, digest
 from safeser.dask.sealed.form import is_key
 from safeser.dask.sealed.merkle import MerkleTree, leaf_hash
 from safeser.dask.sealed.opening import open_task
+from safeser.dask.sealed.references import load_definition, stands
 from safeser.dask.sealed.renewal import Current
 from safeser.dask.sealed.statement import GRAPH_ID_SIZE, LIFETIME, SignedStatement, Statement
 from safeser.dask.sealed.writing import (
@@ -44,7 +45,6 @@ from safeser.families import compression
 from safeser.families.keys import check_labels
 from safeser.families.plain import DEFAULTS
 from safeser.keys import Identity, PublicKey
-from safeser.pickles.stock import load_code
 from safeser.values import SEALED, Limits
 
 __all__ = [
@@ -130,6 +130,7 @@ def write_out(
     annotations: Mapping[str, Any] = _NONE,
     actors: bool | Collection[Any] | None = None,
     keys: set[Any] | None = None,
+    definitions: Definitions | None = None,
 ) -> Sent:
     """Return *expr* written out into tasks and signed, as a header and frames.
 
@@ -138,11 +139,13 @@ def write_out(
     :param annotations: of all tasks; those that are functions of keys are called here.
     :param actors: keys of tasks that return actors; True for all.
     :param keys: gets the keys of all tasks and of what they need.
+    :param definitions: gets functions and values; those that pickle them where nothing is said.
+    :raises PolicyDenied: if *definitions* refuses what a task calls.
     :raises PayloadError: that names the first task which cannot be written.
     :raises ConfigError: if *identity* has no signing key.
     """
     signer = identity.require_verifying()
-    definitions, graph = Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
+    definitions, graph = definitions or Definitions(), secrets.token_bytes(GRAPH_ID_SIZE)
     leaves = _leaves(expr, definitions, limits, actors, keys)
     tree = MerkleTree(leaf_hash(leaf_data(graph, leaf)) for leaf in leaves.values())
     now = int(time.time())
@@ -280,7 +283,10 @@ def reopened(header: Mapping[str, Any], frames: Sequence[Any]) -> dict[Any, Grap
     for head_data, tree in zip(heads, trees, strict=True):
         head = read_head(head_data, read)
         of = [parts[each] for each in head.digests]
-        tasks[head.key] = open_task(head.key, head.dependencies, read.read(tree), of, load_code)
+        spelled = read.read(tree)
+        tasks[head.key] = open_task(
+            head.key, head.dependencies, spelled, of, load_definition, stands=stands
+        )
     return tasks
 
 

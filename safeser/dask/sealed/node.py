@@ -18,9 +18,9 @@ from safeser.dask.reader import Reader
 from safeser.dask.sealed.call import Call
 from safeser.dask.sealed.graph import Head, SealedGraph
 from safeser.dask.sealed.opening import open_task
+from safeser.dask.sealed.references import load_definition, stands
 from safeser.dask.sealed.writing import COROUTINE, PRODUCER
 from safeser.errors import PayloadError, SafeserError
-from safeser.pickles.stock import load_code
 from safeser.values import Limits
 
 __all__ = ["Sealed", "VerifiedTask", "nodes"]
@@ -148,7 +148,8 @@ class VerifiedTask(Task):  # type: ignore[misc]  # as above
         self._still_valid()
         head = self._call.head
         tree = Reader(self._limits).read(self._call.leaf.tree)
-        return open_task(head.key, head.dependencies, tree, self._call.definitions, _load)
+        parts = self._call.definitions
+        return open_task(head.key, head.dependencies, tree, parts, _load, stands=stands)
 
     def prepare(self) -> None:
         """Open the call before its inputs arrive: its modules may register their classes.
@@ -218,7 +219,9 @@ def _opened(node: GraphNode) -> GraphNode:
 
 def _load(definition: bytes) -> Any:
     try:
-        return load_code(definition)
+        return load_definition(definition)
+    except SafeserError:
+        raise
     # Granted code may raise anything; often a module is not installed here.
     except Exception as error:
         raise PayloadError(

@@ -24,14 +24,17 @@ def open_task(
     tree: Any,
     definitions: Sequence[bytes],
     load: Callable[[bytes], Any],
+    *,
+    stands: Callable[[bytes, bool], bool] | None = None,
 ) -> GraphNode:
     """Return the node that *tree* spells, under *key*.
 
     :param tree: as it was read from msgpack, lists as tuples.
-    :param definitions: pickles of what it names, which *load* unpickles.
+    :param definitions: of what it names, which *load* opens.
+    :param stands: tells whether a definition may stand where a task calls it, or where none does.
     :raises PayloadError: if it spells none, or another one than *key* and *dependencies* say.
     """
-    opening = _Opening(dependencies, definitions, load)
+    opening = _Opening(dependencies, definitions, load, stands)
     try:
         node = opening.value(tree)
     except (_MalformedError, ValueError, TypeError, RecursionError):
@@ -57,10 +60,12 @@ class _Opening:
         dependencies: Sequence[Any],
         definitions: Sequence[bytes],
         load: Callable[[bytes], Any],
+        stands: Callable[[bytes, bool], bool] | None,
     ) -> None:
         self._dependencies = dependencies
         self._definitions = definitions
         self._load = load
+        self._stands = stands
         self._loaded: dict[int, Any] = {}
 
     def value(self, tree: Any) -> Any:
@@ -74,9 +79,18 @@ class _Opening:
         return TaskRef(_at(self._dependencies, place))
 
     def _definition(self, place: Any) -> Any:
-        pickled = _at(self._definitions, place)
+        return self._opened(place, called=False)
+
+    def _function(self, tree: Any) -> Any:
+        """Return what a task calls: a definition, and nothing else."""
+        _require(type(tree) is tuple and len(tree) == 2 and tree[0] == form.DEFINITION)
+        return self._opened(tree[1], called=True)
+
+    def _opened(self, place: Any, *, called: bool) -> Any:
+        definition = _at(self._definitions, place)
+        _require(self._stands is None or self._stands(definition, called))
         if place not in self._loaded:
-            self._loaded[place] = self._load(pickled)
+            self._loaded[place] = self._load(definition)
         return self._loaded[place]
 
     def _task(self, key: Any, producer: Any, function: Any, args: Any, named: Any) -> Task:
@@ -86,7 +100,7 @@ class _Opening:
         _require(all(type(name) is str for name in names) and len(set(names)) == len(names))
         values = map(self.value, named[1::2])
         keywords = dict(zip(names, values, strict=True))
-        called, arguments = self.value(function), [self.value(each) for each in args]
+        called, arguments = self._function(function), [self.value(each) for each in args]
         if called is _execute_subgraph and len(arguments) > 2 and type(arguments[2]) is tuple:
             _check_table(arguments[2])  # names of its inputs
         return Task(

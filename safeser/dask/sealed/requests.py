@@ -135,7 +135,11 @@ def received(link: Link, verified: Arrived, context: Context, raw: Sequence[Raw]
         author = _require_meant(link, value, each)
         values.append(value)
         header, frames = {"serializer": SEALED}, (each.data,)
-        found.append(link.signed(verified, each.where, header, frames, author=author, sealed=value))
+        payload = link.signed(verified, each.where, header, frames, author=author, sealed=value)
+        if not _may_sign(link, author):
+            link.permit_payload(context, payload, None)
+            raise _no_code(author, each.where)
+        found.append(payload)
     _require_whole(values)
     return found
 
@@ -149,6 +153,23 @@ def _require_meant(link: Link, value: SignedValue, raw: Raw) -> str:
         )
     return require_current(
         value, link.voices, servers=(link.local, link.peer), holds=value.verify()
+    )
+
+
+def _may_sign(link: Link, author: str) -> bool:
+    """Tell whether *author* may sign code that the peer on *link* hands over.
+
+    What somebody signs and hands over alone is decided by the context between these two.
+    """
+    return author == link.peer or link.policy.signable(author, link.peer, Kind.CONTROL).code
+
+
+def _no_code(author: str, where: str) -> PolicyDenied:
+    return PolicyDenied(
+        f"it is code, and {author!r} may submit listed functions at most",
+        rule="submission.approved",
+        where=where,
+        fix="Ask the operator for 'submission: sealed' from its author to the scheduler.",
     )
 
 
@@ -187,6 +208,8 @@ def _counts(link: Link, raw: Raw) -> bool:
     try:
         author = _require_meant(link, SignedValue.parse(raw.data), raw)
         require_permitted(link, context, author)
+        if not _may_sign(link, author):
+            raise _no_code(author, raw.where)
     except SafeserError as error:
         link.note_refusal(context, error, where=raw.where)
         logger.warning("The plugin at %s is left out: %s", ascii(raw.where), error)

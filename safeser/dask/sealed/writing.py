@@ -12,12 +12,23 @@ from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import msgpack
-from dask._task_spec import Alias, DataNode, GraphNode, Set, Task, TaskRef
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    GraphNode,
+    List,
+    Set,
+    Task,
+    TaskRef,
+    Tuple,
+    _identity_cast,
+)
 from distributed.shuffle._core import P2PBarrierTask
 
 from safeser.dask.sealed import form
 from safeser.dask.sealed.canonical import canonical_digest
 from safeser.dask.sealed.definitions import Definitions
+from safeser.dask.sealed.references import ListedDefinitions
 from safeser.dask.shuffles import write_plan
 from safeser.errors import PayloadError
 from safeser.values import Limits
@@ -75,12 +86,13 @@ def write_task(
 
     :raises PayloadError: if something in it cannot be pickled.
     """
-    written = _Task(node.dependencies, definitions, limits)
+    write = _ListedTask if isinstance(definitions, ListedDefinitions) else _Task
+    written = write(node.dependencies, definitions, limits)
     try:
         tree = msgpack.packb(written.value(node, 0), use_bin_type=True)
     except (_NoTreeError, RecursionError, ValueError, OverflowError):
-        written = _Task(node.dependencies, definitions, limits)
-        tree = msgpack.packb(written.definition(node), use_bin_type=True)
+        written = write(node.dependencies, definitions, limits)
+        tree = msgpack.packb(written.whole(node), use_bin_type=True)
     definitions.name(written.digests)
     is_coro = definitions.is_coroutine(node) if isinstance(node, Task) else node.is_coro
     flags = COROUTINE * bool(is_coro) | PRODUCER * bool(node.data_producer) | ACTOR * actor
@@ -110,6 +122,15 @@ class _Task:
         self._containers: set[int] = set()
         self._defined: dict[int, int] = {}
         self.digests: list[bytes] = []
+
+    def whole(self, node: GraphNode) -> list[Any]:
+        """Return the tree of *node* as one definition."""
+        return self.definition(node)
+
+    def function(self, func: Any) -> list[Any]:
+        """Return the tree of what a task calls."""
+        self._left -= 1
+        return self.definition(func)
 
     def definition(self, obj: Any) -> list[Any]:
         """Return the place of *obj* among the definitions.
@@ -141,6 +162,12 @@ class _Task:
             return self.definition(obj)
         return write(self, obj, depth + 1)
 
+    def once(self, container: Any) -> None:
+        """Refuse a container that stands in two places: one object stays one."""
+        if id(container) in self._containers:
+            raise _NoTreeError
+        self._containers.add(id(container))
+
     def _reference(self, key: Any) -> list[Any]:
         place = self._places.get(key)
         if place is None:
@@ -169,16 +196,14 @@ class _Task:
             form.TASK,
             None if task.key is None else form.key_form(task.key),
             bool(task.data_producer),
-            self.value(task.func, depth),
+            self.function(task.func),
             [self.value(argument, depth) for argument in task.args],
             named,
         ]
 
     def _container(self, obj: Any, depth: int) -> list[Any]:
         if type(obj) in _MUTABLE:
-            if id(obj) in self._containers:  # one object in two places stays one
-                raise _NoTreeError
-            self._containers.add(id(obj))
+            self.once(obj)
         items = chain.from_iterable(obj.items()) if type(obj) is dict else obj
         if type(obj) in _SETS:
             items = _members(obj)
@@ -186,8 +211,51 @@ class _Task:
         return [form.PLAIN, _PLAIN[type(obj)], *spelled]
 
 
+class _ListedTask(_Task):
+    """One task of listed functions and typed data; nothing of it is pickled."""
+
+    _definitions: ListedDefinitions
+
+    def once(self, container: Any) -> None:
+        """Spell a container that stands in two places twice."""
+
+    def function(self, func: Any) -> list[Any]:
+        place = len(self.digests)
+        self.digests.append(self._definitions.add_function(func))
+        return [form.DEFINITION, place]
+
+    def whole(self, node: GraphNode) -> list[Any]:
+        raise PayloadError(
+            "it has too many levels or items beside its inputs",
+            rule="submission.approved",
+            fix="Pass large values as arrays or frames, or scatter them first.",
+        )
+
+    def _call(self, task: Task, depth: int) -> list[Any]:
+        gathered = _gathering(task)
+        return super()._call(task, depth) if gathered is None else self._gathered(gathered, depth)
+
+
+_GATHERING: dict[Any, type[GraphNode]] = {list: List, tuple: Tuple, set: Set}
+
+
+def _gathering(task: Task) -> GraphNode | None:
+    """Return the node that Dask has for what makes a list, tuple or set, if *task* does.
+
+    ``delayed`` writes a call of the class, and older graphs lists, which Dask makes a cast of.
+    """
+    if task.func is _identity_cast:
+        made = _GATHERING.get(task.kwargs.get("typ"))
+        return None if made is None else made(*task.args)
+    # Not every function has a hash.
+    made = _GATHERING.get(task.func) if isinstance(task.func, type) else None
+    if made is None or task.kwargs or len(task.args) != 1 or type(task.args[0]) is not List:
+        return None
+    return made(*task.args[0].args)
+
+
 _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {
-    Task: _Task._call,
+    Task: lambda written, task, depth: written._call(task, depth),
     Alias: _Task._alias,
     DataNode: _Task._data,
     slice: _Task._slice,

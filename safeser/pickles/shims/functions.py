@@ -111,14 +111,7 @@ def _bound(_: Site, __: str, value: Any, name: Any) -> Any:
     return getattr(plain(value, *_BOUND), _method(name))
 
 
-def _toolz(kind: type) -> bool:
-    # Profile dask-graph makes these of listed functions; this room does not import toolz for it.
-    return kind.__module__ == "toolz.functoolz" and kind.__qualname__ in ("curry", "Compose")
-
-
 def _callable(value: Any) -> Any:
-    if _toolz(type(value)):
-        return value
     if type(value) not in _FUNCTIONS and (type(value) is not type or value not in _CLASSES):
         raise bad("arguments", "a partial is of something that is no listed function")
     return value

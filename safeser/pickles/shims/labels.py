@@ -9,14 +9,12 @@ as it is, out of plain values alone. Labels of pandas' indexes are refused inste
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from functools import wraps
 from typing import Any
 
 from safeser.types.numpy import MEMORY
 
-__all__ = ["hide_memory", "hide_memory_in_frames", "hide_memory_of"]
+__all__ = ["hide_memory", "hide_memory_of"]
 
 #: All classes that this process does so for, once it needs them.
 _ANSWERING = frozenset(
@@ -48,12 +46,3 @@ def hide_memory(kind: Any) -> None:
 
     attribute.hides_memory = True  # type: ignore[attr-defined]  # a mark of ours
     kind.__getattr__ = attribute
-
-
-def hide_memory_in_frames() -> None:
-    """Do so for pandas' frames and series, if pandas is installed.
-
-    Only for workers that run approved tasks: these make labels of received text, as by a pivot.
-    """
-    if importlib.util.find_spec("pandas") is not None:
-        hide_memory(importlib.import_module("pandas.core.generic").NDFrame)

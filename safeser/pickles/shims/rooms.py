@@ -32,12 +32,10 @@ _ROOMS = {
     "numpy": "safeser.pickles.shims.numpy",
     "scipy": "safeser.pickles.shims.scipy",
     "sklearn": "safeser.pickles.shims.sklearn",
-    "dask": "safeser.pickles.shims.dask",
 }
 
 
 _INSTALL = {
-    "dask": "Install safeser with the extra [dask].",
     "pandas": "Install safeser with the extra [arrow].",
     "pyarrow": "Install safeser with the extra [arrow].",
     "sklearn": "Install scikit-learn here, in the version of the sender.",

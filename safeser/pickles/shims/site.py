@@ -100,10 +100,6 @@ class Site:
     def charge(self, elements: int) -> None:
         self.budget.charge(elements)
 
-    def charge_text(self, text: str | bytes) -> None:
-        """Charge for parsing *text*: a call may name the same long text again and again."""
-        self.charge(len(text) >> 3)
-
     def charge_bytes(self, count: int) -> None:
         self.budget.charge_bytes(count)
 

@@ -1,23 +1,24 @@
-"""An analyst whose client is patched to send what it likes, and what the scheduler says to it."""
+"""An analyst whose client is patched to send what it likes, and what the cluster says to it."""
 
 from __future__ import annotations
 
 import pickle
 import time
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import dask
 import dask.array as da
-import numpy as np
 from dask._expr import LLGExpr
 from dask._task_spec import DataNode, Task
 from distributed.protocol.serialize import Serialized
 from mylib import models
 
 from safeser.channel import Link
-from safeser.dask import approved
+from safeser.dask.sealed.definitions import Definitions
+from safeser.dask.sealed.graph import write_out
+from safeser.dask.sealed.references import ListedDefinitions
+
+KEY = "attack"
 
 
 class Cheat:
@@ -27,43 +28,60 @@ class Cheat:
     def __reduce__(self) -> Any:
         return models.touch, (self._path,)
 
-
-def patched() -> None:
-    """Have this process check nothing that it sends."""
-    approved.as_granted = lambda expr, link, *, actors: expr
-    Link.permit_sending = lambda *_, **__: None
+    def __dask_tokenize__(self) -> str:
+        return "cheat"  # or this process itself would unpickle it
 
 
-def sent(data: bytes) -> Serialized:
+class Claiming(ListedDefinitions):
+    """Refers to functions by any name, and pickles arguments."""
+
+    def add_function(self, function: Any) -> bytes:
+        return self._kept(function, b"@" + function.encode())
+
+    def add(self, obj: Any) -> bytes:
+        return Definitions.add(self, obj)
+
+
+def pickled(data: bytes) -> Serialized:
     return Serialized({"serializer": "pickle", "writeable": ()}, [data])
 
 
-def graph(**tasks: Any) -> dict[str, Any]:
-    return {"tasks": tasks, "annotations": {}}
+def signed(client: Any, node: Any, definitions: Any = None) -> Serialized:
+    link, identity = client._policy_link(), client._identity()
+    expr, audience = LLGExpr({KEY: node}), link.session.peer_key
+    return Serialized(
+        *write_out(expr, identity, audience, link.policy.limits, definitions=definitions)
+    )
 
 
-def attacks(mark: str) -> dict[str, Any]:
-    key = "attack"
-    touch = Task(key, models.touch, mark)
-    method = Task(key, dask.utils.methodcaller("rename"), Path(mark), mark)
+def attacks(client: Any, mark: str) -> dict[str, Any]:
+    def claiming() -> Claiming:
+        return Claiming(frozenset(), "", client._policy_link().policy.limits)
+
+    touch = Task(KEY, models.touch, mark)
+    named = Task(KEY, "mylib.models:touch", mark)
+    listed = Task(KEY, "mylib.models:double", Cheat(mark))
     return {
-        "code": cloudpickle.dumps(LLGExpr({key: Task(key, lambda: models.touch(mark))})),
-        "unlisted": pickle.dumps(graph(**{key: touch})),
-        "reduce": pickle.dumps(graph(**{key: Cheat(mark)})),
-        "root": pickle.dumps(Cheat(mark)),
-        "low-level": pickle.dumps(LLGExpr({key: touch})),
-        "array": pickle.dumps(da.ones(4, chunks=2).map_blocks(models.double).dask),
-        "data": pickle.dumps(graph(**{key: DataNode(key, models.touch)})),
-        "pickles": pickle.dumps(graph(**{key: Task(key, pickle.loads, pickle.dumps(1))})),
-        "pointers": pickle.dumps(graph(**{key: Task(key, np.ndarray, (1,), "O", b"x" * 8)})),
-        "path": pickle.dumps(graph(**{key: method})),
-        "garbage": b"\x80\x05garbage",
-        "nothing": b"",
+        "code": pickled(cloudpickle.dumps(LLGExpr({KEY: Task(KEY, lambda: 1)}))),
+        "root": pickled(pickle.dumps(Cheat(mark))),
+        "array": pickled(pickle.dumps(da.ones(4, chunks=2).map_blocks(models.double).dask)),
+        "garbage": pickled(b"\x80\x05garbage"),
+        "nothing": pickled(b""),
+        "signed code": signed(client, Task(KEY, lambda: models.touch(mark))),
+        "signed reference": signed(client, touch),
+        "signed value": signed(client, DataNode(KEY, Cheat(mark))),
+        "unlisted": signed(client, named, claiming()),
+        "pickled argument": signed(client, listed, claiming()),
+        "system": signed(client, Task(KEY, "os:system", f"touch {mark}"), claiming()),
     }
 
 
-def said(client: Any, data: bytes) -> list[str]:
-    future = client._graph_to_futures(sent(data), ["attack"], span_metadata={})["attack"]
+def said(client: Any, graph: Serialized) -> list[str]:
+    client._as_sent = lambda expr, **_: expr
+    try:
+        future = client._graph_to_futures(graph, [KEY], span_metadata={})[KEY]
+    finally:
+        del client._as_sent
     try:
         return ["came out", repr(future.result(timeout=60))]
     except Exception as error:  # whatever reached the future
@@ -71,15 +89,15 @@ def said(client: Any, data: bytes) -> list[str]:
     finally:
         future.release()
         # A client opens what it sent itself under a key that it holds, to compare it.
-        while "attack" in client.futures:
+        while KEY in client.futures:
             time.sleep(0.01)
 
 
 def attacked(client: Any, mark: str) -> dict[str, list[str]]:
     """Send what no honest client sends; return what was said to each."""
-    honest, allowed = approved.as_granted, Link.permit_sending
-    patched()
+    allowed = Link.permit_sending
+    Link.permit_sending = lambda *_, **__: None
     try:
-        return {name: said(client, data) for name, data in attacks(mark).items()}
+        return {name: said(client, graph) for name, graph in attacks(client, mark).items()}
     finally:
-        approved.as_granted, Link.permit_sending = honest, allowed
+        Link.permit_sending = allowed

@@ -16,7 +16,7 @@ from dask._task_spec import Task, TaskRef
 from distributed.protocol.serialize import Serialized, ToPickle
 
 from safeser.channel import Channel
-from safeser.dask import approved
+from safeser.dask import opened_graph
 from safeser.dask.sealed.graph import write_out
 from safeser.dask.sealed.node import VerifiedTask, nodes
 from safeser.dask.sealed.renewal import Current, Statements
@@ -186,7 +186,7 @@ class Submitted:
         [update] = self.talk.request(
             [submission(header, frames, expr_ser=Serialized(header, frames))]
         )
-        graph = approved.SERIALIZATION[1](None, update["expr_ser"].frames)
+        graph = opened_graph.SERIALIZATION[1](None, update["expr_ser"].frames)
         [self.node] = graph.__dask_graph__().values()
         self.first = self.node.graph.signed
 

@@ -526,10 +526,10 @@ def test_what_its_author_submits_reaches_the_scheduler_as_data(submitted):
     talk, got = submitted()
     assert not talk.refused_by_server
     [update] = got
-    from safeser.dask import approved
+    from safeser.dask import opened_graph
 
-    assert approved.is_opened(update["expr_ser"])
-    built = approved.SERIALIZATION[1](None, update["expr_ser"].frames)
+    assert opened_graph.is_opened(update["expr_ser"])
+    built = opened_graph.SERIALIZATION[1](None, update["expr_ser"].frames)
     [task] = built.__dask_graph__().values()
     assert isinstance(task, Sealed)
 
