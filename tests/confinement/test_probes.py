@@ -127,6 +127,7 @@ def test_without_another_process_nothing_shows_that_others_are_safe(bench, monke
 def test_a_process_that_may_do_more_shows_nothing(bench, monkeypatch) -> None:
     me = os.getpid()
     monkeypatch.setattr(processes, "_capabilities", lambda pid: 0 if pid == me else 1)
+    monkeypatch.setattr(processes, "_children", set)  # such as those of tests before this one
     assert processes.tracing(bench.demand, bench.own).state == "unproven"
     monkeypatch.undo()
     assert processes._capabilities(2**22 + 1) == -1  # it has ended

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import warnings
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -255,7 +256,9 @@ class Net:
             except CommClosedError:
                 comm.abort()
 
-        server = type(name, (), {"__module__": "distributed.x", "handle": handle})()
+        members = {"__module__": "distributed.x", "handle": handle}
+        kept = {"data": {}, "state": SimpleNamespace(actors={})}  # as a worker has them
+        server = type(name, (), members | kept)()
         listener = await listen(address, server.handle, deserialize=deserialize)
         try:
             yield listener

@@ -27,7 +27,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import scipy.spatial
-from dask.task_spec import DataNode
 from dateutil import relativedelta, tz
 
 __all__ = ["PICKLE", "TYPED", "TYPES_OF_PICKLE", "Only"]
@@ -99,7 +98,6 @@ PICKLE: dict[str, Only] = {
     "a function": Only(lambda: len, _CODE),
     "a method": Only(lambda: str.upper, _CODE),
     "a type": Only(lambda: int, _CODE),
-    "a node of a graph": Only(lambda: DataNode("a", 1), _CODE),
     "a search tree": Only(lambda: scipy.spatial.KDTree(np.eye(3)), _RARE),
     "a compiled search tree": Only(lambda: scipy.spatial.cKDTree(np.eye(3)), _RARE),
     "a file in memory": Only(
