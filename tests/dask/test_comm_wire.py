@@ -214,7 +214,7 @@ def test_a_refused_transfer_leaves_the_connection_usable(net, run, monkeypatch):
                 await asyncio.sleep(0.01)
             await comm.close()
         assert net.seen[1] == "OK"
-        assert net.seen[2]["keys"] == ("y",)
+        assert net.seen[2]["op"] == "get_data"
 
     run(main())
 
