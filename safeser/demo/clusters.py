@@ -113,9 +113,7 @@ def start_safeser(processes: Processes, folder: Folder, *, policy: str) -> Clust
 def start_stock(processes: Processes, folder: Folder) -> Cluster:
     """Start a scheduler and a worker on ``tcp://``, as Dask comes."""
     cluster = start_scheduler(processes, folder, "stock", [], {})
-    start_worker(
-        processes, folder, cluster, "stock worker", options=["--no-nanny"], environment={}
-    )
+    start_worker(processes, folder, cluster, "stock worker", options=["--no-nanny"], environment={})
     return cluster
 
 

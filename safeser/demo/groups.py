@@ -50,9 +50,15 @@ def step(screen: Screen, processes: Processes, folder: Folder) -> str:
         passed = _meet(dana, erin, processes)
     for command in cluster.commands:
         screen.command(shlex.split(command))
-    screen.seen("confined", f"{_CONFINED} proved by {passed} probes what it cannot do")
+    screen.seen(
+        "confined",
+        f"before it listened, {_CONFINED} proved by {passed} probes that files, programs, sockets"
+        " and processes are out of its reach",
+    )
     _show(screen, processes, site, dana, erin)
     with screen.waiting("ending all processes"):
+        # Together with its scheduler, a worker of Dask may take longer than it is given.
+        processes.end(cluster.children[1:])
         processes.end_all()
     return ""
 
@@ -102,8 +108,15 @@ class Site:
         return key_path(self._path / ("analysts" if principal == _CONFINED else "keys"), principal)
 
     def start(self) -> tuple[Cluster, Child, Child]:
-        """Start scheduler, workers, dana and erin."""
+        """Start dana and erin, who connect when they are first asked, scheduler and workers."""
         self._make()
+        address = f"safeser://127.0.0.1:{self._ports[0]}"
+        dana, erin = (
+            self._processes.start(
+                name, python("member", address), environment=self._identity(name), talks=True
+            )
+            for name in ("dana", "erin")
+        )
         cluster = start_scheduler(
             self._processes,
             self._folder,
@@ -113,15 +126,6 @@ class Site:
             port=self._ports[0],
         )
         self._start_workers(cluster)
-        dana, erin = (
-            self._processes.start(
-                name,
-                python("member", cluster.address),
-                environment=self._identity(name),
-                talks=True,
-            )
-            for name in ("dana", "erin")
-        )
         return cluster, dana, erin
 
     def _make(self) -> None:
@@ -210,14 +214,18 @@ def _show(screen: Screen, processes: Processes, site: Site, dana: Child, erin: C
         if computed["workers"] != [worker]:
             raise StepFailed(f"{user.name}'s lambda was computed by {computed['workers']}")
         if user is dana:
-            screen.seen("dana, an analyst", f"her lambda computed {computed['found']} there")
+            screen.seen("dana, an analyst", f"her lambda computed {computed['found']} in {worker}")
 
     path = str(site.key("erin"))
     refused, read = (ask(user, "read", path=path) for user in (dana, erin))
     _require_refused(refused, _PERMISSION, "dana's lambda read erin's key")
-    screen.seen("erin's key, opened by dana's lambda", refused["refused"])
+    screen.seen("her lambda opens erin's key", refused["refused"])
     size = _require_found(read, "erin's lambda did not read erin's key")
-    screen.seen("the same lambda from erin", f"read {size} bytes in {_FREE}, the same account")
+    screen.seen(
+        "erin, an engineer",
+        f"the same lambda read its {size} bytes in {_FREE}, which has the same account and is not"
+        " confined",
+    )
 
     for do, what in (("gather", "erin's result"), ("depend", "a task that depends on it")):
         refused, found = (ask(user, do, key="erins-sum") for user in (dana, erin))

@@ -1,7 +1,7 @@
 """The process of dana or erin, who work on the cluster of two groups of workers.
 
-The one rule: both run this same program, and only their keys differ. What comes of a request is told
-as it is, a refusal with its rule.
+The one rule: both run this same program, and only their keys differ. What comes of a request is
+told as it is, a refusal with its rule.
 
 Argument: the scheduler's address.
 """
@@ -33,7 +33,7 @@ class Member:
         self._kept: list[Any] = []
 
     def meet(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Wait for the workers and tell which probes the worker of each name says that it passed."""
+        """Wait for the workers and tell which probes each says that it passed, by its name."""
         self._client.wait_for_workers(command["workers"], timeout=_WAIT)
         known = self._client.scheduler_info(n_workers=-1)["workers"].values()
         return {each["name"]: each.get("safeser-confined", {}).get("probes", []) for each in known}

@@ -296,7 +296,7 @@ def _farewell(screen: Screen, folder: Folder, policy: str, seconds: float, left_
     for command in next_commands(folder, policy):
         screen.command(command)
     screen.blank()
-    but = ", but the one that was left out" if left_out else ""
+    but = " but the one that was left out" if left_out else ""
     screen.say(f"Every step{but} came out as said, in {seconds:.0f} s. Nothing is left running.")
 
 
