@@ -52,8 +52,8 @@ def step(screen: Screen, processes: Processes, folder: Folder) -> str:
         screen.command(shlex.split(command))
     screen.seen(
         "confined",
-        f"before it listened, {_CONFINED} proved by {passed} probes that files, programs, sockets"
-        " and processes are out of its reach",
+        f"before it listened, {_CONFINED} proved by {passed} probes that other files, programs,"
+        " sockets and processes are out of its reach",
     )
     _show(screen, processes, site, dana, erin)
     with screen.waiting("ending all processes"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from safeser.confinement import PROBES
 from safeser.demo import groups, story
 from safeser.demo.clusters import quiet_environment
 from safeser.demo.failure import StepFailed
@@ -49,7 +50,7 @@ def test_code_of_an_analyst_computes_and_reaches_nothing_of_an_engineer(tmp_path
     text = shown(tmp_path)
     size = (tmp_path / "demo" / "groups" / "keys" / "erin.key").stat().st_size
     for line in (
-        "confined: before it listened, worker-analysts proved by 13 probes",
+        f"confined: before it listened, worker-analysts proved by {len(PROBES)} probes",
         "dana, an analyst: her lambda computed 499500 in worker-analysts",
         "her lambda opens erin's key: PermissionError: Permission denied",
         f"the same lambda read its {size} bytes in worker-engineers",
