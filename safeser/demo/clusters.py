@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,9 @@ __all__ = [
     "python",
     "quiet_environment",
     "start_safeser",
+    "start_scheduler",
     "start_stock",
+    "start_worker",
 ]
 
 #: An environment variable of both schedulers that an attacker tries to read.
@@ -91,7 +93,7 @@ def quiet_environment(folder: Folder, environment: Mapping[str, str]) -> dict[st
 def start_safeser(processes: Processes, folder: Folder, *, policy: str) -> Cluster:
     """Start a scheduler and two workers with nannies on ``safeser://``."""
     shared = {"DASK_SAFESER__POLICY": policy, "DASK_SAFESER__AUDIT": str(folder.audit)}
-    cluster = _start_scheduler(
+    cluster = start_scheduler(
         processes,
         folder,
         "safeser",
@@ -104,37 +106,41 @@ def start_safeser(processes: Processes, folder: Folder, *, policy: str) -> Clust
         "DASK_SAFESER__NANNY__IDENTITY": str(folder.key("nanny")),
     }
     for number in (1, 2):
-        _start_worker(processes, folder, cluster, f"worker {number}", options=[], environment=own)
+        start_worker(processes, folder, cluster, f"worker {number}", options=[], environment=own)
     return cluster
 
 
 def start_stock(processes: Processes, folder: Folder) -> Cluster:
     """Start a scheduler and a worker on ``tcp://``, as Dask comes."""
-    cluster = _start_scheduler(processes, folder, "stock", [], {})
-    _start_worker(
-        processes, folder, cluster, "stock worker", options=["--no-nanny"], environment={}
-    )
+    cluster = start_scheduler(processes, folder, "stock", [], {})
+    start_worker(processes, folder, cluster, "stock worker", options=["--no-nanny"], environment={})
     return cluster
 
 
-#: Dask's HTTP servers listen on every address otherwise, with --no-dashboard too.
-_HTTP = ("--dashboard-address", "127.0.0.1:0")
+def _http(port: int = 0) -> tuple[str, str]:
+    """Return options for Dask's HTTP server, which listens on every address otherwise, with
+    --no-dashboard too.
+    """
+    return "--dashboard-address", f"127.0.0.1:{port}"
 
 
-def _start_scheduler(
+def start_scheduler(
     processes: Processes,
     folder: Folder,
     side: str,
     options: list[str],
     environment: Mapping[str, str],
+    *,
+    port: int = 0,
 ) -> Cluster:
+    """Start a scheduler and wait until it listens."""
     announced = folder.scratch / f"{side}-scheduler.json"
     folder.scratch.mkdir(exist_ok=True)
     secret = secrets.token_hex(16)
-    command = ["scheduler", *options, "--host", "127.0.0.1", "--port", "0"]
+    command = ["scheduler", *options, "--host", "127.0.0.1", "--port", str(port)]
     child = processes.start(
-        "scheduler" if side == "safeser" else "stock scheduler",
-        [dask_command(), *command, *_HTTP, "--scheduler-file", str(announced)],
+        "scheduler" if side == "safeser" else f"{side} scheduler",
+        [dask_command(), *command, *_http(), "--scheduler-file", str(announced)],
         environment={**environment, SECRET: secret},
     )
     address = processes.wait_for(
@@ -151,7 +157,7 @@ def _announced(path: Path) -> str | None:
         return None
 
 
-def _start_worker(
+def start_worker(
     processes: Processes,
     folder: Folder,
     cluster: Cluster,
@@ -159,14 +165,17 @@ def _start_worker(
     *,
     options: list[str],
     environment: Mapping[str, str],
+    dashboard: int = 0,
+    confined: Sequence[str] = (),
 ) -> None:
+    """Start a worker; *confined* is what its command line begins with before ``dask``."""
     command = ["worker", cluster.address, "--nthreads", "1", "--host", "127.0.0.1", *options]
     child = processes.start(
         name,
         [
-            dask_command(),
+            *([*confined, "dask"] if confined else [dask_command()]),
             *command,
-            *_HTTP,
+            *_http(dashboard),
             "--death-timeout",
             "30",
             "--local-directory",
@@ -174,7 +183,8 @@ def _start_worker(
         ],
         environment=environment,
     )
-    cluster.commands += (" ".join(["dask", *command]),)
+    shown = [*(Path(word).name for word in confined), "dask", *command]
+    cluster.commands += (" ".join(shown),)
     cluster.children.append(child)
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from safeser.demo import alice, attacker, messages
+from safeser.demo import alice, attacker, member, messages
 from safeser.demo.speech import Speech
 
 
@@ -82,6 +82,20 @@ def test_whatever_comes_back_to_an_attacker_is_said(raised, said):
         raise raised
 
     assert asyncio.run(messages._answer(SimpleNamespace(read=read))) == said
+
+
+def test_a_member_tells_what_failed_and_leaves(told, monkeypatch):
+    found = iter([OSError("no scheduler"), Broken()])
+
+    def connect(address, timeout):
+        made = next(found)
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+    monkeypatch.setattr(member.safeser, "Client", connect)
+    events = told(member.main, "safeser://127.0.0.1:1", *[{"do": "meet", "workers": 2}] * 2)
+    assert [event["reason"].partition(":")[0] for event in events] == ["OSError", "AttributeError"]
 
 
 def test_an_attacker_who_is_turned_away_says_so(tmp_path: Path, monkeypatch):

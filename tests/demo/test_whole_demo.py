@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from safeser.demo.attacks import ATTACKS, markers
+from safeser.demo.groups import why_left_out
 from safeser.policy.ready import locate
 from tests.conftest import measured
 
@@ -73,7 +74,7 @@ def folder(tmp_path: Path):
 def test_every_step_comes_out_as_said(folder: Path) -> None:
     done = demo(folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    for number in range(1, 7):
+    for number in range(1, 8):
         assert re.search(rf"^{number}  ", done.stdout, re.MULTILINE)
     table = done.stdout.partition("what is sent")[2]
     for attack in ATTACKS:
@@ -84,6 +85,7 @@ def test_every_step_comes_out_as_said(folder: Path) -> None:
     assert [path.name for path in (folder / "markers" / "safeser").iterdir()] == [
         "alice-update-graph"
     ]
+    assert (": refused to dana by values.author" in done.stdout) == (not why_left_out())
     stock = re.search(r"probe in a stock client: (\d+) pickles of peers", done.stdout)
     assert stock is not None
     assert int(stock[1]) > 0

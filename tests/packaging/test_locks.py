@@ -37,7 +37,7 @@ def declared(*extras):
 @pytest.mark.parametrize(
     ("lock", "extras"),
     [
-        ("demo.lock", ("dask", "arrow", "demo")),
+        ("demo.lock", ("dask", "arrow", "landlock", "demo")),
         ("dev.lock", ("dask", "arrow", "demo", "landlock", "dev")),
     ],
 )
