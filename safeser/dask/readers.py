@@ -10,7 +10,7 @@ argument is that value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
@@ -94,6 +94,18 @@ class Readers(Part):
             return None
         inputs = chain.from_iterable(node.dependencies for node in graph.values())
         return self.refusal(context, chain(graph, (key for key in inputs if key not in graph)))
+
+    async def gathered(self, gather: Callable[[], Awaitable[Any]], keys: Collection[Any]) -> Any:
+        """Return what *gather* returns, if *keys* are of the same tasks as when it was called.
+
+        Dask looks for workers again after each that does not answer (distributed 2026.8.0,
+        ``Scheduler.gather``). By then the key that was asked for may be another author's task.
+        """
+        tasks = self._server.tasks
+        before = [(key, tasks.get(key)) for key in keys]
+        reply = await gather()
+        changed = [key for key, task in before if tasks.get(key) is not task]
+        return {"status": "error", "keys": changed} if changed else reply
 
     # --- datasets --------------------------------------------------------------------------------
 

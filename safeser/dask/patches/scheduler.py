@@ -383,6 +383,16 @@ def _gather_on_worker(stock: _Function) -> _Function:
     return gather_on_worker
 
 
+def _gather(stock: _Function) -> _Function:
+    async def gather(self: Any, keys: Any, **options: Any) -> Any:
+        readers = part_of(self, Readers)
+        if readers is None:
+            return await stock(self, keys, **options)
+        return await readers.gathered(partial(stock, self, keys, **options), keys)
+
+    return gather
+
+
 def _replicate(stock: _Function) -> _Function:
     async def replicate(
         self: Any, keys: Any, n: Any = None, workers: Any = None, **request: Any
@@ -506,6 +516,14 @@ _WORKERS = (
         process=_HERE,
         needed=True,
         replace=_gather_on_worker,
+    ),
+    Patch(
+        target=f"{_SCHEDULER}.gather",
+        reason="A key that is released and submitted by another while its value is fetched gives"
+        " whoever asked for the one the value of the other.",
+        process=_HERE,
+        needed=True,
+        replace=_gather,
     ),
     Patch(
         target=f"{_SCHEDULER}.replicate",

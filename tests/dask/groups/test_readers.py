@@ -81,6 +81,39 @@ def on_users(doors: Any, what: Any, policy: str = TEXT) -> None:
 READERS = {"carol": True, "vera": True, "worker-engineers": True, "alice": False, "erin": False}
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (True, {"status": "error", "keys": ["k"]}),
+        (False, {"status": "OK", "data": {"k": "a secret"}}),
+    ],
+)
+def test_a_key_that_changes_hands_while_it_is_gathered_is_not_handed_over(
+    doors, monkeypatch, change, told
+):
+    """A worker that delays its answer lets its accomplice release the key meanwhile."""
+
+    async def main(c):
+        c.own("k", "alice")
+        asked = []
+
+        async def fetch(who_has, **_):
+            asked.append(sorted(who_has))
+            if len(asked) == 1:
+                if change:
+                    c.scheduler.remove_all_replicas(c.scheduler.tasks.pop("k"))
+                    c.own("k", "carol")
+                return {}, ["k"], [], []
+            return {"k": "a secret"}, [], [], []
+
+        monkeypatch.setattr("distributed.scheduler.gather_from_workers", fetch)
+        assert await c.ask("gather", c.link("alice", "alice"), keys=["k"]) == told
+        assert asked == [["k"], ["k"]]
+        assert c.refused("alice", "gather", keys=["k"]) is change
+
+    on_users(doors, main)
+
+
 @pytest.mark.parametrize(("name", "reads"), READERS.items())
 def test_values_are_gathered_by_who_may_read_them(doors, name, reads):
     async def main(c: Users) -> None:
