@@ -384,11 +384,11 @@ def _gather_on_worker(stock: _Function) -> _Function:
 
 
 def _gather(stock: _Function) -> _Function:
-    async def gather(self: Any, keys: Any, **options: Any) -> Any:
+    async def gather(self: Any, keys: Any, serializers: Any = None) -> Any:
         readers = part_of(self, Readers)
         if readers is None:
-            return await stock(self, keys, **options)
-        return await readers.gathered(partial(stock, self, keys, **options), keys)
+            return await stock(self, keys, serializers)
+        return await readers.gathered(partial(stock, self, keys, serializers), keys)
 
     return gather
 
