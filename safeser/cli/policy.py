@@ -65,6 +65,29 @@ def check(
         raise typer.Exit(DENIED)
 
 
+@app.command(short_help="Find what a policy permits against its own statements.")
+def lint(
+    policies: Annotated[list[str], typer.Argument(metavar="POLICY...", autocompletion=_ready)],
+) -> None:
+    """Compare whose code runs in which workers with their confinement and with the values that
+    each may read; code 1 if anything was found.
+    """
+    from safeser.policy import Policy
+    from safeser.policy.lint import lint as findings
+
+    failed = False
+    for name in policies:
+        policy = Policy.load(name)
+        found = findings(policy)
+        failed |= bool(found)
+        for each in found:
+            mark(False, f"{name}: {each.message} [{each.rule}] {each.fix}")
+        if not found:
+            mark(True, f"{name}: nothing found, {_title(policy)}")
+    if failed:
+        raise typer.Exit(DENIED)
+
+
 def _title(policy: Policy) -> str:
     return f"{policy.name} revision {policy.revision}"
 
@@ -133,15 +156,12 @@ def _show_confined(policy: Policy) -> None:
 
 def _show_workers(policy: Policy) -> None:
     """Show whose tasks run in the workers of which principals, for each scheduler."""
-    from safeser.policy.rules import COMPUTE
-    from safeser.policy.worker_groups import WorkerGroups
+    from safeser.policy.readable import groups_of, schedulers
 
-    handing = (rule.senders for rule in policy.contexts if COMPUTE in rule.operations)
-    schedulers = frozenset().union(*handing) & policy.principals.keys()
     found = [
         (scheduler, worker, takes)
-        for scheduler in sorted(schedulers)
-        for worker, takes in WorkerGroups(policy, scheduler).takes.items()
+        for scheduler in sorted(schedulers(policy))
+        for worker, takes in groups_of(policy, scheduler).takes.items()
     ]
     # What lets workers report lets them hand out tasks, too; who takes sealed ones is a worker.
     workers = {worker for _, worker, takes in found if takes.authors}
@@ -157,21 +177,14 @@ def _show_workers(policy: Policy) -> None:
 
 def _show_readers(policy: Policy) -> None:
     """Show whose values reach whom: principals that read the same ones on one line."""
-    from safeser.policy.readable import readable
+    from safeser.policy.readable import read_by
     from safeser.policy.rules import READING
-    from safeser.values import Context, Kind
 
     readers: dict[frozenset[str], list[str]] = {}
+    asking = [rule.senders for rule in policy.contexts if READING & rule.operations]
     for name in policy.principals:
-        found: frozenset[str] = frozenset()
-        asks = False
-        for rule in policy.contexts:
-            if name in rule.senders and READING & rule.operations:
-                asks = True
-                for holder in rule.recipients & policy.principals.keys():
-                    found |= readable(policy, Context(name, holder, Kind.DATA, "get_data"))
-        if asks:
-            readers.setdefault(found - {name}, []).append(name)
+        if any(name in senders for senders in asking):
+            readers.setdefault(read_by(policy, name) - {name}, []).append(name)
     if readers:
         line()
         rows = [(", ".join(names), _names(found)) for found, names in readers.items()]

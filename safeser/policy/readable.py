@@ -8,11 +8,11 @@ anyway; everyone else reads its own values and those of the authors that its con
 from __future__ import annotations
 
 from safeser.policy.policy import Policy
-from safeser.policy.rules import COMPUTE
+from safeser.policy.rules import COMPUTE, READING
 from safeser.policy.worker_groups import WorkerGroups
-from safeser.values import Context
+from safeser.values import Context, Kind
 
-__all__ = ["is_worker", "may_read", "readable", "run_by"]
+__all__ = ["groups_of", "is_worker", "may_read", "read_by", "readable", "run_by", "schedulers"]
 
 
 def may_read(policy: Policy, context: Context, author: str | None) -> bool:
@@ -37,6 +37,20 @@ def readable(policy: Policy, context: Context) -> frozenset[str]:
     return found
 
 
+def read_by(policy: Policy, name: str) -> frozenset[str]:
+    """Return the authors whose values the listed principal *name* may read from some holder."""
+    holders = (
+        rule.recipients & policy.principals.keys()
+        for rule in policy.contexts
+        if name in rule.senders and READING & rule.operations
+    )
+    asked = (
+        readable(policy, Context(name, holder, Kind.DATA, "get_data"))
+        for holder in frozenset().union(*holders)
+    )
+    return frozenset().union(*asked)
+
+
 def run_by(policy: Policy, worker: str) -> frozenset[str]:
     """Return the authors whose tasks workers of the principal *worker* may run, by any scheduler.
 
@@ -45,27 +59,28 @@ def run_by(policy: Policy, worker: str) -> frozenset[str]:
     asked = ("run-by", worker)
     found: frozenset[str] | None = policy.remembered.get(asked)
     if found is None:
-        each = (_run_for(policy, scheduler, worker) for scheduler in _schedulers(policy, worker))
+        each = (_run_for(policy, scheduler, worker) for scheduler in schedulers(policy, worker))
         found = policy.remembered[asked] = frozenset().union(*each)
     return found
 
 
-def _schedulers(policy: Policy, worker: str) -> frozenset[str]:
-    """Return the listed principals that may hand tasks to *worker*."""
+def schedulers(policy: Policy, worker: str | None = None) -> frozenset[str]:
+    """Return the listed principals that may hand tasks to *worker*, or to anybody at all."""
     handing = (
         rule.senders
         for rule in policy.contexts
-        if worker in rule.recipients and COMPUTE in rule.operations
+        if COMPUTE in rule.operations and (worker is None or worker in rule.recipients)
     )
     return frozenset().union(*handing) & policy.principals.keys()
 
 
 def is_worker(policy: Policy, name: str) -> bool:
     """Tell whether workers of the principal *name* may register with some scheduler."""
-    return any(name in _groups(policy, each).takes for each in _schedulers(policy, name))
+    return any(name in groups_of(policy, each).takes for each in schedulers(policy, name))
 
 
-def _groups(policy: Policy, scheduler: str) -> WorkerGroups:
+def groups_of(policy: Policy, scheduler: str) -> WorkerGroups:
+    """Return the worker groups of *scheduler*, worked out once for each policy."""
     asked = ("groups", scheduler)
     found: WorkerGroups | None = policy.remembered.get(asked)
     if found is None:
@@ -74,7 +89,7 @@ def _groups(policy: Policy, scheduler: str) -> WorkerGroups:
 
 
 def _run_for(policy: Policy, scheduler: str, worker: str) -> frozenset[str]:
-    groups = _groups(policy, scheduler)
+    groups = groups_of(policy, scheduler)
     takes = groups.takes.get(worker)
     if takes is None:
         return frozenset()

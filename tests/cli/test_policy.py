@@ -37,6 +37,28 @@ def test_check_of_nothing_could_not_run(safeser, name):
     assert ended.err.startswith("safeser: ")
 
 
+def test_lint_names_what_contradicts_itself_and_goes_on_to_the_next(safeser):
+    groups = Path(__file__).parents[1] / "dask" / "groups" / "groups.yaml"
+    ended = safeser("policy", "lint", groups, "dask-cluster")
+    assert ended.code == 1
+    first, second = ended.out.splitlines()
+    assert first.startswith(f"{groups}: kate may submit to scheduler, and no worker takes tasks")
+    assert "[lint.no-worker] List kate under 'authors'" in first
+    assert second == "dask-cluster: nothing found, dask-cluster revision 1"
+
+
+def test_lint_of_a_policy_without_findings_is_fine(safeser):
+    assert safeser("policy", "lint", "default").code == 0
+
+
+def test_lint_of_what_does_not_load_could_not_run(safeser, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("safeser: 1\nname: x\nrevision: 1\nprinciples: {}\n")
+    ended = safeser("policy", "lint", bad)
+    assert ended.code == 2
+    assert ended.err.startswith("safeser: ")
+
+
 def test_show_without_a_name_lists_the_ready_ones(safeser):
     ended = safeser("policy", "show")
     assert ended.code == 0
