@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from distributed.shuffle._core import barrier_key
+
 from safeser.dask import direct, nannies, worker_authority
 from safeser.dask.authors import Authors
 from safeser.dask.readers import Readers
@@ -54,7 +56,19 @@ def _ends_half(known: Served, server: Any, comm: Any, request: Request) -> None:
     workers.require_barrier(comm.link, request.get("id"), request.get("run_id"))
 
 
+def _takes_part(known: Served, server: Any, comm: Any, request: Request) -> None:
+    # It could fail the shuffle, which gives it no shards that it may not read.
+    barrier = barrier_key(request.get("id", request.get("shuffle_id")))
+    known.part(server, Readers).require(comm.link, request["op"], [barrier])
+
+
+def _joins(known: Served, server: Any, comm: Any, request: Request) -> None:
+    _about_itself(known, server, comm, request)
+    _takes_part(known, server, comm, request)
+
+
 def _places_part(known: Served, server: Any, comm: Any, request: Request) -> None:
+    _takes_part(known, server, comm, request)
     workers = known.part(server, Workers)
     named = (request.get(name) for name in ("id", "run_id", "key", "worker"))
     workers.require_part(comm.link, *named)
@@ -89,6 +103,8 @@ _CHECKS: Mapping[tuple[Server, str], _Check] = {
     (Server.NANNY, "run"): _runs_code,
     (Server.NANNY, "plugin_add"): _runs_code,
     **{(Server.SCHEDULER, name): _about_itself for name in worker_authority.ABOUT},
+    (Server.SCHEDULER, "shuffle_get"): _joins,
+    (Server.SCHEDULER, "shuffle_get_or_create"): _joins,
     (Server.SCHEDULER, "gather"): _reads,
     (Server.SCHEDULER, "proxy"): _relays,
     (Server.SCHEDULER, "broadcast"): _relays,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from distributed import Future, Queue, Variable
+from distributed import Future, Queue, Variable, secede
 from distributed.comm import connect
 from distributed.core import send_recv
 
@@ -19,6 +20,8 @@ from safeser.errors import SafeserError
 
 ADDRESS, FOLDER = sys.argv[1], Path(sys.argv[2])
 TIMEOUT = 60
+
+_TRANSFER = "shuffle-transfer-"
 
 
 def security(principal):
@@ -91,6 +94,58 @@ def ask(principal, address, op, **fields):
         return sorted(answer["data"]) if isinstance(answer, dict) and "data" in answer else answer
 
     return rule(asked)
+
+
+def part(number, start, go):
+    """Return one part of a frame; the last one once the file *go* is there."""
+    if number == 3:
+        secede()  # its thread does the others meanwhile
+        while not Path(go).exists():
+            time.sleep(0.01)
+    return pd.DataFrame({"x": range(start, start + 100)})
+
+
+def begun(user):
+    """Wait until a part has been transferred, and return the id of its shuffle."""
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        names = [key[0] for keys in user.has_what().values() for key in keys if len(key) == 2]
+        for name in names:
+            if name.startswith(_TRANSFER):
+                return name.removeprefix(_TRANSFER)
+        assert time.monotonic() < deadline, names
+        time.sleep(0.01)
+
+
+def shuffle_under_way(user, at):
+    """Ask for a part in a shuffle of *user* while it waits for its last input."""
+    where = {"worker-engineers": at["e-0"], "worker-analysts": at["a-0"]}
+    worker, go = at["e-0"], FOLDER / "go"
+    frame = dd.from_map(
+        part, range(4), range(0, 400, 100), go=str(go), meta=pd.DataFrame({"x": [0]})
+    )
+    total = user.compute(user.persist(frame.shuffle("x", npartitions=4)).x.sum())
+    shuffle = begun(user)
+    done = {}
+
+    def asked(principal, op, **fields):
+        answer = ask(principal, ADDRESS, op, worker=where[principal], **fields)
+        return answer["status"] if isinstance(answer, dict) else answer
+
+    for principal in where:
+        done[f"plan, {principal}"] = asked(principal, "shuffle_get", id=shuffle)
+        done[f"joins, {principal}"] = asked(
+            principal, "shuffle_get_or_create", shuffle_id=shuffle, key="k"
+        )
+        shards = {"shuffle_id": shuffle, "run_id": 1, "data": []}
+        done[f"shards, {principal}"] = ask(principal, worker, "shuffle_receive", **shards)
+    done["pins, worker-analysts"] = ask(
+        *("worker-analysts", ADDRESS, "shuffle_restrict_task"),
+        **{"id": shuffle, "run_id": 1, "key": "k", "worker": worker},
+    )
+    go.touch()
+    done["total"] = int(total.result(TIMEOUT))
+    return done
 
 
 def main():
@@ -168,6 +223,9 @@ def main():
     done["actor"] = ask("worker-analysts", at["e-0"], "actor_attribute", **asked)
     done["actor, alice"] = ask("alice", at["e-0"], "actor_attribute", **asked)
     done["actor, own"] = actor.secret
+
+    # -- a shuffle that is under way
+    done.update(shuffle_under_way(carol, at))
 
     # -- values that both groups may have
     moved = erin.submit(add, both, workers=[at["a-0"]], key="moved")

@@ -213,3 +213,29 @@ def test_copies_are_sent_with_their_authors(doors):
         assert message["op"] == "acquire-replicas"
 
     on_users(doors, main)
+
+
+# --- shuffles ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("op", "named"),
+    [
+        ("shuffle_get", "id"),
+        ("shuffle_get_or_create", "shuffle_id"),
+        ("shuffle_restrict_task", "id"),
+    ],
+)
+def test_who_may_not_read_an_author_takes_no_part_in_the_shuffles_of_that_author(doors, op, named):
+    """It gets no shards, and could make the shuffle fail, wait or start again."""
+
+    async def main(c):
+        c.own("shuffle-barrier-s", "carol")
+        refused = {
+            name: c.refused(name, op, **{named: "s"})
+            for name in ("worker-analysts", "worker-engineers")
+        }
+        assert refused == {"worker-analysts": True, "worker-engineers": False}
+        assert not c.refused("worker-analysts", op, **{named: "unknown"})  # Dask says so itself
+
+    on_users(doors, main)
