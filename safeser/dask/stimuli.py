@@ -4,9 +4,10 @@ The one rule: what the scheduler says is fetched or computed, and nothing stands
 
 A task that is cancelled runs on to its end, and its key is free as soon as the scheduler forgets
 it. If a task that gets the key then is computed by another worker, and needed by this one, Dask
-takes what the cancelled one gives, which its submitter chose, and offers it to others. Likewise a
-value that was being fetched stands in for a task of its key that this worker is to compute, or for
-the one that it is to fetch by then (distributed 2026.8.0).
+takes what the cancelled one gives, which its submitter chose, and offers it to others. If this
+worker is to compute that task, the cancelled one stands for it until it ends. Likewise a value that
+was being fetched stands in for a task of its key that this worker is to compute, or for the one
+that it is to fetch by then (distributed 2026.8.0).
 
 A worker that fails to fetch a dependency, for any reason but the network, reports the dependency
 alone; the scheduler, which knows that it exists, ignores that, and the dependent task waits for
@@ -22,6 +23,7 @@ from distributed.worker_state_machine import (
     AcquireReplicasEvent,
     CancelComputeEvent,
     ComputeTaskEvent,
+    ExecuteFailureEvent,
     ExecuteSuccessEvent,
     FreeKeysEvent,
     GatherDepDoneEvent,
@@ -41,6 +43,9 @@ _RELEASES = (FreeKeysEvent, StealRequestEvent, CancelComputeEvent)
 
 #: By these the scheduler states whose the values are.
 _STATING = (ComputeTaskEvent, AcquireReplicasEvent)
+
+#: How a task ends that ran.
+_ENDS = (ExecuteSuccessEvent, ExecuteFailureEvent)
 
 _DEPENDENTS = "safeser-dependents"
 
@@ -70,8 +75,9 @@ class Stimuli(Part):
             for key in flying:
                 if _state_of(worker.state, key) == "error":
                     _fail_dependents(worker, worker.state.tasks[key])
-        elif isinstance(event, ExecuteSuccessEvent) and _is_resumed(worker.state, event.key):
-            # As if it had asked to be computed elsewhere: then Dask goes on to fetch it.
+        elif isinstance(event, _ENDS) and _is_stale(worker.state, event):
+            # As if it had asked to be computed elsewhere: then Dask goes on to fetch it, or the
+            # scheduler has the task computed that the key names now.
             stock(RescheduleEvent(key=event.key, stimulus_id=event.stimulus_id))
         else:
             stock(event)
@@ -110,6 +116,14 @@ def _state_of(state: Any, key: Any) -> str | None:
 
 def _is_resumed(state: Any, key: Any) -> bool:
     return _state_of(state, key) == "resumed"
+
+
+def _is_stale(state: Any, event: Any) -> bool:
+    """Tell whether *event* ends a run of a task that the key does not name any more."""
+    if _is_resumed(state, event.key):
+        return isinstance(event, ExecuteSuccessEvent)  # a failure is not taken for what is fetched
+    task = state.tasks.get(event.key)
+    return task is not None and task.run_id != event.run_id
 
 
 def _fail_dependents(worker: Any, failed: Any) -> None:

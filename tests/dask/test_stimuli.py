@@ -10,6 +10,7 @@ from distributed.worker import Worker
 from distributed.worker_state_machine import (
     CancelComputeEvent,
     ComputeTaskEvent,
+    ExecuteFailureEvent,
     ExecuteSuccessEvent,
     FreeKeysEvent,
     GatherDepBusyEvent,
@@ -48,8 +49,8 @@ class Stated(Worker):
 Bare = with_rows(Stated, "distributed.worker:Worker.handle_stimulus")
 
 
-def computed(key: str, value: Any) -> ExecuteSuccessEvent:
-    return ExecuteSuccessEvent.dummy(key, value, run_id=1, stimulus_id="done")
+def computed(key: str, value: Any, run_id: int = 0) -> ExecuteSuccessEvent:
+    return ExecuteSuccessEvent.dummy(key, value, run_id=run_id, stimulus_id="done")
 
 
 def compute(key: str, **needs: Any) -> ComputeTaskEvent:
@@ -183,3 +184,36 @@ def test_a_value_that_nobody_waits_for_fails_nothing():
     worker.handle_stimulus(FreeKeysEvent(keys=["waits"], stimulus_id="free"))
     worker.handle_stimulus(failing())
     assert worker.sent == []
+
+
+# --- a task that runs while its key is given to another one --------------------------------------
+
+ENDS = {
+    "result": computed("k", "a secret", run_id=1),
+    "error": ExecuteFailureEvent.dummy("k", run_id=1, stimulus_id="done"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
+def test_what_a_released_task_gives_is_not_of_the_task_that_has_its_key_now(guarded, end):
+    worker = Bare(guarded=guarded)
+    worker.handle_stimulus(compute("k", run_id=1))
+    worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="release"))
+    worker.handle_stimulus(compute("k", run_id=2))
+    assert worker.state.tasks["k"].state == "executing"  # Dask does not begin again
+    worker.handle_stimulus(ENDS[end])
+    if guarded:
+        # The scheduler, which hears of it, has it computed.
+        assert "k" not in worker.state.tasks
+        assert "k" not in worker.state.data
+    else:
+        assert worker.state.tasks["k"].state == {"result": "memory", "error": "error"}[end]
+
+
+def test_what_a_released_task_gives_is_forgotten_where_nobody_needs_its_key():
+    worker = Bare()
+    worker.handle_stimulus(compute("k", run_id=1))
+    worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="release"))
+    worker.handle_stimulus(ENDS["result"])
+    assert "k" not in worker.state.tasks
