@@ -67,6 +67,7 @@ class _Opening:
         self._load = load
         self._stands = stands
         self._loaded: dict[int, Any] = {}
+        self._in_data = 0  # levels of data around a value, in which Dask computes nothing
 
     def value(self, tree: Any) -> Any:
         if type(tree) is not tuple:
@@ -84,14 +85,27 @@ class _Opening:
     def _function(self, tree: Any) -> Any:
         """Return what a task calls: a definition, and nothing else."""
         _require(type(tree) is tuple and len(tree) == 2 and tree[0] == form.DEFINITION)
+        if self._in_data:  # the task itself is handed over, and whoever is given it can call it
+            self._require_stands(tree[1], called=False)
         return self._opened(tree[1], called=True)
 
     def _opened(self, place: Any, *, called: bool) -> Any:
-        definition = _at(self._definitions, place)
-        _require(self._stands is None or self._stands(definition, called))
+        definition = self._require_stands(place, called=called)
         if place not in self._loaded:
             self._loaded[place] = self._load(definition)
         return self._loaded[place]
+
+    def _require_stands(self, place: Any, *, called: bool) -> bytes:
+        definition: bytes = _at(self._definitions, place)
+        _require(self._stands is None or self._stands(definition, called))
+        return definition
+
+    def _handed(self, items: Sequence[Any]) -> list[Any]:
+        """Return the values of *items*, parts of data that a function is given as they are."""
+        self._in_data += 1
+        values = [self.value(item) for item in items]
+        self._in_data -= 1  # not after an error, after which nothing is opened
+        return values
 
     def _task(self, key: Any, producer: Any, function: Any, args: Any, named: Any) -> Task:
         _require(key is None or form.is_key(key))
@@ -127,7 +141,7 @@ class _Opening:
 
     def _plain(self, kind: Any, *items: Any) -> Any:
         cls = _at(form.CONTAINERS, kind)
-        values = [self.value(item) for item in items]
+        values = self._handed(items)
         if cls is dict:
             keys = values[::2]
             _check_table(keys)
@@ -142,10 +156,10 @@ class _Opening:
 
     def _data(self, key: Any, value: Any) -> DataNode:
         _require(form.is_key(key))
-        return DataNode(key, self.value(value))
+        return DataNode(key, *self._handed([value]))
 
     def _slice(self, *parts: Any) -> slice:
-        start, stop, step = map(self.value, parts)
+        start, stop, step = self._handed(parts)
         return slice(start, stop, step)
 
     def _reference(self, key: Any) -> TaskRef:

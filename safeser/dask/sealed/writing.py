@@ -215,11 +215,26 @@ class _ListedTask(_Task):
     """One task of listed functions and typed data; nothing of it is pickled."""
 
     _definitions: ListedDefinitions
+    _in_data = 0  # levels of data around what is written, in which Dask computes nothing
+
+    def value(self, obj: Any, depth: int, *, literal: bool = False) -> Any:
+        data = type(obj) in _DATA
+        self._in_data += data
+        tree = super().value(obj, depth, literal=literal)
+        self._in_data -= data  # not after an error, after which nothing is written
+        return tree
 
     def once(self, container: Any) -> None:
         """Spell a container that stands in two places twice."""
 
     def function(self, func: Any) -> list[Any]:
+        if self._in_data:
+            raise PayloadError(
+                "a task stands inside of data, where Dask does not compute it and hands it over",
+                rule="submission.approved",
+                fix="Give that task a key of its own, or write the container as dask's List or"
+                " Dict.",
+            )
         place = len(self.digests)
         self.digests.append(self._definitions.add_function(func))
         return [form.DEFINITION, place]
@@ -253,6 +268,9 @@ def _gathering(task: Task) -> GraphNode | None:
         return None
     return made(*task.args[0].args)
 
+
+#: What is handed to a function as it is, whatever is in it.
+_DATA = frozenset({*_PLAIN, DataNode, slice})
 
 _SPELLED: dict[type, Callable[[_Task, Any, int], list[Any]]] = {
     Task: lambda written, task, depth: written._call(task, depth),

@@ -422,6 +422,47 @@ def test_a_reference_is_called_and_never_handed_over(models):
             opened(*pair)
 
 
+INNER = (form.TASK, None, False, (form.DEFINITION, 0), (1,), ())
+IN_DATA = {
+    "list": (form.PLAIN, form.CONTAINERS.index(list), INNER),
+    "value of a dictionary": (form.PLAIN, form.CONTAINERS.index(dict), "k", INNER),
+    "list in a list": (form.GATHERED, 0, (form.PLAIN, form.CONTAINERS.index(list), INNER)),
+    "data": (form.DATA, "d", INNER),
+    "gathered in data": (form.DATA, "d", (form.GATHERED, 0, INNER)),
+    "slice": (form.SLICE, INNER, None, None),
+}
+
+
+@pytest.mark.parametrize("place", IN_DATA)
+def test_no_function_is_handed_a_task(models, place):
+    """Dask computes no task inside of data, and the function that is given it could call it."""
+    tree = (form.TASK, "x", False, (form.DEFINITION, 0), (IN_DATA[place],), ())
+    with pytest.raises(PayloadError, match="malformed"):
+        open_task("x", (), tree, [b"@mylib.models:double"], load_definition, stands=stands)
+
+
+@pytest.mark.parametrize("argument", [INNER, (form.GATHERED, 0, INNER)], ids=["task", "gathered"])
+def test_a_task_that_is_an_argument_is_computed_first(models, argument):
+    tree = (form.TASK, "x", False, (form.DEFINITION, 0), (argument,), ())
+    node = open_task("x", (), tree, [b"@mylib.models:double"], load_definition, stands=stands)
+    assert node({}) in (4, [2, 2])
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        lambda inner: [inner],
+        lambda inner: {"k": (inner,)},
+        lambda inner: DataNode("d", [inner]),
+        lambda inner: slice(inner),
+    ],
+)
+def test_a_task_inside_of_data_is_refused_where_it_is_written(models, argument):
+    call = Task("x", models.double, argument(Task(None, models.double, 1)))
+    with pytest.raises(PayloadError, match="a task stands inside of data"):
+        call_of({"x": call}, into=definitions())
+
+
 @pytest.mark.parametrize(
     "function", [None, 1, (form.PLAIN, 1), (form.DEPENDENCY, 0), (form.DEFINITION,), ()]
 )
