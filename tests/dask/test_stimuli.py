@@ -18,6 +18,7 @@ from distributed.worker_state_machine import (
     GatherDepNetworkFailureEvent,
     GatherDepSuccessEvent,
     RetryBusyWorkerEvent,
+    SecedeEvent,
     StealRequestEvent,
     WorkerState,
 )
@@ -211,9 +212,25 @@ def test_what_a_released_task_gives_is_not_of_the_task_that_has_its_key_now(guar
         assert worker.state.tasks["k"].state == {"result": "memory", "error": "error"}[end]
 
 
-def test_what_a_released_task_gives_is_forgotten_where_nobody_needs_its_key():
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("again", [False, True])
+def test_what_a_released_task_gives_is_forgotten_if_its_key_is_not_needed(again, end):
+    worker = Bare()
+    for run_id in (1, 2) if again else (1,):
+        worker.handle_stimulus(compute("k", run_id=run_id))
+        worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="release"))
+    assert worker.state.tasks["k"].state == "cancelled"
+    worker.handle_stimulus(ENDS[end])
+    assert "k" not in worker.state.tasks
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_released_task_that_left_its_thread_stands_for_no_other_one(end):
     worker = Bare()
     worker.handle_stimulus(compute("k", run_id=1))
+    worker.handle_stimulus(SecedeEvent(key="k", compute_duration=1.0, stimulus_id="secede"))
     worker.handle_stimulus(FreeKeysEvent(keys=["k"], stimulus_id="release"))
-    worker.handle_stimulus(ENDS["result"])
+    worker.handle_stimulus(compute("k", run_id=2))
+    assert worker.state.tasks["k"].state == "long-running"
+    worker.handle_stimulus(ENDS[end])
     assert "k" not in worker.state.tasks
