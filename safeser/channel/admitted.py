@@ -13,7 +13,7 @@ from typing import Any
 from safeser import families as serialization
 from safeser.envelope import Verified
 from safeser.errors import PolicyDenied
-from safeser.values import Context, Grant, Payload
+from safeser.values import Context, Grant, Kind, Payload
 
 __all__ = ["MADE_BY_ADMIT", "MADE_BY_PAYLOAD", "Admitted", "Arrived", "Received", "Unverified"]
 
@@ -22,6 +22,9 @@ MADE_BY_PAYLOAD = object()
 MADE_BY_ADMIT = object()
 
 _NONE: frozenset[int] = frozenset()
+
+#: Kinds of messages that need authority, whatever they carry.
+_AUTHORITY = (Kind.TASK, Kind.CONTROL)
 
 
 class Unverified:
@@ -96,6 +99,11 @@ class Admitted:
         # Identities hold as long as this value does, since it keeps the payloads.
         payloads = (*self.payloads, *self._inside.values())
         object.__setattr__(self, "_known", frozenset(map(id, payloads)) if payloads else _NONE)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it holds no payload and asks for no authority: it is counted, not recorded."""
+        return not self._known and self.context.kind not in _AUTHORITY
 
     def has(self, payload: Received) -> bool:
         """Tell whether *payload* is one of those admitted: the very object, not an equal one."""

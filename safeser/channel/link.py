@@ -205,6 +205,20 @@ class Link(Recording):
         self._permitted([event("admit", context, each, "permit", True) for each in every])
         return Admitted(context, tuple(payloads), grant, loading, MADE_BY_ADMIT, inside)
 
+    def admit_again(self, verified: Arrived, admitted: Admitted, policy: Policy) -> bool:
+        """Admit one more message without payloads, in the same context as *admitted*.
+
+        What was decided under *policy* is not decided again, only counted.
+
+        :returns: whether that could be; otherwise it is to be decided like the first.
+        """
+        if self.policy is not policy or self.over is not None:
+            return False
+        if verified.session_id != self.session.id or not admitted.is_plain:
+            return False
+        self._permitted_plain(admitted.context)
+        return True
+
     def _record_plain(self, context: Context) -> None:
         """Record a message without payloads, or count it where it needs no authority."""
         if context.kind is Kind.TASK or context.kind is Kind.CONTROL:

@@ -21,6 +21,7 @@ from distributed.scheduler import WorkerState
 
 from safeser.dask import ceilings
 from safeser.dask.ceilings import CeilingOf
+from safeser.dask.packer import packed
 from safeser.dask.reader import (
     EXT_EAGER,
     EXT_OPAQUE,
@@ -60,7 +61,7 @@ MOST_STRANGE = 100
 _ENDS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # one for each payload; a frozen one takes three times as long to make
 class PayloadRow:
     """One row of the payload table: a family's header, its frames, and who wrote it.
 
@@ -127,10 +128,7 @@ class Encoder:
     def _pack(self, value: Any, default: Callable[[Any], tuple[PayloadRow, bool]]) -> bytes:
         # Not a function in a function that names itself: such a cycle would keep the frames of
         # every message in memory until the garbage collector comes by.
-        packed: bytes = msgpack.packb(
-            value, default=partial(self._encode, default), use_bin_type=True
-        )
-        return packed
+        return packed(value, partial(self._encode, default))
 
     def _encode(self, default: Callable[[Any], tuple[PayloadRow, bool]], leaf: Any) -> Any:
         if isinstance(leaf, set | frozenset):
@@ -148,7 +146,7 @@ class Encoder:
         """Return the message's frames; *listed* says whether it is a batch of elements."""
         body = b"".join(self._parts)
         if listed:
-            body = msgpack.Packer().pack_array_header(len(self._parts)) + body
+            body = _array_header(len(self._parts)) + body
         if not self.rows:
             return [body]
         frames: list[Any] = [body, b""]
@@ -158,8 +156,16 @@ class Encoder:
             entry = [row.header, len(parts), row.author, row.failed]
             table.append([*entry, counts] if counts else entry)
             frames += parts
-        frames[1] = msgpack.packb(table, use_bin_type=True)
+        frames[1] = packed(table)
         return frames
+
+
+def _array_header(count: int) -> bytes:
+    """Return the msgpack header of an array of *count* items."""
+    if count < 16:
+        return bytes((0x90 | count,))
+    header: bytes = msgpack.Packer().pack_array_header(count)
+    return header
 
 
 def _operation_first(element: Any) -> Any:

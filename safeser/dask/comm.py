@@ -219,7 +219,9 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
                 if self.control is not None and verified.header:
                     await self._take_control(self.control, verified)
                     return SKIP
-                return await self._understand(verified, deserializers)
+                if _is_long(verified):
+                    return await offload(self._hear, verified, deserializers)
+                return self._hear(verified, deserializers)
             except SafeserError as error:
                 if self.conversation.forgotten:
                     self.abort()
@@ -254,17 +256,6 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         Answers to somebody who asks and never reads them would fill this process's memory.
         """
         await asyncio.wait([self._written])  # if it failed, the next read says so
-
-    async def _understand(self, verified: Verified, deserializers: Sequence[str] | None) -> Any:
-        """Return what the conversation makes of *verified*, in a thread if that may take long.
-
-        Connections that Dask opens without *allow_offload*, a scheduler's, are no exception:
-        nothing of the scheduler is touched there, only this connection's conversation.
-        """
-        frames = verified.frames
-        if _TO_UNDERSTAND * len(frames) + sum(map(len, frames)) > _AT_ONCE:
-            return await offload(self._hear, verified, deserializers)
-        return self._hear(verified, deserializers)
 
     def _hear(self, verified: Any, deserializers: Sequence[str] | None) -> Any:
         """Return what the conversation makes of *verified*; actors in it are its client's.
@@ -366,7 +357,10 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
         if self.stream is None:
             self.raise_if_ended()
             raise CommClosedError("the connection is closed")
-        frames = await self._encode(msg, serializers)
+        if self.allow_offload and OFFLOAD_THRESHOLD and may_be_large(msg):
+            frames = await offload(self.conversation.send, msg, serializers)
+        else:
+            frames = self.conversation.send(msg, serializers)
         if not frames:  # the conversation has said it already
             return 0
         if self.conversation.is_overfull(msg, frames):
@@ -375,16 +369,14 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             sent = await self.write(msg[:middle], serializers)
             return sent + await self.write(msg[middle:], serializers)
         self.conversation.sent.commit()
-        sent = await self._send(frames)
+        size = _size(frames)
+        if size <= _ONE_READ and not self._sealing.locked():  # as most messages
+            sent = self._send_whole(b"", frames, None)
+        else:
+            sent = await self._send(frames)
         if self.conversation.answers_requests:
             await self._flush()
         return sent
-
-    async def _encode(self, msg: Any, serializers: Sequence[str] | None) -> list[Any]:
-        if self.allow_offload and OFFLOAD_THRESHOLD and may_be_large(msg):
-            frames: list[Any] = await offload(self.conversation.send, msg, serializers)
-            return frames
-        return self.conversation.send(msg, serializers)
 
     @property
     def ended_because(self) -> str:
@@ -439,7 +431,7 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
     ) -> int:
         # A message is sealed and enqueued before the next one is sealed: the sequence number is the
         # order on the wire.
-        size = sum([_EACH + memoryview(frame).nbytes for frame in frames])
+        size = _size(frames)
         if size <= _ONE_READ and not self._sealing.locked():  # nothing comes in between
             return self._send_whole(header, frames, then)
         async with self._sealing:
@@ -526,6 +518,21 @@ class SafeserComm(TCP):  # type: ignore[misc]  # distributed ships no types
             raise CommClosedError("the connection is closed")
         self._written = self.stream.write(piece)
         return len(piece)
+
+
+def _size(frames: Sequence[Any]) -> int:
+    """Return what *frames* count among those that are written together."""
+    return sum([_EACH + memoryview(frame).nbytes for frame in frames])
+
+
+def _is_long(verified: Verified) -> bool:
+    """Tell whether to understand *verified* may take long, and belongs in a thread.
+
+    Connections that Dask opens without *allow_offload*, a scheduler's, are no exception: nothing of
+    the scheduler is touched there, only this connection's conversation.
+    """
+    frames = verified.frames
+    return _TO_UNDERSTAND * len(frames) + sum(map(len, frames)) > _AT_ONCE
 
 
 def _no_pool() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from safeser.channel import Arrived, Link
+from safeser.channel import Admitted, Arrived, Link
 from safeser.dask import drift, outgoing, replies, translate
 from safeser.dask.authors import require_receiver, stated
 from safeser.dask.building import build
@@ -45,6 +45,7 @@ from safeser.dask.sealed import requests
 from safeser.dask.sealed.call import Kept, Sent
 from safeser.dask.sealed.renewal import RENEWALS, Current, Statements, renewed_in
 from safeser.dask.sealed.value import Requests
+from safeser.dask.shaped import check_fields
 from safeser.dask.speaker import Speaker, check_registration
 from safeser.envelope import Verified
 from safeser.errors import AuditError, PayloadError, PolicyDenied, SafeserError
@@ -129,6 +130,9 @@ class Conversation:
         self._current: Operation | None = None  # the last request that was admitted here
         self._asked: dict[str, Any] = {}  # the last request that this side wrote
         self._stream = ""  # state of the connection, as the table names it
+        # How stream elements without payloads were admitted, by their rows, under which policy.
+        self._repeated: dict[str, Admitted] = {}
+        self._repeated_under: Policy | None = None
         # The room for elements, under the policy for which it was found.
         self._room: tuple[Policy | None, Room] = (None, greeting_room())
         self._opening = False  # this side asked for a stream and has not heard of it yet
@@ -528,10 +532,42 @@ class Conversation:
             self._strange += error.rule in _STRANGE
             self._note(error, element)
             return None, None
+        policy = self.link.policy
         try:
-            return element, self._decide(row, element, parsed, willing)
+            judged = self._again(row, element, parsed, policy)
+            if judged is None:
+                judged = self._decide(row, element, parsed, willing)
+                self._repeat(row, judged, policy)
         except SafeserError as error:
             return self._instead(element, error), None
+        return element, judged
+
+    def _again(
+        self, row: Operation, element: dict[str, Any], parsed: Message, policy: Policy
+    ) -> Judged | None:
+        """Decide *element* as the one before it with the same row, if nothing else can come of it.
+
+        Most elements of a stream are of few rows and carry no payloads: what is left to ask of
+        those is whether their fields have the shapes that their handler takes.
+        """
+        if parsed.rows or policy is not self._repeated_under:
+            return None
+        admitted = self._repeated.get(row.name)
+        if admitted is None:
+            return None
+        check_fields(row, element, payloads=False)
+        if not self.link.admit_again(parsed.verified, admitted, policy):
+            return None
+        return Judged(self.link, admitted.context, element, admitted)
+
+    def _repeat(self, row: Operation, judged: Judged, policy: Policy) -> None:
+        """Keep how *judged* was admitted, if that was under *policy* and asks for no authority."""
+        if not (row.plain and judged.admitted.is_plain) or row.name in RENEWALS:
+            return
+        if policy is not self._repeated_under:
+            self._repeated, self._repeated_under = {}, policy
+        if policy is self.link.policy:  # it has not been replaced meanwhile
+            self._repeated[row.name] = judged.admitted
 
     def _decide(
         self, row: Operation, body: Any, parsed: Message, willing: Sequence[str] | None

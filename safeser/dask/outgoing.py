@@ -29,7 +29,7 @@ from safeser.envelope import format as wire
 from safeser.errors import PayloadError, SafeserError
 from safeser.operations import Channel, Operation, Server, lookup
 from safeser.policy.rules import SUBMIT
-from safeser.values import SEALED, Grant, Kind, Limits, Payload
+from safeser.values import SEALED, Context, Grant, Kind, Limits, Payload
 
 __all__ = ["encode_elements", "encode_message", "encode_plain", "is_overfull", "may_be_large"]
 
@@ -221,8 +221,11 @@ def _shed(encoder: Encoder, link: Link, *, listed: bool) -> list[Any]:
     """Return the message with values replaced by the reason, the largest first, until it fits."""
     limits = link.policy.limits
     frames = encoder.frames(listed=listed)
+    size = _size(frames)
+    if size <= limits.max_bytes and len(frames) <= limits.max_frames:  # as nearly all messages
+        return frames
     weighs: list[tuple[str, int, Callable[[PayloadRow], int]]] = [
-        ("max_bytes", _size(frames), lambda row: _size(row.frames)),
+        ("max_bytes", size, lambda row: _size(row.frames)),
         ("max_frames", len(frames), lambda row: len(row.frames)),
     ]
     for limit, total, weigh in weighs:
@@ -258,7 +261,7 @@ def _failure_row(failure: Failure, *, failed: bool = False) -> PayloadRow:
 class _Values:
     """Turns each leaf of one outgoing message into a payload row, as policy allows."""
 
-    __slots__ = ("_context", "_fails", "_known", "_link", "_sent", "_serializers")
+    __slots__ = ("_fails", "_known", "_link", "_made", "_operation", "_sent", "_serializers")
 
     def __init__(
         self,
@@ -271,11 +274,20 @@ class _Values:
     ) -> None:
         self._link = link
         self._sent = sent
-        kind = Kind.DATA if row is None or row.kind is Kind.ADMIN else row.kind
-        self._context = link.outbound(kind, None if row is None else row.name)
+        self._operation = row
         self._serializers = serializers
         self._fails = fails
+        # Made when they are asked for: most messages have no values.
         self._known: Grant | None = None
+        self._made: Context | None = None
+
+    @property
+    def _context(self) -> Context:
+        if self._made is None:
+            row = self._operation
+            kind = Kind.DATA if row is None or row.kind is Kind.ADMIN else row.kind
+            self._made = self._link.outbound(kind, None if row is None else row.name)
+        return self._made
 
     def __call__(self, leaf: Any) -> tuple[PayloadRow, bool]:
         if isinstance(leaf, Failure):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, NoReturn
 
 import msgpack
@@ -86,37 +85,30 @@ _NO_CONTAINER = bytes(
 )
 
 
-@lru_cache(maxsize=16)
-def _inside(limits: Limits, levels: int) -> Limits:
-    """Return what is left of *limits* for one value that stands *levels* deep in a message."""
-    return replace(
-        limits,
-        max_depth=max(1, limits.max_depth - levels),
-        max_refs=max(1, limits.max_refs - 2 * levels),
-    )
-
-
 def check_element(packed: bytes, limits: Limits) -> None:
     """Refuse a packed message that a reader would refuse by itself or as one of a batch."""
-    check_readable(packed, _inside(limits, 1))
+    check_readable(packed, limits, levels=1)
 
 
 def check_header(header: dict[str, Any], limits: Limits) -> None:
     """Refuse a family's header that a reader would refuse as part of the payload table."""
     if "sub-headers" in header:  # others hold nothing whose depth or number a value sets
-        check_readable(msgpack.packb(header, use_bin_type=True), _inside(limits, 2))
+        check_readable(msgpack.packb(header, use_bin_type=True), limits, levels=2)
 
 
-def check_readable(packed: bytes, limits: Limits) -> None:
+def check_readable(packed: bytes, limits: Limits, *, levels: int = 0) -> None:
     """Refuse one packed value that a reader under *limits* would refuse for its size or depth.
+
+    :param levels: how deep it stands in its message.
 
     Most are small enough for that to be plain without reading them: a byte is two elements at most,
     as a container and as one of another's, and each level begins with a byte of its own.
 
     :raises PayloadError: the reader's own.
     """
-    if 2 * len(packed) > limits.max_refs or _may_be_deeper(packed, limits.max_depth):
-        Reader(limits).read(packed)
+    refs, depth = max(1, limits.max_refs - 2 * levels), max(1, limits.max_depth - levels)
+    if 2 * len(packed) > refs or _may_be_deeper(packed, depth):
+        Reader(replace(limits, max_refs=refs, max_depth=depth)).read(packed)
 
 
 def _pieces(packed: Any, *, overlap: int = 0) -> Iterable[bytes]:
@@ -167,6 +159,8 @@ class Reader:
         self.references: list[int] = []
 
     def read(self, data: Any) -> Any:
+        if len(data) <= _PIECE:  # as nearly all are; looked through as bytes, and more than once
+            data = bytes(data)
         try:
             value = self._unpack(data)
         except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:
@@ -219,7 +213,10 @@ class Reader:
         return items
 
     def _pairs(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-        self.charge(1 + 2 * len(pairs))
+        count = len(pairs)
+        self.left -= 1 + 2 * count
+        if self.left < 0:
+            raise self._too_many()
         for key, _ in pairs:
             # The hashes of text are this process's own secret.
             if key.__class__ is not str:
@@ -228,7 +225,7 @@ class Reader:
         value = dict(pairs)
         if not _MARKED.isdisjoint(value):
             _refuse_marker(value)
-        if len(value) != len(pairs):
+        if len(value) != count:
             raise PayloadError("a dictionary repeats a key", rule="payload.duplicate-key")
         return value
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import ref
 
 from safeser.channel import Channel
@@ -99,5 +99,8 @@ def served(server: Any) -> Served | None:
 
 def part_of(server: Any, kind: type[P]) -> P | None:
     """Return the one *kind* of *server*, or None if it does not listen on ``safeser://``."""
-    known = served(server)
-    return None if known is None else known.part(server, kind)
+    known: Served | None = getattr(server, _KNOWN, None)
+    if known is None:
+        return None
+    found = known._parts.get(kind)
+    return cast("P", found) if found is not None else known.part(server, kind)

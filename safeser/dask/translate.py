@@ -81,6 +81,10 @@ def outgoing(
     """
     if not isinstance(message, dict):
         return message
+    name = message.get("op")
+    translated = isinstance(name, str) and name in _TRANSLATED
+    if answers is None and not translated and message.get("exception") is None:
+        return message  # as most stream elements
     failed = message.get("status") == "uncaught-error"
     if answers is not None and answers.reply.get("*") is Encoding.NESTED and not failed:
         return {name: relayed_answer(answer) for name, answer in message.items()}
@@ -90,18 +94,21 @@ def outgoing(
         changed = described(message, of_user=of_user, takes_code=takes_code)
     if answers is not None and answers.name == "register-worker":
         changed["worker-plugins"] = name_plugins(message.get("worker-plugins"))
-    if message.get("op") == "task-finished":
+    if name == "task-finished":
         # The name travels beside the pickle anyway.
         changed["type"] = message.get("typename")
-    elif message.get("op") == "log-event" and message.get("topic") == WARN:
+    elif name == "log-event" and message.get("topic") == WARN:
         changed["msg"] = _plain_warning(message.get("msg"))
-    elif message.get("op") == "log-event" and is_failure(message.get("msg")):
+    elif name == "log-event" and is_failure(message.get("msg")):
         changed["msg"] = logged(message["msg"])
-    elif message.get("op") == "get_metadata" and message.get("default") is no_default:
+    elif name == "get_metadata" and message.get("default") is no_default:
         # Dask's word for "none was given", an enum; left out it means the same to the handler.
         return {key: value for key, value in message.items() if key != "default"}
     return {**message, **changed} if changed else message
 
+
+#: Operations by which Dask sends what is translated, beside its errors.
+_TRANSLATED = frozenset({"task-finished", "log-event", "get_metadata"})
 
 # --- pickles that Dask itself makes and opens ----------------------------------------------------
 

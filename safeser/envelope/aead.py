@@ -89,6 +89,20 @@ class EncryptionKeys(KeepsSecrets):
         """
         return Opening(self, start, piece=piece)
 
+    def verify(
+        self, start: Start, frames: Sequence[memoryview], end: Buffer
+    ) -> tuple[bytes, Sequence[memoryview]]:
+        """Return header and frames of a message that arrived whole, decrypted, if its tags hold.
+
+        Frames are decrypted where they are, if that memory can be written to.
+
+        :raises EnvelopeError: if one of its tags does not.
+        """
+        opening = self.open(start, piece=0)
+        opened = [opening.take(index, _writable(frame)) for index, frame in enumerate(frames)]
+        opening.check(end)
+        return opening.header, opened
+
     def start_tag(self, fields: bytes, sealed: bytes, table: bytes) -> bytes:
         """Return the tag of the prelude: HMAC-SHA256(K, PAE(fields, sealed header, table)).
 
@@ -158,10 +172,6 @@ class Opening(KeepsSecrets):
         self.add(len(frame), tag)
         return frame
 
-    def take_all(self, sealed: Sequence[memoryview]) -> Sequence[memoryview]:
-        """Decrypt all frames of the message, as :meth:`take` does."""
-        return [self.take(index, frame) for index, frame in enumerate(sealed)]
-
     def pieces(self, index: int, frame: memoryview) -> _Decryption:
         """Return what decrypts frame *index* as it arrives."""
         return self._decryption(index, frame)
@@ -227,6 +237,10 @@ class _Decryption(KeepsSecrets):
             np.frombuffer(self._frame, np.uint8).fill(0)
             raise _wrong("frame") from None
         self._opening.add(len(self._frame), tag)
+
+
+def _writable(frame: memoryview) -> memoryview:
+    return memoryview(bytearray(frame)) if frame.readonly else frame
 
 
 def _wrong(what: str) -> EnvelopeError:

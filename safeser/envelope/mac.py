@@ -71,6 +71,19 @@ class AuthenticationKeys(KeepsSecrets):
         del piece
         return Opening(self, start)
 
+    def verify(
+        self, start: Start, frames: Sequence[memoryview], end: Buffer
+    ) -> tuple[bytes, Sequence[memoryview]]:
+        """Return header and frames of a message that arrived whole, if its tag holds.
+
+        :raises EnvelopeError: if it does not.
+        """
+        del end
+        prelude = start.prelude
+        tag = self.tag(prelude.sequence, prelude.fields, start.header, frames)
+        check_tag(tag, prelude.tag)
+        return start.header, frames
+
     def tag(
         self, sequence: int, fields: bytes, header: bytes, frames: Sequence[memoryview]
     ) -> bytes:
@@ -83,9 +96,26 @@ class AuthenticationKeys(KeepsSecrets):
         :param fields: the prelude without its tag.
         :param frames: flat views, see :func:`safeser.envelope.format.flat`.
         """
-        running = _Tag(self, sequence, fields, header, len(frames))
-        running.add(0, frames)
-        return running.digest()
+        if len(frames) > _CHUNK:
+            running = _Tag(self, sequence, fields, header, len(frames))
+            running.add(0, frames)
+            return running.digest()
+        # Nearly all messages are a few frames: one join and one hash.
+        pieces = _head(fields, header, len(frames))
+        for index, frame in enumerate(frames):
+            pieces += self.part(sequence, index, frame)
+        mac = self.hmac.copy()
+        mac.update(b"".join(pieces))
+        return mac.finalize()
+
+    def part(self, sequence: int, index: int, frame: memoryview) -> tuple[bytes, Buffer]:
+        """Return what frame *index* adds to the tag of message *sequence*: a head and a body."""
+        length = len(frame)
+        if length < GMAC_FROM:
+            return _PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame
+        # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
+        gmac = self.gmac.encrypt(NONCE.pack(sequence, index), b"", frame)
+        return _PART.pack(_PART_HEAD + GCM_TAG_SIZE, length, MODE_GMAC), gmac
 
 
 class _Tag(KeepsSecrets):
@@ -99,23 +129,13 @@ class _Tag(KeepsSecrets):
         self._keys = keys
         self._mac = keys.hmac.copy()
         self._sequence = sequence
-        self._pieces: list[Buffer] = [
-            COUNT_AND_LENGTH.pack(2 + count, len(fields)),
-            fields,
-            LENGTH.pack(len(header)),
-            header,
-        ]
+        self._pieces = _head(fields, header, count)
 
     def add(self, first: int, frames: Iterable[memoryview]) -> None:
         """Add whole *frames*, of which the first is frame *first*."""
-        pieces = self._pieces
+        pieces, part, sequence = self._pieces, self._keys.part, self._sequence
         for index, frame in enumerate(frames, first):
-            length = len(frame)
-            if length >= GMAC_FROM:
-                # GMAC is AES-GCM of nothing; the frame is the associated data, read in place.
-                self.add_gmac(length, self._keys.gmac.encrypt(self._nonce(index), b"", frame))
-                continue
-            pieces += (_PART.pack(_PART_HEAD + length, length, MODE_PLAIN), frame)
+            pieces += part(sequence, index, frame)
             if len(pieces) > 2 * _CHUNK:
                 self._hash()
 
@@ -140,6 +160,12 @@ class _Tag(KeepsSecrets):
     def _hash(self) -> None:
         self._mac.update(b"".join(self._pieces))
         self._pieces.clear()
+
+
+def _head(fields: bytes, header: bytes, count: int) -> list[Buffer]:
+    """Return what stands before the parts of a message's *count* frames in what is hashed."""
+    head = COUNT_AND_LENGTH.pack(2 + count, len(fields))
+    return [head, fields, LENGTH.pack(len(header)), header]
 
 
 class _Pieces(KeepsSecrets):
@@ -202,11 +228,6 @@ class Opening(_Tag):
     def take(self, index: int, sealed: memoryview) -> memoryview:
         """Return frame *index*, which stands on the wire as it is."""
         self.add(index, (sealed,))
-        return sealed
-
-    def take_all(self, sealed: Sequence[memoryview]) -> Sequence[memoryview]:
-        """Return all frames of the message."""
-        self.add(0, sealed)
         return sealed
 
     def check(self, end: Buffer) -> None:

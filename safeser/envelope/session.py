@@ -284,7 +284,7 @@ class Session(KeepsSecrets):
 
     def start(self, prelude: Prelude, data: Buffer) -> Start:
         """Parse the bytes between *prelude* and the first frame; wrong ones end the session."""
-        self._check_alive(self._receiving)
+        self._check_ended()
         try:
             return parse_start(prelude, data)
         except EnvelopeError as error:
@@ -298,13 +298,10 @@ class Session(KeepsSecrets):
 
         :param piece: at most this many bytes of a frame arrive at once.
         """
-        return Arrival(self, start, self._open(start, piece=piece))
-
-    def _open(self, start: Start, *, piece: int = 0) -> _Opening:
         keys = self._claim(self._receiving, start.prelude.message_length)
         try:
             self._check_sequence(start.prelude)
-            return keys.open(start, piece=piece)
+            return Arrival(self, start, keys.open(start, piece=piece))
         except EnvelopeError as error:
             self.end(error.message)
             raise
@@ -314,19 +311,18 @@ class Session(KeepsSecrets):
 
         In suite 2 its frames are decrypted where they are, if that memory can be written to.
         """
-        start, opening = sealed.start, self._open(sealed.start)
+        start = sealed.start
+        keys = self._claim(self._receiving, start.prelude.message_length)
         frames = [flat(frame) for frame in sealed.frames]
-        if self._receiving.suite is Suite.ENCRYPT:
-            frames = [_writable(frame) for frame in frames]
         try:
-            if [len(frame) for frame in frames] != start.sealed_lengths:
+            self._check_sequence(start.prelude)
+            if [*map(len, frames)] != start.sealed_lengths:
                 raise _other_shape()
-            opened = opening.take_all(frames)
-            opening.check(sealed.end)
+            header, opened = keys.verify(start, frames, sealed.end)
         except EnvelopeError as error:
             self.end(error.message)
             raise
-        return self._accept(start, opening.header, opened)
+        return self._accept(start, header, opened)
 
     def _accept(self, start: Start, header: bytes, frames: Sequence[memoryview]) -> Verified:
         # It may have ended while the message arrived: a key was retired, or its time was up.
@@ -409,8 +405,6 @@ class _Opening(Protocol):
     memory: int
 
     def take(self, index: int, sealed: memoryview) -> memoryview: ...
-
-    def take_all(self, sealed: Sequence[memoryview]) -> Sequence[memoryview]: ...
 
     def pieces(self, index: int, frame: memoryview) -> _Pieces: ...
 
@@ -505,10 +499,6 @@ class Arrival(KeepsSecrets):
     def _fail(self, error: EnvelopeError) -> NoReturn:
         self._session.end(error.message)
         raise error
-
-
-def _writable(frame: memoryview) -> memoryview:
-    return memoryview(bytearray(frame)) if frame.readonly else frame
 
 
 def _in_use() -> EnvelopeError:

@@ -161,11 +161,11 @@ def test_a_batch_that_is_too_large_is_sent_in_halves(net, run, monkeypatch):
 
     monkeypatch.setattr(module.Conversation, "is_overfull", several)
     sent = []
-    real = module.SafeserComm._send
+    real = module.SafeserComm._send_whole
 
-    async def counted(self, frames):
+    def counted(self, header, frames, then):
         sent.append(len(frames))
-        return await real(self, frames)
+        return real(self, header, frames, then)
 
     async def main():
         async with net.serving() as listener:
@@ -177,7 +177,7 @@ def test_a_batch_that_is_too_large_is_sent_in_halves(net, run, monkeypatch):
                 "versions": {},
             }
             await comm.write(registration)
-            monkeypatch.setattr(module.SafeserComm, "_send", counted)
+            monkeypatch.setattr(module.SafeserComm, "_send_whole", counted)
             assert await comm.write([{"op": "heartbeat-client"}] * 3) > 0
             assert sent == [1, 1, 1]
             await comm.close()

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import msgpack
-
+from safeser.dask.packer import packed
 from safeser.dask.reader import Reader
 from safeser.dask.sealed.definitions import digest
 from safeser.dask.sealed.graph import Head, read_head
@@ -209,8 +208,7 @@ class Kept:
 def _said(call: Call, places: Sequence[int | None], added: int, *, cleared: bool) -> bytes:
     """Return the first frame of *call*: its place, its leaf, and where its parts are."""
     said = [call.index, call.path, *call.leaf, places, added, cleared]
-    packed: bytes = msgpack.packb(said, use_bin_type=True)
-    return packed
+    return packed(said)
 
 
 def _weight(part: bytes) -> int:

@@ -53,13 +53,14 @@ class Sealed:
     def call(self) -> Call:
         """All that a worker needs to verify and run it."""
         graph, index = self.graph, self.index
+        head, definitions = graph.heads[index], graph.definitions
         return Call(
             graph.signed,
             index,
             graph.tree.path(index),
             graph.leaves[index],
-            self._head,
-            tuple(graph.definitions[each] for each in self._head.digests),
+            head,
+            tuple([definitions[each] for each in head.digests]),
         )
 
     def says_same(self, other: Sealed) -> bool:
