@@ -1,0 +1,126 @@
+"""The site: what ``make docs`` checks of it, and the parts of pages that are made from the code."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import safeser
+
+PROJECT = Path(__file__).parents[2]
+
+
+def load(name):
+    path = PROJECT / "docs" / "theme" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"site_{name}", path)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<script src="https://example.org/a.js"></script>',
+        '<script src="//example.org/a.js"></script>',
+        '<link rel="stylesheet" href="http://example.org/a.css">',
+        '<link rel="preconnect" href="https://fonts.example.org">',
+        '<img alt="" src="https://example.org/a.png">',
+        '<img alt="" src="a.png" srcset="https://example.org/a.png 2x">',
+        '<style>@font-face { src: url("https://example.org/a.woff2") }</style>',
+        '<p style="background: url(//example.org/a.png)">',
+        '<pre class="mermaid">graph LR</pre>',
+    ],
+)
+def test_a_page_that_loads_from_another_host_is_found(tmp_path, capsys, page):
+    (tmp_path / "index.html").write_text(f"<html><body>{page}</body></html>")
+    assert load("check").main(tmp_path) == 1
+    assert "index.html" in capsys.readouterr().err
+
+
+def test_links_to_follow_and_own_files_are_fine(tmp_path):
+    (tmp_path / "index.html").write_text(
+        '<link rel="stylesheet" href="a.css"><script src="a.js"></script><img src="a.svg">'
+        '<a href="https://example.org/">elsewhere</a>'
+    )
+    (tmp_path / "a.css").write_text("p { background: url(a.svg) }")
+    (tmp_path / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    assert load("check").main(tmp_path) == 0
+
+
+def test_style_sheets_and_pictures_are_looked_at(tmp_path):
+    (tmp_path / "index.html").write_text("")
+    (tmp_path / "a.css").write_text('@import "https://example.org/a.css";')
+    (tmp_path / "a.svg").write_text("<style>@font-face { src: url(https://x.org/f) }</style>")
+    assert len(load("check").problems(tmp_path)) == 2
+
+
+def test_no_pages_are_no_site(tmp_path):
+    assert load("check").main(tmp_path) == 1
+
+
+def test_pictures_load_nothing():
+    assert load("check").problems(PROJECT / "docs" / "pictures") == []
+
+
+def test_every_field_of_a_policy_is_in_the_reference():
+    page = load("reference").policy_fields()
+    for heading in ("## `contexts`", "## `principals.confined`", "## `limits`"):
+        assert heading in page
+    for field in ("submission", "max_array", "authors", "same_host", "key_conflicts"):
+        assert f"| `{field}` |" in page
+    assert "| `safeser` | `1` | **required** |" in page
+    assert "`update-graph`" in page  # in the list of words below its table
+    assert max(map(len, page.splitlines())) < 5000
+
+
+def test_every_command_is_in_the_reference():
+    page = load("reference").commands()
+    assert "### `safeser keys init`" in page
+    assert "safeser inspect [OPTIONS] FILE..." in page
+    assert "| `--principal NAME` |" in page
+
+
+def test_rules_are_in_the_reference():
+    page = load("reference").rules()
+    assert re.search(r"^\| `config\.signing` \| `ConfigError` \| .+ \| .+ \|$", page, re.M)
+    assert "## `envelope`" in page
+
+
+def test_rows_of_tables_are_whole():
+    made = load("reference").MADE
+    for name in made:
+        for line in made[name]().splitlines():
+            if line.startswith("|"):
+                assert len(re.findall(r"(?<!\\)\|", line)) in (4, 5), line
+
+
+def test_markers_of_pages_are_known():
+    made = load("reference").MADE
+    pages = (PROJECT / "docs").rglob("*.md")
+    named = {name for page in pages for name in re.findall("<!-- made: (.*) -->", page.read_text())}
+    assert named == set(made)
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = [(PROJECT / "docs/reference" / name).read_text() for name in ("python.md", "rules.md")]
+    named = set(re.findall(r"^::: safeser\.(\w+)", "\n".join(pages), re.M))
+    errors = {name for name in safeser.__all__ if name.endswith(("Error", "Denied"))}
+    assert set(safeser.__all__) - errors - {"audit", "pickles"} - named == set()
+
+
+def test_links_that_leave_the_pages_lead_to_pages_that_show_the_file():
+    repository = load("repository")
+    text = "[a](../../examples/local_cluster.py) [b](../../SECURITY.md#x) [c](policy.md) [d](#e)"
+    assert repository.rewritten(text, "docs/how-to/keys.md", "how-to/keys.md") == (
+        "[a](../source/examples/local_cluster.py.md) [b](../security.md#x) [c](policy.md) [d](#e)"
+    )
+    assert "docs/how-to/policy.md" in repository.targets("[c](policy.md)", "docs/how-to/keys.md")
+    shown = repository.listing("policies")
+    assert "## `default.yaml`" in shown
+    assert "```python" in repository.listing("examples/local_cluster.py")
+    security = repository.rewritten("[p](docs/how-to/policy.md)", "SECURITY.md", "security.md")
+    assert security == "[p](how-to/policy.md)"
