@@ -18,9 +18,10 @@ LINK = re.compile(r"\]\(([^)#]+)")
 PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
 
 
-def test_python_examples_of_the_readme_run(tmp_path):
-    blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / "README.md").read_text(), re.M | re.S)
-    assert len(blocks) == 3
+@pytest.mark.parametrize(("page", "count"), [("README.md", 3), ("docs/tutorials/library.md", 6)])
+def test_python_examples_run(tmp_path, page, count):
+    blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / page).read_text(), re.M | re.S)
+    assert len(blocks) == count
     subprocess.run(
         [sys.executable, "-W", "error", "-c", "".join(blocks)],
         cwd=tmp_path,
@@ -28,6 +29,12 @@ def test_python_examples_of_the_readme_run(tmp_path):
         capture_output=True,
         timeout=60,
     )
+
+
+def test_programs_of_the_tutorials_compile():
+    for page in (PROJECT / "docs/tutorials").glob("*.md"):
+        for program in re.findall(r"^```py\n(.*?)^```", page.read_text(), re.M | re.S):
+            compile(program, str(page), "exec")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
