@@ -65,6 +65,10 @@ docs: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@$(BIN)/python docs/theme/check.py build/site
 
+## pictures: draw what commands print in a terminal, for README and the site; two minutes
+pictures: $(VENV)/demo.stamp
+	@$(BIN)/python docs/theme/pictures.py
+
 ## bench: measure pickles, tokens, typed serialization, sealed calls and safeser:// beside what else there is; forty minutes
 bench: $(VENV)/demo.stamp
 	@$(BIN)/python -m benchmarks.pickles

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,11 @@ import safeser
 PROJECT = Path(__file__).parents[2]
 
 
+@cache
 def load(name):
     path = PROJECT / "docs" / "theme" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"site_{name}", path)
-    found = importlib.util.module_from_spec(spec)
+    found = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses ask for it
     spec.loader.exec_module(found)
     return found
 
@@ -86,16 +89,9 @@ def test_every_command_is_in_the_reference():
 
 def test_rules_are_in_the_reference():
     page = load("reference").rules()
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in page.splitlines() if row} <= {0, 5}
     assert re.search(r"^\| `config\.signing` \| `ConfigError` \| .+ \| .+ \|$", page, re.M)
     assert "## `envelope`" in page
-
-
-def test_rows_of_tables_are_whole():
-    made = load("reference").MADE
-    for name in made:
-        for line in made[name]().splitlines():
-            if line.startswith("|"):
-                assert len(re.findall(r"(?<!\\)\|", line)) in (4, 5), line
 
 
 def test_markers_of_pages_are_known():
@@ -124,3 +120,35 @@ def test_links_that_leave_the_pages_lead_to_pages_that_show_the_file():
     assert "```python" in repository.listing("examples/local_cluster.py")
     security = repository.rewritten("[p](docs/how-to/policy.md)", "SECURITY.md", "security.md")
     assert security == "[p](how-to/policy.md)"
+
+
+def test_a_picture_shows_what_the_terminal_shows_in_the_end():
+    pictures = load("pictures")
+    printed = (
+        "\x1b[1mstart\x1b[0m\r\n\x1b[?25lwaiting ...\r\x1b[2Kwaiting on\r\n\x1b[1A\x1b[2K"
+        "one\r\nsecond 1 %\rsecond 9 %\r\nlast\r\n"
+    )
+    lines = pictures.screen(printed)
+    assert lines == ["\x1b[1mstart\x1b[0m", "one", "second 9 %", "last", ""]
+    picture = pictures.Picture("some", "a command", ("true",), 40, first="^one", last="^last")
+    assert pictures.cut(lines, picture) == ["one", "second 9 %"]
+    with pytest.raises(SystemExit, match="no line is like"):
+        pictures.cut(lines, pictures.Picture("some", "", (), first="^absent"))
+
+
+def test_a_picture_is_drawn_with_fonts_of_the_reader(tmp_path):
+    pictures = load("pictures")
+    picture = pictures.Picture("some", "a command", ("true",), 40)
+    (tmp_path / "some.svg").write_text(pictures.draw(["\x1b[31mred\x1b[0m & plain"], picture))
+    assert load("check").problems(tmp_path) == []
+    svg = (tmp_path / "some.svg").read_text()
+    assert "monospace" in svg
+    assert "@font-face" not in svg
+    assert "$&#160;a&#160;command" in svg or "$ a command" in svg
+
+
+def test_a_command_runs_in_a_terminal_of_the_width_that_is_asked_for(tmp_path):
+    printed = load("pictures").run(("stty", "size"), 80, tmp_path)
+    assert printed.split()[-1] == "80"
+    with pytest.raises(SystemExit, match="ended with 2"):
+        load("pictures").run(("sh", "-c", "exit 2"), 80, tmp_path)
