@@ -35,6 +35,8 @@ _PATTERNS = {
 }
 #: Longer lists of words stand below the table.
 _LONG = 10
+_CODE = re.compile(r"<code>[^<]*</code>")
+_OPTION = re.compile(r"--[a-z][a-z-]*")
 #: Roles of reStructuredText, which docstrings hold, as they come out of Markdown.
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc|obj):<code>~?([^<]*)</code>")
 
@@ -45,8 +47,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show names in docstrings as code."""
-    return _ROLE.sub(r"<code>\1</code>", html)
+    """Show names in docstrings as code, and keep the words of options on one line."""
+    html = _ROLE.sub(r"<code>\1</code>", html)
+    return _CODE.sub(
+        lambda match: _OPTION.sub(r'<span class="option">\g<0></span>', match[0]), html
+    )
 
 
 # ----------------------------------------------------------------------------- policy
@@ -59,10 +64,13 @@ def policy_fields() -> str:
     from safeser.cli.app import app
 
     root = json.loads(CliRunner().invoke(app, ["policy", "schema"]).output)
-    parts = {"The file": root} | {
+    parts = {
         _heading(name, root): part for name, part in root["$defs"].items() if "properties" in part
     }
-    return "\n\n".join(_fields(title, part) for title, part in parts.items())
+    order = [*root["properties"]]  # each part behind the one that holds it
+    names = {path: path.strip("`") for path in parts}
+    paths = sorted(parts, key=lambda path: (order.index(names[path].split(".")[0]), names[path]))
+    return "\n\n".join([_fields("The file", root), *(_fields(each, parts[each]) for each in paths)])
 
 
 def _heading(name: str, root: dict[str, Any]) -> str:
@@ -124,7 +132,8 @@ def _typed(shape: dict[str, Any]) -> str:
     kind = shape.get("type", "any value")
     named = [words for pattern, words in _PATTERNS.items() if pattern in shape.get("pattern", "")]
     if kind == "array":
-        return f"list of {_shape(shape.get('items', {}))}{_bounds(shape, 'Items', ' entries')}"
+        of = _shape(shape.get("items", {})).replace("a mapping; see its", "mappings; see their")
+        return f"list of {of.replace('a name', 'names')}{_bounds(shape, 'Items', ' entries')}"
     if kind == "object":
         patterns = iter(shape.get("patternProperties", {}).values())
         values = shape.get("additionalProperties") or next(patterns, {})
