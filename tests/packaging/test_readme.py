@@ -18,7 +18,7 @@ LINK = re.compile(r"\]\(([^)#]+)")
 PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
 
 
-@pytest.mark.parametrize(("page", "count"), [("README.md", 3), ("docs/tutorials/library.md", 6)])
+@pytest.mark.parametrize(("page", "count"), [("README.md", 1), ("docs/tutorials/library.md", 6)])
 def test_python_examples_run(tmp_path, page, count):
     blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / page).read_text(), re.M | re.S)
     assert len(blocks) == count
