@@ -135,8 +135,8 @@ def _typed(shape: dict[str, Any]) -> str:
         of = _shape(shape.get("items", {})).replace("a mapping; see its", "mappings; see their")
         return f"list of {of.replace('a name', 'names')}{_bounds(shape, 'Items', ' entries')}"
     if kind == "object":
-        patterns = iter(shape.get("patternProperties", {}).values())
-        values = shape.get("additionalProperties") or next(patterns, {})
+        patterns = [*shape.get("patternProperties", {}).values(), {}]
+        values = shape.get("additionalProperties") or patterns[0]
         return f"names, each with {_shape(values)}" if values else "a mapping"
     if named:
         return named[0]
