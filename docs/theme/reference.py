@@ -233,7 +233,8 @@ def rules() -> str:
     groups: dict[str, list[str]] = {}
     for rule, rows in sorted(found.items()):
         group = groups.setdefault(rule.partition(".")[0], [])
-        for error, says, fix in sorted(rows):
+        telling = {row for row in rows if any(row[1:])} or rows
+        for error, says, fix in sorted(telling):
             group.append(f"| `{rule}` | {error} | {says} | {fix} |")
     head = "| rule | error | says | to change |\n| --- | --- | --- | --- |\n"
     return "\n\n".join(f"## `{name}`\n\n{head}" + "\n".join(rows) for name, rows in groups.items())
