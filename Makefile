@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat check bench dask-suite differential fuzz soak sweep format lock clean
+.PHONY: help demo test compat check docs pictures bench dask-suite differential fuzz soak sweep format lock clean
 
 help:
 	@sed -n 's/^## /make /p' Makefile
@@ -59,6 +59,15 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+## docs: build the site from docs/ into build/site, strictly; the packages come from requirements/docs.lock
+docs: $(VENV)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@$(BIN)/python docs/theme/check.py build/site
+
+## pictures: draw what commands print in a terminal, for README and the site; two minutes
+pictures: $(VENV)/demo.stamp
+	@$(BIN)/python docs/theme/pictures.py
 
 ## bench: measure pickles, tokens, typed serialization, sealed calls and safeser:// beside what else there is; forty minutes
 bench: $(VENV)/demo.stamp
@@ -108,6 +117,11 @@ clean:
 
 $(VENV)/demo.stamp: pyproject.toml requirements/demo.lock
 	$(call install,requirements/demo.lock)
+	@touch $@
+
+# In the versions of dev.lock where both have a package, so that one environment takes both.
+$(VENV)/docs.stamp: pyproject.toml requirements/docs.lock
+	$(call install,requirements/docs.lock)
 	@touch $@
 
 # dev.lock holds everything that demo.lock holds, in the same versions.

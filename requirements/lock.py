@@ -1,4 +1,4 @@
-"""Renews the locks: every package of [demo] and [dev], pinned, with the hashes of all its files.
+"""Renews the locks: every package of [demo], [dev] and [docs], pinned, with its hashes.
 
 Beside them there is one for each release of Dask that ``make compat`` runs on, which differs from
 ``dev.lock`` in Dask alone.
@@ -53,7 +53,8 @@ def compile_compat(release: str) -> None:
 
 if __name__ == "__main__":
     compile_lock("demo", "--extra=demo")
-    # The same versions in both, so that one virtual environment serves the demo and the tests.
+    # The same versions in all, so that one virtual environment serves the demo, tests and site.
     compile_lock("dev", "--extra=dev", "--constraint=requirements/demo.lock")
+    compile_lock("docs", "--extra=docs", "--constraint=requirements/dev.lock")
     for each in RELEASES:
         compile_compat(each)

@@ -127,7 +127,7 @@ class AuditLog:
         """Append one record of *event*; return when it is as durable as configured.
 
         A refusal (``permitted`` is False) beyond its sender's burst is counted instead; see
-        ``docs/audit.md``. A permitted event is always written.
+        ``docs/how-to/audit.md``. A permitted event is always written.
 
         :raises AuditError: if it could not be written. The caller refuses the message.
         """

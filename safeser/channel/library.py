@@ -1,7 +1,8 @@
 """The header of a library message: a family header, a kind, an operation, and part counts.
 
-The one rule: it is read as ``docs/envelope-v1.md`` writes it down, byte for byte, or refused; what
-kind and operation a message claims decides nothing, it must be what its recipient expects.
+The one rule: it is read as ``docs/reference/envelope-v1.md`` writes it down, byte for byte, or
+refused; what kind and operation a message claims decides nothing, it must be what its recipient
+expects.
 """
 
 from __future__ import annotations
@@ -66,5 +67,5 @@ def _malformed(problem: str) -> PayloadError:
     return PayloadError(
         f"the message's header {problem}",
         rule="payload.header",
-        fix="Seal messages with safeser.Channel, or as docs/envelope-v1.md says.",
+        fix="Seal messages with safeser.Channel, or as docs/reference/envelope-v1.md says.",
     )

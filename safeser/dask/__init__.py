@@ -38,7 +38,8 @@ def require_distributed() -> None:
         raise ConfigError(
             f"distributed {installed} is not supported: it is older than {oldest}",
             rule="config.distributed-version",
-            fix=f"Install distributed {oldest} or newer; docs/releases.md lists what was tested.",
+            fix=f"Install distributed {oldest} or newer; docs/reference/releases.md lists what was"
+            " tested.",
         )
 
     try:
@@ -47,7 +48,7 @@ def require_distributed() -> None:
         raise ConfigError(
             f"distributed {installed} is not supported here: {error}",
             rule="config.distributed-version",
-            fix="Install a release that docs/releases.md lists.",
+            fix="Install a release that docs/reference/releases.md lists.",
         ) from error
     require_known()
 

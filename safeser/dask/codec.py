@@ -134,8 +134,9 @@ class Encoder:
         if isinstance(leaf, set | frozenset):
             return msgpack.ExtType(EXT_SET, self._pack(list(leaf), default))
         if isinstance(leaf, WorkerState):
-            # Scheduler.replicate logs the states of workers, which are no data (docs/upstream.md):
-            # after one replicate, each answer to get_events would hold a value that cannot be sent.
+            # Scheduler.replicate logs the states of workers, which are no data
+            # (docs/explanation/upstream.md): after one replicate, each answer to get_events would
+            # hold a value that cannot be sent.
             return leaf.address
         row, eager = default(leaf)
         self.rows.append(row)

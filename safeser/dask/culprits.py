@@ -24,7 +24,7 @@ _COLLECTIONS = frozenset({"dask", "distributed", "numpy", "pandas", "xarray"})
 
 _GROUP = (
     "For arrays, frames, bags and functions of your own session ask for a worker group, where you"
-    " submit any code (docs/worker-groups.md)."
+    " submit any code (docs/how-to/worker-groups.md)."
 )
 
 

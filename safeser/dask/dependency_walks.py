@@ -4,10 +4,11 @@ The one rule: what a walk costs is bounded by the tasks that are there, and it c
 tasks that failed.
 
 Dask's scheduler visits a task once for each path that leads to it (distributed 2026.8.0,
-``Scheduler.get_call_stack`` and ``Scheduler.stimulus_retry``, docs/upstream.md): forty levels of
-two tasks, each of which needs both tasks of the level before, have 2**40 paths, and one request
-holds the event loop for days. ``stimulus_retry`` also releases and computes anew any key that it is
-told, of any client: data that a client scattered is lost, and futures of it are cancelled.
+``Scheduler.get_call_stack`` and ``Scheduler.stimulus_retry``, docs/explanation/upstream.md): forty
+levels of two tasks, each of which needs both tasks of the level before, have 2**40 paths, and one
+request holds the event loop for days. ``stimulus_retry`` also releases and computes anew any key
+that it is told, of any client: data that a client scattered is lost, and futures of it are
+cancelled.
 """
 
 from __future__ import annotations

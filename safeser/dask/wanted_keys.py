@@ -1,9 +1,9 @@
 """Keys that a client wants and that the scheduler does not have.
 
 The one rule: an unknown key costs a lookup. Dask's scheduler formats a warning for each
-(distributed 2026.8.0, ``Scheduler.client_desires_keys``, docs/upstream.md), and the registry of
-``warnings`` keeps each text for good: one message of a million keys holds the event loop for
-fifteen seconds.
+(distributed 2026.8.0, ``Scheduler.client_desires_keys``, docs/explanation/upstream.md), and
+the registry of ``warnings`` keeps each text for good: one message of a million keys holds the event
+loop for fifteen seconds.
 """
 
 from __future__ import annotations

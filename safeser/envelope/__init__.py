@@ -1,7 +1,7 @@
 """The authenticated envelope: who is at the other end, and which bytes exactly they sent.
 
 The one rule: no I/O. Callers move the bytes, this package says how many to read, what to write, and
-whether to believe them. ``docs/envelope-v1.md`` is the normative description.
+whether to believe them. ``docs/reference/envelope-v1.md`` is the normative description.
 """
 
 from safeser.envelope import canonical

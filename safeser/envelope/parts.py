@@ -4,7 +4,8 @@ The one rule: a list of frames has one encoding. Only a frame above :data:`forma
 each of its parts but the last is exactly that long, and counts that say anything else are refused
 before memory is taken for what they claim.
 
-The counts travel inside the message, where its MAC covers them. ``docs/envelope-v1.md``, section 6.
+The counts travel inside the message, where its MAC covers them
+(``docs/reference/envelope-v1.md``, section 6).
 """
 
 from __future__ import annotations

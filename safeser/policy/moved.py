@@ -1,7 +1,7 @@
 """What older policies say about approved submissions, and what to write instead.
 
 The one rule: a policy that still says it does not load, and the error names the field and its
-replacement. docs/approved.md has the whole move.
+replacement. docs/how-to/approved.md has the whole move.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RETIRED_PROFILES = frozenset({"dask-graph", "dask-tasks"})
 
 _COLLECTIONS = (
     "For arrays, frames and bags, give their authors a worker group with 'submission: sealed':"
-    " docs/worker-groups.md and docs/confined-workers.md."
+    " docs/how-to/worker-groups.md and docs/how-to/confined-workers.md."
 )
 
 
@@ -62,5 +62,5 @@ def _refuse(rule: Rule, index: int, handing: Rule, document: Document) -> NoRetu
         place=document.place(("contexts", index, "submission")),
         rule="config.moved",
         fix=f"Write 'submission: sealed' and 'authors: [...]' with them in context"
-        f" {handing.name!r}, or in one towards workers of their own (docs/approved.md).",
+        f" {handing.name!r}, or in one towards workers of their own (docs/how-to/approved.md).",
     )

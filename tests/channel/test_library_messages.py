@@ -1,7 +1,7 @@
 """Messages that programs seal by themselves: as a library's author does, and as a stranger might.
 
-The decoder of tests/envelope/document.py knows nothing but docs/envelope-v1.md; it and the channel
-must read the same and refuse the same.
+The decoder of tests/envelope/document.py knows nothing but docs/reference/envelope-v1.md; it and
+the channel must read the same and refuse the same.
 """
 
 from __future__ import annotations

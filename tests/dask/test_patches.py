@@ -112,9 +112,9 @@ def test_each_row_is_one_target_and_says_why():
 
 
 def test_each_report_that_a_row_names_is_there():
-    headings = (PACKAGE.parent / "docs" / "upstream.md").read_text(encoding="utf-8")
+    headings = (PACKAGE.parent / "docs" / "explanation" / "upstream.md").read_text(encoding="utf-8")
     for each in PATCHES:
-        for number in re.findall(r"docs/upstream\.md, (\d+)", each.reason):
+        for number in re.findall(r"docs/explanation/upstream\.md, (\d+)", each.reason):
             assert f"\n## {number}. " in headings, each.target
 
 

@@ -20,7 +20,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 PRINCIPALS = ("scheduler", "worker", "nanny", "carol", "alice", "dashboard")
 
 
-#: The line that docs/approved.md has for functions of one's own, and where it goes.
+#: The line that docs/how-to/approved.md has for functions of one's own, and where it goes.
 ALLOW = 'pickle: {allow: {"mylib.models:train": reference, "mylib.models:double": reference}}'
 APPROVED = "    submission: approved\n"
 

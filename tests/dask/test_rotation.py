@@ -28,7 +28,7 @@ def team(tmp_path_factory):
 
 
 def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
-    """In the order of docs/keys.md: listed everywhere, then in use, then the old one retired."""
+    """In the order of docs/how-to/keys.md: list everywhere, then use, then retire the old one."""
     roles = {"scheduler": "scheduler", "worker": "worker-one", "nanny": "nanny-one"}
     observer, process = team.client("alice", OBSERVER)
     with work(team, count=200) as working:
@@ -40,7 +40,7 @@ def test_every_key_of_a_running_cluster_is_replaced_while_it_works(team):
             count = len(_adopted(team, principal))
             os.replace(team.keys / f"{name}.new", path)
             until(f"the new key of {name}", partial(_more, team, principal, count), 120)
-            # What was asked by the old key has its answer, as docs/keys.md has it.
+            # What was asked by the old key has its answer, as docs/how-to/keys.md has it.
             working.go_on(2)
             team.retire(old)
             assert new.public != old.public

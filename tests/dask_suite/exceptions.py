@@ -1,6 +1,6 @@
 """Which of distributed's tests of clusters fail on ``safeser://``, and why; none is unintended."""
 
-#: Reasons, in the words of docs/dask-suite.md.
+#: Reasons, in the words of docs/explanation/dask-suite.md.
 WHY = {
     "traceback": "look into traceback objects; on safeser:// a failure comes with its text",
     "tls": "open tls:// or inproc:// themselves, which are closed in a process on safeser://",

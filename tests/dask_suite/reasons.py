@@ -1,6 +1,6 @@
 """Why tests of distributed's do not pass with safeser's functions; none of it is unintended."""
 
-#: Reasons, in the words of docs/families.md.
+#: Reasons, in the words of docs/reference/families.md.
 WHY = {
     "pickle": "a pickle is read that nobody asked for, or holds code or a class that is not listed",
     "header": "looks into a header: its keys, the names of types, or by which family a value went",

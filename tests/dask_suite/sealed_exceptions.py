@@ -1,6 +1,6 @@
 """Which tests of clients and actors fail where graphs are sealed, beside those of exceptions.py."""
 
-#: Reasons, in the words of docs/dask-suite.md.
+#: Reasons, in the words of docs/explanation/dask-suite.md.
 WHY = {
     "client": "need a client of Dask's own, fail with safeser.Client under `code` too",
     "scheduler": "call functions, plugins or files on the scheduler, which opens nothing",

@@ -1,4 +1,6 @@
-"""A reader and a writer of messages, written from docs/envelope-v1.md alone; it imports no safeser.
+"""A reader and a writer of messages, written from docs/reference/envelope-v1.md alone.
+
+It imports no safeser.
 
 The one rule: where it and safeser differ, one of them, or the document, is wrong.
 """

@@ -1,4 +1,4 @@
-"""The vectors of docs/envelope-v1.md hold, each refused by the layer that it names."""
+"""The vectors of docs/reference/envelope-v1.md hold, each refused by the layer that it names."""
 
 from __future__ import annotations
 

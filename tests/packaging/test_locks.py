@@ -39,6 +39,7 @@ def declared(*extras):
     [
         ("demo.lock", ("dask", "arrow", "landlock", "demo")),
         ("dev.lock", ("dask", "arrow", "demo", "landlock", "dev")),
+        ("docs.lock", ("docs",)),
     ],
 )
 def test_a_lock_covers_what_is_declared(lock, extras):
@@ -47,10 +48,13 @@ def test_a_lock_covers_what_is_declared(lock, extras):
     assert {"hatchling", "editables"} <= locked  # what builds safeser itself
 
 
-def test_the_demo_and_the_tests_run_the_same_versions():
+def test_the_demo_the_tests_and_the_site_run_the_same_versions():
     # Not their markers: what a test needs may need a package on more platforms.
-    demo, dev = ({pin[:2] for pin in pins(lock)} for lock in ("demo.lock", "dev.lock"))
+    locks = ("demo.lock", "dev.lock", "docs.lock")
+    demo, dev, docs = ({pin[:2] for pin in pins(lock)} for lock in locks)
     assert demo <= dev
+    shared = {name for name, _ in dev} & {name for name, _ in docs}
+    assert {pin for pin in docs if pin[0] in shared} <= dev
 
 
 COMPAT = sorted(path.name for path in (PROJECT / "requirements").glob("compat-*.lock"))
@@ -83,7 +87,7 @@ def test_the_oldest_and_the_newest_release_have_a_lock():
     assert len(releases) >= 5
 
 
-@pytest.mark.parametrize("lock", ["demo.lock", "dev.lock", *COMPAT])
+@pytest.mark.parametrize("lock", ["demo.lock", "dev.lock", "docs.lock", *COMPAT])
 def test_a_lock_names_no_place(lock):
     text = (PROJECT / "requirements" / lock).read_text()
     assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|trusted-host|@", text)

@@ -81,5 +81,6 @@ def test_ci_runs_the_documented_command():
     script = (PROJECT / ".ci" / "run").read_text()
     assert "make --no-print-directory test" in script
     assert "make --no-print-directory compat" in script
+    assert "make --no-print-directory docs" in script
     assert os.access(PROJECT / ".ci" / "run", os.X_OK)
     assert "make test" in (PROJECT / "README.md").read_text()

@@ -14,12 +14,14 @@ import safeser
 from safeser.cli.app import app
 
 PROJECT = Path(__file__).parents[2]
+LINK = re.compile(r"\]\(([^)#]+)")
 PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
 
 
-def test_python_examples_of_the_readme_run(tmp_path):
-    blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / "README.md").read_text(), re.M | re.S)
-    assert len(blocks) == 3
+@pytest.mark.parametrize(("page", "count"), [("README.md", 1), ("docs/tutorials/library.md", 6)])
+def test_python_examples_run(tmp_path, page, count):
+    blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / page).read_text(), re.M | re.S)
+    assert len(blocks) == count
     subprocess.run(
         [sys.executable, "-W", "error", "-c", "".join(blocks)],
         cwd=tmp_path,
@@ -29,18 +31,27 @@ def test_python_examples_of_the_readme_run(tmp_path):
     )
 
 
+def test_programs_of_the_tutorials_compile():
+    for page in (PROJECT / "docs/tutorials").glob("*.md"):
+        for program in re.findall(r"^```py\n(.*?)^```", page.read_text(), re.M | re.S):
+            compile(program, str(page), "exec")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
 def test_links_lead_to_files(page):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+    for target in LINK.findall(page.read_text()):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), target
 
 
 def test_every_page_is_in_the_index():
-    index = (PROJECT / "docs" / "README.md").read_text()
-    pages = PROJECT.glob("docs/**/*.md")
-    missing = [path.name for path in pages if path.name not in index and path.name != "README.md"]
-    assert missing == []
+    docs = PROJECT / "docs"
+    for index in (docs / "README.md", docs / "decisions" / "README.md"):
+        listed = {index.parent / link for link in LINK.findall(index.read_text())}
+        below = {*index.parent.rglob("*.md")} - {index}
+        if index.parent == docs:
+            below -= {*(docs / "decisions").glob("0*.md")}  # in their own index
+        assert below - listed == set()
 
 
 def test_commands_that_the_documents_name_exist():
@@ -63,7 +74,7 @@ def commands():
 
 
 def test_every_command_is_documented():
-    page = (PROJECT / "docs" / "command-line.md").read_text()
+    page = (PROJECT / "docs" / "reference" / "command-line.md").read_text()
     assert "keys init" in commands()
     assert [name for name in sorted(commands()) if f"`safeser {name}" not in page] == []
 

@@ -2,7 +2,7 @@
 
 Each says the class of mistake that let it through elsewhere; the rule is what stops it here. Rows
 that are about containers, channels or keys have their tests in the rooms concerned, and
-docs/verification.md lists which.
+docs/explanation/verification.md lists which.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def test_editors_know_the_field(confined: str, valid: bool) -> None:
 
 
 def documented() -> list[str]:
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[2] / "docs" / "how-to"
     pages = (docs / name for name in ("policy.md", "confined-workers.md"))
     blocks = (re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S) for page in pages)
     return [block for found in blocks for block in found if "    confined:" in block]

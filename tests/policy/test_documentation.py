@@ -11,7 +11,9 @@ from safeser.policy import Policy
 from safeser.policy.rules import PROFILES
 from safeser.values import Limits
 
-PAGE = (Path(__file__).parents[2] / "docs" / "restricted-pickle.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "restricted-pickle.md").read_text(
+    "utf-8"
+)
 HEAD = "safeser: 1\nname: d\nrevision: 1\nprincipals: {a: {}, b: {}}\ncontexts:\n"
 
 

@@ -232,7 +232,7 @@ def test_bob_may_look_and_fetch() -> None:
 
 
 def test_the_example_in_the_documentation_loads() -> None:
-    text = (REPOSITORY.parent / "docs" / "policy.md").read_text("utf-8")
+    text = (REPOSITORY.parent / "docs" / "how-to" / "policy.md").read_text("utf-8")
     example = text.partition("```yaml\n")[2].partition("```")[0]
     assert Policy.parse(example).name == "production"
     rules = {"permit", "context.none", "context.family", "operation.not-granted"}

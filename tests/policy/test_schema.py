@@ -35,7 +35,7 @@ def test_every_ready_policy_is_valid(schema, name, read):
 
 
 def test_what_documentation_says_is_valid(schema):
-    """Each field and form that docs/policy.md names, in a policy that loads."""
+    """Each field and form that docs/how-to/policy.md names, in a policy that loads."""
     text = """
 safeser: 1
 name: all

@@ -1,11 +1,11 @@
-"""The examples of docs/families.md that are about the functions run, in the order of the page."""
+"""The examples of docs/reference/families.md about the functions run, in the order of the page."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "families.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "families.md"
 
 
 def test_examples_run(tmp_path):

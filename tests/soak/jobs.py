@@ -237,7 +237,7 @@ def publishes(client: Any, random: Random) -> int:
     """What the others read: a dataset, and a variable that names a future.
 
     Each dataset has a name of its own and goes minutes later. A future of one that is replaced
-    while somebody reads it never ends, on tcp:// too (docs/upstream.md, 17).
+    while somebody reads it never ends, on tcp:// too (docs/explanation/upstream.md, 17).
     """
     number, now = random.randrange(1 << 30), int(time.time())
     array = client.submit(lambda: np.arange(number, number + 500), pure=False)

@@ -1,4 +1,4 @@
-"""Write envelope-v1.json and envelope-v1-suite-2.json: the vectors of docs/envelope-v1.md.
+"""Write the vectors of docs/reference/envelope-v1.md: envelope-v1.json, envelope-v1-suite-2.json.
 
 The one rule: no randomness, so that the file changes only when bytes on the wire do. Run it with
 ``python tests/vectors/generate_envelope_v1.py``; a test compares the file with what it makes.
@@ -727,7 +727,7 @@ def of_a_suite(suite: Suite) -> dict[str, Any]:
         for role, identity in (("initiator", CLIENT), ("responder", SERVER))
     }
     return {
-        "about": "Test vectors of docs/envelope-v1.md; made by generate_envelope_v1.py.",
+        "about": "Test vectors of docs/reference/envelope-v1.md; made by generate_envelope_v1.py.",
         "version": 1,
         "suite": int(suite),
         "identities": identities,

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Start a confined worker in namespaces of its own: bubblewrap.sh dask worker ADDRESS --no-nanny ...
-# docs/confined-workers.md says which policy goes with it. Settings are DASK_SAFESER__..., and:
+# docs/how-to/confined-workers.md says which policy goes with it. Settings are DASK_SAFESER__..., and:
 #   SAFESER_READ   what the process sees and cannot change, with spaces between: Python's folder,
 #                  roster and policy, its key, 'read' of the policy
 #   SAFESER_WRITE  what it sees and may change: its log, 'write' of the policy

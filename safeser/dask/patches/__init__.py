@@ -108,8 +108,8 @@ def _require_known(strange: Sequence[Patch]) -> None:
         f"distributed {version('distributed')} is not supported: source that safeser's guarantees"
         f" rest on is not as it was reviewed:\n{_table(strange)}\n",
         rule="config.distributed-version",
-        fix=f"Install a release from {releases[0]} to {releases[-1]}; docs/releases.md says how"
-        " another one is supported.",
+        fix=f"Install a release from {releases[0]} to {releases[-1]}; docs/reference/releases.md"
+        " says how another one is supported.",
     )
 
 

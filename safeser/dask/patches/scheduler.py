@@ -253,22 +253,23 @@ _WALKS = (
     Patch(
         target=f"{_SCHEDULER}.stimulus_retry",
         reason="It releases keys that have not failed, another's data among them, and visits a"
-        " task once for each path to it (docs/upstream.md, 7).",
+        " task once for each path to it (docs/explanation/upstream.md, 7).",
         process=_HERE,
         needed=True,
         replace=_stimulus_retry,
     ),
     Patch(
         target=f"{_SCHEDULER}.get_call_stack",
-        reason="It visits a task once for each path to it (docs/upstream.md, 6).",
+        reason="It visits a task once for each path to it (docs/explanation/upstream.md, 6).",
         process=_HERE,
         needed=True,
         replace=_get_call_stack,
     ),
     Patch(
         target=f"{_SCHEDULER}.client_desires_keys",
-        reason="Unknown keys are kept by the warnings module for good (docs/upstream.md, 20), and"
-        " keys are published that their publisher may not read.",
+        reason="Unknown keys are kept by the warnings module for good"
+        " (docs/explanation/upstream.md, 20), and keys are published that their publisher may not"
+        " read.",
         process=_HERE,
         needed=True,
         replace=_client_desires_keys,

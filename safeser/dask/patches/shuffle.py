@@ -8,15 +8,15 @@ takes it from the shards themselves (distributed 2026.8.0, ``shuffle/_core.py``)
 in the place of numbers, or a tuple of text, leads up from that folder, and one worker's bytes are
 appended to any file that the user of another worker's process may write. Dask also makes one table
 for each number that a shard names before it looks at any of them, and each of these tables holds
-the description of all columns and all categories (docs/upstream.md, 11): half a megabyte with
-thirty thousand numbers took twelve gigabytes. So the numbers are checked first, and what the tables
-repeat is bounded by ``limits.max_array``.
+the description of all columns and all categories (docs/explanation/upstream.md, 11): half a
+megabyte with thirty thousand numbers took twelve gigabytes. So the numbers are checked first, and
+what the tables repeat is bounded by ``limits.max_array``.
 
 Arrays. Dask allocates the result of a rechunk by what the first pieces of each row and column say,
-and writes each piece into its place as NumPy broadcasts it (docs/upstream.md, 10): a list in the
-place of a piece leaves elements unwritten, which are memory that the worker has used for other
-users. All pieces get the type of the first: one element of a megabyte makes all others as wide, and
-one message ends the process.
+and writes each piece into its place as NumPy broadcasts it (docs/explanation/upstream.md, 10): a
+list in the place of a piece leaves elements unwritten, which are memory that the worker has used
+for other users. All pieces get the type of the first: one element of a megabyte makes all others as
+wide, and one message ends the process.
 """
 
 from __future__ import annotations
@@ -311,7 +311,8 @@ ROWS = (
     ),
     Patch(
         target="distributed.shuffle._shuffle:DataFrameShuffleRun._repartition_buffers",
-        reason="A shard makes a table for each number that it names (docs/upstream.md, 11).",
+        reason="A shard makes a table for each number that it names"
+        " (docs/explanation/upstream.md, 11).",
         process=("worker",),
         needed=True,
         replace=dividing_own,
@@ -325,7 +326,7 @@ ROWS = (
     Patch(
         target="distributed.shuffle._rechunk:convert_chunk",
         reason="Pieces that are no grid leave elements unwritten, which show memory of others"
-        " (docs/upstream.md, 10).",
+        " (docs/explanation/upstream.md, 10).",
         process=("worker",),
         needed=True,
         replace=joining_whole,

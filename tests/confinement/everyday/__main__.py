@@ -1,4 +1,7 @@
-"""Prints the table of docs/everyday-operations.md: ``python -m tests.confinement.everyday``."""
+"""Prints the table of docs/explanation/everyday-operations.md.
+
+Run it with ``python -m tests.confinement.everyday``.
+"""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def outcome(stock: str, confined: str) -> str:
 
 
 def rows(outcomes: dict[str, str]) -> list[str]:
-    """Return the rows of the table in docs/everyday-operations.md."""
+    """Return the rows of the table in docs/explanation/everyday-operations.md."""
     named = (name.partition(": ") for name in outcomes)
     return [
         f"| {area} | {title} | {text} |"

@@ -10,7 +10,7 @@ from tests.confinement.everyday.cluster import SAME, measure, outcome, rows
 from tests.confinement.everyday.running import OPERATIONS
 from tests.dask.notebook.cells import operations
 
-PAGE = Path(__file__).parents[3] / "docs" / "everyday-operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "everyday-operations.md"
 
 
 def table() -> list[str]:

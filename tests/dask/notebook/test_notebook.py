@@ -69,7 +69,7 @@ def test_operations_of_a_notebook_are_as_on_tcp(outcomes):
 
 
 def table():
-    """Return the rows of the table in docs/notebooks.md, as the operations have them."""
+    """Return the rows of the table in docs/how-to/notebooks.md, as the operations have them."""
     _, cells = operations(HERE / "operations.py")
     for cell in cells:
         differs = f"{cell.area}: {cell.title}" in DIFFERENT
@@ -77,7 +77,7 @@ def table():
 
 
 def test_the_page_lists_what_is_tested():
-    page = (DOCS / "notebooks.md").read_text("utf-8")
+    page = (DOCS / "how-to" / "notebooks.md").read_text("utf-8")
     rows = [line for line in page.splitlines() if line.endswith(("| as on tcp |", "| differs |"))]
     assert rows == list(table())
 
