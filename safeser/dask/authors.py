@@ -84,8 +84,9 @@ class Authors(Part):
 
         Not where policy lets others bring data under a key that is taken: whose it is, is open.
         """
-        wanted = () if self._policy.lets_keys_be_taken else keys
-        known = {key: self._of[key] for key in wanted if key in self._of}
+        known = {key: self._of[key] for key in keys if key in self._of}
+        if known and self._policy.lets_keys_be_taken:
+            known = {}
         return stating("get_data", authors=known)
 
     @property

@@ -33,6 +33,7 @@ from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = [
     "Starting",
+    "keep_own_folder",
     "refused_plugin",
     "refusing_start",
     "require_own_start",
@@ -105,19 +106,27 @@ def require_own_start(nanny: Any, said: Mapping[str, Any], *, pid: int | None) -
     raise PolicyDenied(
         f"what a worker process tells its nanny of its start {what}",
         rule=START_RULE,
-        fix="Look at what ran in this worker's process. A nanny takes folders in its"
-        " local_directory, and its contact_address or where the process listens.",
+        fix="Look at what ran in this worker's process. A nanny takes folders in the one that it"
+        " made for its workers, and its contact_address or where the process listens.",
     )
 
 
+def keep_own_folder(nanny: Any) -> None:
+    """Have the workers of *nanny* make their folders in one that this nanny made, and no other has.
+
+    Dask's own are beside those of every other nanny's workers in the same local_directory. It is
+    locked as these are, so that others delete it once this process is gone.
+    """
+    if nanny._workdir is None:
+        nanny._workdir = nanny._workspace.new_work_dir(prefix="nanny-")  # a server deletes its own
+        nanny._original_local_dir = nanny._workdir.dir_path
+
+
 def _is_worker_folder(nanny: Any, path: str) -> bool:
-    """Tell whether *path* is directly in the folder that Dask makes for workers of *nanny*."""
-    if os.path.normpath(path) != path or not os.path.isabs(path):
+    """Tell whether *path* is directly in the folder that *nanny* made for its workers."""
+    if nanny._workdir is None or os.path.normpath(path) != path:
         return False
-    # Where it cannot be written, Dask appends something to the name.
-    known, parent = os.path.abspath(nanny._original_local_dir), os.path.dirname(path)
-    beside = parent.startswith(f"{known}-") and parent.count(os.sep) == known.count(os.sep)
-    return parent == known or beside
+    return os.path.dirname(path) == str(nanny._workdir.dir_path)
 
 
 def _is_address_of(nanny: Any, address: str, pid: int | None) -> bool:

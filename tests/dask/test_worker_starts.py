@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 from distributed.core import Status
+from distributed.diskutils import WorkSpace
 from distributed.nanny import WorkerProcess
 from distributed.utils import get_mp_context
 from tornado.ioloop import IOLoop
 
 from safeser.dask import start_pipes
+from safeser.dask.nannies import keep_own_folder
 from safeser.dask.start_pipes import MOST, START_RULE, StartPipe, StopPipe
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
@@ -29,7 +31,7 @@ from safeser.families.errors.wire import encode, to_data
 from safeser.operations import Server
 from tests.conftest import Marker
 from tests.dask.hostile_start import Fails, Says, Writes
-from tests.dask.patched import patched, serve
+from tests.dask.patched import patched, serve, with_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +48,9 @@ class Watcher:
 
     def __init__(self, folder: Path) -> None:
         self._original_local_dir = str(folder / "dask-scratch-space")
+        self._workspace = WorkSpace(self._original_local_dir)
+        self._workdir = None
+        keep_own_folder(self)
 
     def exited(self, code: int) -> None:
         self.code = code
@@ -153,20 +158,62 @@ def test_a_worker_that_starts_is_running_and_stops_when_it_is_told(nanny):
     [
         ({"dir": "/home"}, "folder"),
         ({"dir": "{own}"}, "folder"),
-        ({"dir": "{own}/../dask-scratch-space-x/y/z"}, "folder"),
+        ({"dir": "{own}/../nanny-x/y"}, "folder"),
+        ({"dir": "{theirs}"}, "folder"),
         ({"dir": "{own}/worker-x", "address": "safeser://127.0.0.1:{port}"}, "address"),
     ],
 )
-def test_a_worker_speaks_of_its_own_folder_and_address_alone(nanny, said, why):
+def test_a_worker_speaks_of_its_own_folder_and_address_alone(nanny, tmp_path, said, why):
     """Its nanny deletes the one and unregisters the other."""
+    # Another nanny's, with the same local_directory and account.
+    theirs = Path(Watcher(tmp_path)._original_local_dir, "worker-y")
+    theirs.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as other, patched(*ROWS):
-        names = {"own": nanny._original_local_dir, "port": other.getsockname()[1]}
+        own, port = nanny._original_local_dir, other.getsockname()[1]
+        names = {"own": own, "port": port, "theirs": theirs}
         told = {name: text.format(**names) for name, text in said.items()}
         found, failure = started(nanny, functools.partial(Says, **told))
     assert failure.rule == START_RULE
     assert why in str(failure)
     assert found.address is None
+    assert theirs.is_dir()
     assert nanny.channel.audit.rules == [START_RULE]
+
+
+@pytest.mark.cluster
+def test_a_stock_nanny_deletes_the_folder_of_anothers_worker(tmp_path):
+    nanny = Watcher(tmp_path)
+    theirs = Path(Watcher(tmp_path)._original_local_dir, "worker-y")
+    theirs.mkdir()
+    _, failure = started(nanny, functools.partial(Says, dir=str(theirs)))
+    assert failure is None
+    assert not theirs.exists()
+
+
+class Starts:
+    """A nanny, as far as it starts workers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._original_local_dir = str(folder / "dask-scratch-space")
+        self._workspace, self._workdir = WorkSpace(self._original_local_dir), None
+
+    async def instantiate(self) -> str:
+        return self._original_local_dir
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
+def test_a_nanny_makes_one_folder_for_all_its_workers(tmp_path, doors, guarded):
+    nanny = with_rows(Starts, "distributed.nanny:Nanny.instantiate")(tmp_path)
+    if guarded:
+        serve(nanny, Server.NANNY, doors.channel("nanny", "dask-cluster"), worker="worker")
+    first, again = asyncio.run(nanny.instantiate()), asyncio.run(nanny.instantiate())
+    assert first == again
+    assert (first == str(tmp_path / "dask-scratch-space")) is not guarded
+    if guarded:
+        assert Path(first).is_dir()
+        # As a server does when it stops.
+        nanny._workdir.release()
+        assert not Path(first).exists()
 
 
 @pytest.mark.cluster

@@ -11,7 +11,12 @@ from typing import Any
 
 from distributed.core import error_message
 
-from safeser.dask.nannies import refused_plugin, refusing_start, require_own_start
+from safeser.dask.nannies import (
+    keep_own_folder,
+    refused_plugin,
+    refusing_start,
+    require_own_start,
+)
 from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import exits_with_worker
 from safeser.dask.servers import served
@@ -28,6 +33,15 @@ def _get_mp_context(stock: Callable[[], Any]) -> Callable[[], Any]:
         return Pipes(stock())
 
     return get_mp_context
+
+
+def _instantiate(stock: Callable[..., Any]) -> Callable[..., Any]:
+    async def instantiate(self: Any) -> Any:
+        if served(self) is not None:
+            keep_own_folder(self)
+        return await stock(self)
+
+    return instantiate
 
 
 def _wait_until_connected(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,6 +95,21 @@ ROWS = (
             "distributed.nanny:WorkerProcess._run",
             "distributed.nanny:WorkerProcess.kill",
             "distributed.nanny:WorkerProcess.mark_stopped",
+        ),
+    ),
+    Patch(
+        target="distributed.nanny:Nanny.instantiate",
+        reason="Workers of all nannies have their folders beside each other; a nanny deletes the one"
+        " that its worker's process names.",
+        process=("nanny",),
+        needed=True,
+        replace=_instantiate,
+        source=(
+            "distributed.nanny:Nanny.instantiate",
+            "distributed.core:Server.__init__",
+            "distributed.core:Server.stop",
+            "distributed.diskutils:WorkSpace.new_work_dir",
+            "distributed.diskutils:WorkDir.__init__",
         ),
     ),
     Patch(
