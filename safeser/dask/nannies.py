@@ -33,7 +33,7 @@ from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = [
     "Starting",
-    "keep_own_folder",
+    "WorkerFolder",
     "refused_plugin",
     "refusing_start",
     "require_own_start",
@@ -89,15 +89,53 @@ def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:
 # --- a worker that starts ------------------------------------------------------------------------
 
 
-def require_own_start(nanny: Any, said: Mapping[str, Any], *, pid: int | None) -> None:
+class WorkerFolder(Part):
+    """The folder that one nanny makes for each start of its worker, and deletes as the worker ends.
+
+    The worker makes its own inside of it. Dask's are beside those of all nannies' workers that have
+    the same local_directory.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._made: Any = None
+        self._above = self._server._original_local_dir
+
+    def make(self) -> None:
+        """Make the folder for the next start, if the last one is over."""
+        if self._made is not None:
+            return
+        nanny = self._server
+        # It is locked as those of workers are, so that others delete it once this process is gone.
+        self._made = nanny._workspace.new_work_dir(prefix="nanny-")
+        nanny._original_local_dir = self._made.dir_path
+        if nanny.process is not None:  # which starts again as it did
+            nanny.process.worker_kwargs["local_directory"] = self._made.dir_path
+
+    def has(self, path: str) -> bool:
+        """Tell whether *path* is directly in this folder."""
+        if self._made is None or os.path.normpath(path) != path:
+            return False
+        return os.path.dirname(path) == str(self._made.dir_path)
+
+    def delete(self) -> None:
+        if self._made is not None:
+            self._made.release()
+            self._made, self._server._original_local_dir = None, self._above
+
+
+def require_own_start(
+    nanny: Any, folder: WorkerFolder, said: Mapping[str, Any], *, pid: int | None
+) -> None:
     """Refuse what a worker's process says of its start, unless it is about itself.
 
     Once the process ends, the nanny deletes that folder and unregisters that address.
 
+    :param folder: what was made for this start.
     :param said: the ``address`` and ``dir`` that it told.
     :raises PolicyDenied: if another address or folder is named.
     """
-    if not _is_worker_folder(nanny, said["dir"]):
+    if not folder.has(said["dir"]):
         what = "names a folder that is not one of its workers'"
     elif not _is_address_of(nanny, said["address"], pid):
         what = "names an address at which that process does not listen"
@@ -109,24 +147,6 @@ def require_own_start(nanny: Any, said: Mapping[str, Any], *, pid: int | None) -
         fix="Look at what ran in this worker's process. A nanny takes folders in the one that it"
         " made for its workers, and its contact_address or where the process listens.",
     )
-
-
-def keep_own_folder(nanny: Any) -> None:
-    """Have the workers of *nanny* make their folders in one that this nanny made, and no other has.
-
-    Dask's own are beside those of every other nanny's workers in the same local_directory. It is
-    locked as these are, so that others delete it once this process is gone.
-    """
-    if nanny._workdir is None:
-        nanny._workdir = nanny._workspace.new_work_dir(prefix="nanny-")  # a server deletes its own
-        nanny._original_local_dir = nanny._workdir.dir_path
-
-
-def _is_worker_folder(nanny: Any, path: str) -> bool:
-    """Tell whether *path* is directly in the folder that *nanny* made for its workers."""
-    if nanny._workdir is None or os.path.normpath(path) != path:
-        return False
-    return os.path.dirname(path) == str(nanny._workdir.dir_path)
 
 
 def _is_address_of(nanny: Any, address: str, pid: int | None) -> bool:

@@ -23,7 +23,7 @@ from distributed.utils import get_mp_context
 from tornado.ioloop import IOLoop
 
 from safeser.dask import start_pipes
-from safeser.dask.nannies import keep_own_folder
+from safeser.dask.nannies import WorkerFolder
 from safeser.dask.start_pipes import MOST, START_RULE, StartPipe, StopPipe
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
@@ -49,8 +49,7 @@ class Watcher:
     def __init__(self, folder: Path) -> None:
         self._original_local_dir = str(folder / "dask-scratch-space")
         self._workspace = WorkSpace(self._original_local_dir)
-        self._workdir = None
-        keep_own_folder(self)
+        self.process = None
 
     def exited(self, code: int) -> None:
         self.code = code
@@ -60,7 +59,8 @@ class Watcher:
 def nanny(doors, tmp_path):
     made = Watcher(tmp_path)
     made.channel = doors.channel("nanny", "dask-cluster")
-    serve(made, Server.NANNY, made.channel, worker="worker")
+    known = serve(made, Server.NANNY, made.channel, worker="worker")
+    known.part(made, WorkerFolder).make()
     return made
 
 
@@ -195,25 +195,39 @@ class Starts:
 
     def __init__(self, folder: Path) -> None:
         self._original_local_dir = str(folder / "dask-scratch-space")
-        self._workspace, self._workdir = WorkSpace(self._original_local_dir), None
+        self._workspace = WorkSpace(self._original_local_dir)
+        self.process, self.status = None, Status.running
 
     async def instantiate(self) -> str:
-        return self._original_local_dir
+        if self.process is None:
+            kwargs = {"local_directory": self._original_local_dir}
+            self.process = SimpleNamespace(worker_kwargs=kwargs)
+        return self.process.worker_kwargs["local_directory"]
+
+    def _on_worker_exit_sync(self, exitcode: int | None) -> None: ...
+
+
+_STARTS = ("distributed.nanny:Nanny.instantiate", "distributed.nanny:Nanny._on_worker_exit_sync")
 
 
 @pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
-def test_a_nanny_makes_one_folder_for_all_its_workers(tmp_path, doors, guarded):
-    nanny = with_rows(Starts, "distributed.nanny:Nanny.instantiate")(tmp_path)
+def test_a_nanny_makes_a_folder_for_each_start(tmp_path, doors, guarded):
+    nanny = with_rows(Starts, *_STARTS)(tmp_path)
     if guarded:
         serve(nanny, Server.NANNY, doors.channel("nanny", "dask-cluster"), worker="worker")
-    first, again = asyncio.run(nanny.instantiate()), asyncio.run(nanny.instantiate())
-    assert first == again
-    assert (first == str(tmp_path / "dask-scratch-space")) is not guarded
-    if guarded:
-        assert Path(first).is_dir()
-        # As a server does when it stops.
-        nanny._workdir.release()
-        assert not Path(first).exists()
+    seen = []
+    for _ in range(2):
+        seen.append(asyncio.run(nanny.instantiate()))
+        assert asyncio.run(nanny.instantiate()) == seen[-1]
+        nanny._on_worker_exit_sync(0)
+    above = tmp_path / "dask-scratch-space"
+    if not guarded:
+        assert seen == [str(above)] * 2
+        return
+    assert len(set(seen)) == 2
+    for made in map(Path, seen):
+        assert made.parent == above
+        assert not made.exists()
 
 
 @pytest.mark.cluster

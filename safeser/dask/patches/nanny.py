@@ -12,14 +12,14 @@ from typing import Any
 from distributed.core import error_message
 
 from safeser.dask.nannies import (
-    keep_own_folder,
+    WorkerFolder,
     refused_plugin,
     refusing_start,
     require_own_start,
 )
 from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import exits_with_worker
-from safeser.dask.servers import served
+from safeser.dask.servers import part_of, served
 from safeser.dask.start_pipes import Pipes
 
 __all__ = ["ROWS"]
@@ -37,8 +37,9 @@ def _get_mp_context(stock: Callable[[], Any]) -> Callable[[], Any]:
 
 def _instantiate(stock: Callable[..., Any]) -> Callable[..., Any]:
     async def instantiate(self: Any) -> Any:
-        if served(self) is not None:
-            keep_own_folder(self)
+        folder = part_of(self, WorkerFolder)
+        if folder is not None:
+            folder.make()
         return await stock(self)
 
     return instantiate
@@ -54,7 +55,7 @@ def _wait_until_connected(stock: Callable[..., Any]) -> Callable[..., Any]:
         with refusing_start(known, lambda: pipe.refused):
             said = await stock(self, *args)
             if said is not None:
-                require_own_start(nanny, said, pid=self.pid)
+                require_own_start(nanny, known.part(nanny, WorkerFolder), said, pid=self.pid)
         return said
 
     return wait_until_connected
@@ -75,6 +76,7 @@ def _on_worker_exit_sync(stock: Callable[..., None]) -> Callable[..., None]:
     def on_worker_exit_sync(self: Any, exitcode: int | None) -> None:
         known = served(self)
         if known is not None:
+            known.part(self, WorkerFolder).delete()
             exits_with_worker(self, known, exitcode)
         stock(self, exitcode)
 
@@ -99,7 +101,7 @@ ROWS = (
     ),
     Patch(
         target="distributed.nanny:Nanny.instantiate",
-        reason="Workers of all nannies have their folders beside each other; a nanny deletes the one"
+        reason="Workers of all nannies have folders beside each other, and a nanny deletes the one"
         " that its worker's process names.",
         process=("nanny",),
         needed=True,
@@ -107,7 +109,7 @@ ROWS = (
         source=(
             "distributed.nanny:Nanny.instantiate",
             "distributed.core:Server.__init__",
-            "distributed.core:Server.stop",
+            "distributed.nanny:WorkerProcess.mark_stopped",
             "distributed.diskutils:WorkSpace.new_work_dir",
             "distributed.diskutils:WorkDir.__init__",
         ),
@@ -131,7 +133,8 @@ ROWS = (
     ),
     Patch(
         target="distributed.nanny:Nanny._on_worker_exit_sync",
-        reason="A nanny whose worker cannot run prints tracebacks in the place of one line.",
+        reason="A nanny whose worker cannot run prints tracebacks in the place of one line, and"
+        " nothing deletes the folder that it made for the worker.",
         process=("nanny",),
         needed=False,
         replace=_on_worker_exit_sync,
