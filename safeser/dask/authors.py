@@ -107,14 +107,15 @@ class Authors(Part):
     def require_free(self, link: Any, keys: Iterable[Any]) -> list[Any]:
         """Return those of *keys* under which the peer on *link* may bring data.
 
-        :raises PolicyDenied: if another author's value is here under one of them.
+        :raises PolicyDenied: if another author's value is here under one of them, or on its way.
         """
-        taken = {key for key in keys if self._has(key) and self.is_of_another(key, link.peer)}
+        there = self._server.state.tasks
+        taken = {key for key in keys if key in there and self.is_of_another(key, link.peer)}
         if taken and not self._policy.lets_keys_be_taken:
             link.refuse(
                 link.inbound(Kind.DATA, "update_data"),
                 "key.definition",
-                "this worker has a value of another author under a key of these data",
+                "this worker has a task of another author under a key of these data",
                 fix="Choose another key.",
             )
         return [key for key in keys if key not in taken]

@@ -111,15 +111,19 @@ class Stimuli(Part):
 
     def _fetched(self, state: Any, event: Any) -> Any:
         """Return what *event*, the end of a transfer, says of the tasks that keys name now."""
-        cancelled = self._cancelled.intersection(state.in_flight_workers.get(event.worker, ()))
+        asked = set(state.in_flight_workers.get(event.worker, ()))
+        cancelled = self._cancelled & asked
         self._cancelled -= cancelled
         if not isinstance(event, GatherDepSuccessEvent):
             return event
-        left = {key for key in event.data if key in cancelled or _is_resumed(state, key)}
-        if not left:
+        # What was brought meanwhile stays: Dask would let go of it to fetch what is missing.
+        here = {key for key in asked if _state_of(state, key) == "memory"}
+        left = {key for key in event.data if key in cancelled or _is_resumed(state, key)} - here
+        if not left and here <= event.data.keys():
             return event
         # What is missing of an answer, Dask goes on to compute or to fetch if it was told to.
         data = {key: value for key, value in event.data.items() if key not in left}
+        data = {**dict.fromkeys(here), **data}
         return GatherDepSuccessEvent(
             worker=event.worker,
             total_nbytes=event.total_nbytes,

@@ -312,7 +312,7 @@ class Workers(Part):
                 kept.append(key)
             else:
                 self._not_its_own(name, key, worker)
-        if others:
+        if others and worker in self._server.stream_comms:
             dropped = {"op": "remove-replicas", "keys": others, "stimulus_id": _FORMER}
             self._server.worker_send(worker, dropped)
         return kept

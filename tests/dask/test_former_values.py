@@ -334,6 +334,27 @@ def test_a_client_brings_no_data_in_the_place_of_anothers_value(doors):
     assert (site.state.data["l"], site.authors.of("l")) == (1, "alice")
 
 
+def test_a_client_brings_no_data_in_the_place_of_anothers_task(doors):
+    site = Site(doors)
+    site.hears(compute("k", "alice", 7))
+    with pytest.raises(PolicyDenied, match="another author"):
+        site.worker.update_data(site.comm("bob"), data={"k": "bob's"})
+    assert (site.state_of("k"), site.authors.of("k")) == ("executing", "alice")
+
+
+@pytest.mark.parametrize("came", [{}, {"k": "alice's"}])
+@both
+def test_data_that_is_brought_stays_when_what_was_on_its_way_arrives(doors, guarded, came):
+    site = Site(doors, guarded=guarded)
+    site.hears(acquire("alice", k=[FIRST]))
+    said = {"author": "bob"} if guarded else {}
+    brings = (site.comm("scheduler"),) if guarded else ()
+    site.worker.update_data(*brings, data={"k": "bob's"}, **said)
+    site.hears(fetched(FIRST, **came))
+    # Dask lets go of it where the answer has no such value.
+    assert (site.state.data.get("k") == "bob's") is (guarded or bool(came))
+
+
 def test_a_client_does_where_keys_can_be_taken_and_the_first_value_stays(doors):
     site = Site(doors, policy=WARNS)
     site.has_copy("k")
