@@ -4,6 +4,10 @@ The one rule: a worker gives a value to processes of its own principal and to it
 another principal only if the policy lets that one read values of the author. A value whose author
 is not known goes to no other principal.
 
+A key outlives no task: once the scheduler forgets it, another author's task may get it, while some
+worker still has the former value. So a value is named by key and author. Who fetches one says whose
+it has to be, and who reports a copy says whose that is.
+
 The author of a task is in its statement where it is sealed. Of all else the scheduler says it with
 the message by which the worker gets a value or has to fetch it: the worker that gives the value is
 not asked. What a client brings by itself is that client's.
@@ -11,67 +15,43 @@ not asked. What a client brings by itself is that client's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from safeser.dask.author_statements import statement, stating, take_stated
 from safeser.dask.failures import Failure, failed_value
 from safeser.dask.readers import unreadable
 from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
+from safeser.policy import Policy
 from safeser.policy.readable import is_worker, may_read
 from safeser.values import Kind
 
-__all__ = ["Authors", "StatedKeys", "handing", "require_receiver", "stated", "stating"]
+__all__ = ["Authors", "gathering", "handing", "require_receiver"]
 
 #: As many entries more than twice those in use are kept of keys that are gone.
 _SPARE = 1_000
 
-#: What requests of one name say of authors, as long as they are sent here and now.
-_stated: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar(
-    "safeser-stated", default=None
-)
+#: Whose the values have to be that a worker gathers here and now, for its scheduler.
+_gathered: ContextVar[Mapping[Any, str] | None] = ContextVar("safeser-gathered", default=None)
 
 #: Whose shards are sent here and now, with the request that carries them.
 _handing: ContextVar[tuple[str, str | None] | None] = ContextVar("safeser-handing", default=None)
 
 
-# --- what is said of them ------------------------------------------------------------------------
-
-
-class StatedKeys(dict[Any, Any]):
-    """The holders of keys, as the scheduler names them, with the authors that it states.
-
-    :ivar author: of the key that is to be computed; None if there is none.
-    :ivar authors: of the others, where they are not of the same author.
-    """
-
-    author: str | None = None
-    authors: Mapping[Any, str] = {}
-
-    @classmethod
-    def taken_from(cls, element: dict[str, Any]) -> None:
-        """Move what *element* states of authors, which Dask does not know, to its keys."""
-        keys = element["who_has"] = cls(element.get("who_has") or {})
-        keys.author = element.pop("author", None)
-        keys.authors = element.pop("authors", None) or {}
+# --- what is gathered -----------------------------------------------------------------------------
 
 
 @contextmanager
-def stating(name: str, **fields: Any) -> Iterator[None]:
-    """Have the requests *name* that are sent meanwhile say *fields*."""
-    token = _stated.set((name, fields))
+def gathering(authors: Mapping[Any, str]) -> Iterator[None]:
+    """Have the values that a worker gathers meanwhile be those of *authors*, by their keys."""
+    token = _gathered.set(authors)
     try:
         yield
     finally:
-        _stated.reset(token)
-
-
-def stated(request: dict[str, Any]) -> dict[str, Any]:
-    """Return *request* with what is stated of the authors of its values."""
-    said = _stated.get()
-    return request if said is None or said[0] != request["op"] else {**request, **said[1]}
+        _gathered.reset(token)
 
 
 # --- of one worker -------------------------------------------------------------------------------
@@ -95,20 +75,56 @@ class Authors(Part):
         self._of.update(authors)
         self._forget()
 
-    def note_event(self, event: Any) -> None:
-        """Note what the scheduler states with *event*, which the worker's state has handled."""
-        keys = event.who_has
-        if type(keys) is not StatedKeys:
-            return
-        own, of = keys.author, self._of
-        if own is not None:
-            # What its author signed counts more than what the scheduler says of it.
-            of[event.key] = getattr(event.run_spec, "author", own)
-            if keys:
-                of.update(dict.fromkeys(keys, own))
-        if keys.authors:
-            of.update(keys.authors)
-        self._forget()
+    def fields(self, keys: Collection[Any]) -> dict[str, Any]:
+        """Return what a message states of the authors of *keys*."""
+        return statement(keys, self._of)
+
+    def wanted(self, keys: Iterable[Any]) -> AbstractContextManager[None]:
+        """Have values of *keys* that are fetched meanwhile be of the authors that are known now.
+
+        Not where policy lets others bring data under a key that is taken: whose it is, is open.
+        """
+        known = {key: self._of[key] for key in keys if key in self._of}
+        if known and self._policy.lets_keys_be_taken:
+            known = {}
+        return stating("get_data", authors=known)
+
+    @property
+    def _policy(self) -> Policy:
+        return self._known.channel.policy
+
+    # --- values of others ------------------------------------------------------------------------
+
+    def is_of_another(self, key: Any, author: str | None) -> bool:
+        """Tell whether the value under *key* is known to be of another author than *author*."""
+        known = self._of.get(key)
+        return known is not None and author is not None and known != author
+
+    def of_others(self, authors: Mapping[Any, str]) -> list[Any]:
+        """Return the keys under which this worker knows values of other authors than *authors*."""
+        return [key for key, author in authors.items() if self.is_of_another(key, author)]
+
+    def require_free(self, link: Any, keys: Iterable[Any]) -> list[Any]:
+        """Return those of *keys* under which the peer on *link* may bring data.
+
+        :raises PolicyDenied: if another author's value is here under one of them, or on its way.
+        """
+        there = self._server.state.tasks
+        taken = {key for key in keys if key in there and self.is_of_another(key, link.peer)}
+        if taken and not self._policy.lets_keys_be_taken:
+            link.refuse(
+                link.inbound(Kind.DATA, "update_data"),
+                "key.definition",
+                "this worker has a task of another author under a key of these data",
+                fix="Choose another key.",
+            )
+        return [key for key in keys if key not in taken]
+
+    def gathered(self, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """Return those of *data*, which was gathered, that are of the authors stated for it."""
+        stated = _gathered.get()
+        former = self.of_others(stated) if stated else ()
+        return {key: data[key] for key in data if key not in former} if former else data
 
     def _forget(self) -> None:
         """Forget the authors of keys that are gone, now and then."""
@@ -147,13 +163,16 @@ class Authors(Part):
             require_reader(link, name, author, what)
 
     def narrow(self, comm: Any, request: dict[str, Any]) -> None:
-        """Take from *request*, for values, the keys that its peer may not read.
+        """Take from *request*, for values, the keys that its peer may not read or does not mean.
 
         A worker is sent the reason in place of each value: what it merely misses, it asks for
         again. A client does not get it: then it asks the scheduler, which knows what is published.
         """
         link, keys = comm.link, request.get("keys", ())
         comm.conversation.withheld = {}
+        former = self.of_others(take_stated(request, keys))
+        if former:  # to who asks, these are not here
+            keys = request["keys"] = [key for key in keys if key not in set(former)]
         if self._is_free(link):
             return
         context = link.inbound(Kind.DATA, "get_data")

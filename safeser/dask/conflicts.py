@@ -27,7 +27,7 @@ from distributed.scheduler import TaskState
 
 from safeser.channel.records import event, note_refusal
 from safeser.dask.arrivals import Arrivals, Coming
-from safeser.dask.authors import stating
+from safeser.dask.author_statements import stating
 from safeser.dask.cancelling import Cancelling
 from safeser.dask.definitions import Comparison
 from safeser.dask.difference import Difference, find_difference

@@ -15,7 +15,8 @@ from typing import Any
 
 from safeser.channel import Admitted, Arrived, Link
 from safeser.dask import drift, outgoing, replies, translate
-from safeser.dask.authors import require_receiver, stated
+from safeser.dask.author_statements import stated
+from safeser.dask.authors import require_receiver
 from safeser.dask.building import build
 from safeser.dask.ceilings import (
     Room,

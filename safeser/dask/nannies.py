@@ -33,6 +33,7 @@ from safeser.values import UNKNOWN, Context, Kind
 
 __all__ = [
     "Starting",
+    "WorkerFolder",
     "refused_plugin",
     "refusing_start",
     "require_own_start",
@@ -88,15 +89,53 @@ def _is_of(nanny: Any, comm: Any, link: Any, key: str | None) -> bool:
 # --- a worker that starts ------------------------------------------------------------------------
 
 
-def require_own_start(nanny: Any, said: Mapping[str, Any], *, pid: int | None) -> None:
+class WorkerFolder(Part):
+    """The folder that one nanny makes for each start of its worker, and deletes as the worker ends.
+
+    The worker makes its own inside of it. Dask's are beside those of all nannies' workers that have
+    the same local_directory.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._made: Any = None
+        self._above = self._server._original_local_dir
+
+    def make(self) -> None:
+        """Make the folder for the next start, if the last one is over."""
+        if self._made is not None:
+            return
+        nanny = self._server
+        # It is locked as those of workers are, so that others delete it once this process is gone.
+        self._made = nanny._workspace.new_work_dir(prefix="nanny-")
+        nanny._original_local_dir = self._made.dir_path
+        if nanny.process is not None:  # which starts again as it did
+            nanny.process.worker_kwargs["local_directory"] = self._made.dir_path
+
+    def has(self, path: str) -> bool:
+        """Tell whether *path* is directly in this folder."""
+        if self._made is None or os.path.normpath(path) != path:
+            return False
+        return os.path.dirname(path) == str(self._made.dir_path)
+
+    def delete(self) -> None:
+        if self._made is not None:
+            self._made.release()
+            self._made, self._server._original_local_dir = None, self._above
+
+
+def require_own_start(
+    nanny: Any, folder: WorkerFolder, said: Mapping[str, Any], *, pid: int | None
+) -> None:
     """Refuse what a worker's process says of its start, unless it is about itself.
 
     Once the process ends, the nanny deletes that folder and unregisters that address.
 
+    :param folder: what was made for this start.
     :param said: the ``address`` and ``dir`` that it told.
     :raises PolicyDenied: if another address or folder is named.
     """
-    if not _is_worker_folder(nanny, said["dir"]):
+    if not folder.has(said["dir"]):
         what = "names a folder that is not one of its workers'"
     elif not _is_address_of(nanny, said["address"], pid):
         what = "names an address at which that process does not listen"
@@ -105,19 +144,9 @@ def require_own_start(nanny: Any, said: Mapping[str, Any], *, pid: int | None) -
     raise PolicyDenied(
         f"what a worker process tells its nanny of its start {what}",
         rule=START_RULE,
-        fix="Look at what ran in this worker's process. A nanny takes folders in its"
-        " local_directory, and its contact_address or where the process listens.",
+        fix="Look at what ran in this worker's process. A nanny takes folders in the one that it"
+        " made for its workers, and its contact_address or where the process listens.",
     )
-
-
-def _is_worker_folder(nanny: Any, path: str) -> bool:
-    """Tell whether *path* is directly in the folder that Dask makes for workers of *nanny*."""
-    if os.path.normpath(path) != path or not os.path.isabs(path):
-        return False
-    # Where it cannot be written, Dask appends something to the name.
-    known, parent = os.path.abspath(nanny._original_local_dir), os.path.dirname(path)
-    beside = parent.startswith(f"{known}-") and parent.count(os.sep) == known.count(os.sep)
-    return parent == known or beside
 
 
 def _is_address_of(nanny: Any, address: str, pid: int | None) -> bool:

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import Any
 
+from safeser.dask.author_statements import stating
 from safeser.dask.servers import Part
 from safeser.errors import PolicyDenied
 from safeser.policy import Policy
@@ -103,9 +104,19 @@ class Readers(Part):
         """
         tasks = self._server.tasks
         before = [(key, tasks.get(key)) for key in keys]
-        reply = await gather()
+        with stating("get_data", authors=self._authors(task for _, task in before)):
+            reply = await gather()
         changed = [key for key, task in before if tasks.get(key) is not task]
         return {"status": "error", "keys": changed} if changed else reply
+
+    def _authors(self, tasks: Iterable[Any]) -> dict[Any, str]:
+        """Return whose the values of *tasks* have to be, by their keys.
+
+        None where policy lets others bring data under a key that is taken.
+        """
+        if self._policy.lets_keys_be_taken:
+            return {}
+        return {task.key: self.owner_of(task) for task in tasks if task is not None}
 
     # --- datasets --------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from safeser.dask import failures, replies, substitutes
-from safeser.dask.authors import StatedKeys
+from safeser.dask.author_statements import StatedKeys
 from safeser.dask.shaped import sound
 from safeser.dask.translate import STATING
 from safeser.errors import SafeserError

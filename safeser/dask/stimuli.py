@@ -7,7 +7,8 @@ it. If a task that gets the key then is computed by another worker, and needed b
 takes what the cancelled one gives, which its submitter chose, and offers it to others. If this
 worker is to compute that task, the cancelled one stands for it until it ends. Likewise a value that
 was being fetched stands in for a task of its key that this worker is to compute, or for the one
-that it is to fetch by then (distributed 2026.8.0).
+that it is to fetch by then. And a copy that is still here when its key is another author's is
+reported as the result of that author's task, or given to what depends on it (distributed 2026.8.0).
 
 A worker that fails to fetch a dependency, for any reason but the network, reports the dependency
 alone; the scheduler, which knows that it exists, ignores that, and the dependent task waits for
@@ -16,7 +17,7 @@ ever (distributed issue 6705). So each task that waits for it is reported as fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from distributed.worker_state_machine import (
@@ -33,6 +34,7 @@ from distributed.worker_state_machine import (
     TaskErredMsg,
 )
 
+from safeser.dask.author_statements import stated_by
 from safeser.dask.authors import Authors
 from safeser.dask.servers import Part
 
@@ -48,6 +50,7 @@ _STATING = (ComputeTaskEvent, AcquireReplicasEvent)
 _ENDS = (ExecuteSuccessEvent, ExecuteFailureEvent)
 
 _DEPENDENTS = "safeser-dependents"
+_FORMER = "safeser-former"
 
 
 class Stimuli(Part):
@@ -62,8 +65,10 @@ class Stimuli(Part):
         """Do what ``Worker.handle_stimulus``, *stock*, does with *event*, once that is true."""
         worker = self._server
         if isinstance(event, _STATING):
+            authors = stated_by(event)
+            self.release_former(authors)
             stock(event)
-            self._authors.note_event(event)
+            self._authors.note(authors)
         elif isinstance(event, _RELEASES):
             fetched = list(self._fetched_for(worker.state, event))
             stock(event)
@@ -82,6 +87,20 @@ class Stimuli(Part):
         else:
             stock(event)
 
+    def release_former(self, authors: Mapping[Any, str]) -> None:
+        """Release what is here, or on its way, under keys that are of other *authors* by now."""
+        worker, held = self._server, []
+        for key in self._authors.of_others(authors):
+            task = worker.state.tasks.get(key)
+            if task is None:
+                continue
+            if task.state == "memory":
+                held.append(key)
+            elif "flight" in (task.state, task.previous):
+                self._cancelled.add(key)
+        if held:
+            worker.handle_stimulus(FreeKeysEvent(keys=held, stimulus_id=_FORMER))
+
     @staticmethod
     def _fetched_for(state: Any, event: Any) -> Iterator[Any]:
         """Yield what is on its way here and may be needed no more after *event*."""
@@ -92,15 +111,19 @@ class Stimuli(Part):
 
     def _fetched(self, state: Any, event: Any) -> Any:
         """Return what *event*, the end of a transfer, says of the tasks that keys name now."""
-        cancelled = self._cancelled.intersection(state.in_flight_workers.get(event.worker, ()))
+        asked = set(state.in_flight_workers.get(event.worker, ()))
+        cancelled = self._cancelled & asked
         self._cancelled -= cancelled
         if not isinstance(event, GatherDepSuccessEvent):
             return event
-        left = {key for key in event.data if key in cancelled or _is_resumed(state, key)}
-        if not left:
+        # What was brought meanwhile stays: Dask would let go of it to fetch what is missing.
+        here = {key for key in asked if _state_of(state, key) == "memory"}
+        left = {key for key in event.data if key in cancelled or _is_resumed(state, key)} - here
+        if not left and here <= event.data.keys():
             return event
         # What is missing of an answer, Dask goes on to compute or to fetch if it was told to.
         data = {key: value for key, value in event.data.items() if key not in left}
+        data = {**dict.fromkeys(here), **data}
         return GatherDepSuccessEvent(
             worker=event.worker,
             total_nbytes=event.total_nbytes,

@@ -19,7 +19,7 @@ from dask.typing import no_default
 
 from safeser import pickles
 from safeser.dask import substitutes
-from safeser.dask.authors import StatedKeys
+from safeser.dask.author_statements import StatedKeys
 from safeser.dask.events import plain_event
 from safeser.dask.failures import (
     TRACEBACK,

@@ -7,17 +7,19 @@ it have (:mod:`safeser.dask.placement`). Dask chooses among all workers for that
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
-from safeser.dask.authors import stating
+from safeser.dask.author_statements import stating
 from safeser.dask.copies import copied
 from safeser.dask.placement import Placement
 from safeser.dask.readers import Readers
 from safeser.dask.servers import part_of
 from safeser.errors import PolicyDenied
 
-__all__ = ["acquire", "keeping", "rebalanced", "replicated", "stating_authors", "taking"]
+__all__ = ["acquire", "gathered_on", "keeping", "rebalanced", "replicated", "taking"]
+
+#: Why a worker is told to drop a copy.
+_FORMER = "safeser-former"
 
 _Request = Callable[..., Awaitable[Any]]
 
@@ -83,10 +85,23 @@ def acquire(scheduler: Any, address: str, keys: Iterable[Any], stimulus: str) ->
     )
 
 
-def stating_authors(scheduler: Any, keys: Iterable[Any]) -> AbstractContextManager[None]:
-    """Have the worker that is told to fetch *keys* meanwhile told whose they are."""
-    tasks = [scheduler.tasks[key] for key in keys if key in scheduler.tasks]
-    return stating("gather", authors=_authors_of(scheduler, tasks))
+async def gathered_on(scheduler: Any, stock: _Request, address: str, who_has: Any) -> Any:
+    """Do what ``Scheduler.gather_on_worker``, *stock*, does, and state whose the values are.
+
+    A key that is another author's by the time of the answer names no value that was copied.
+    """
+    tasks = [scheduler.tasks[key] for key in who_has if key in scheduler.tasks]
+    authors = _authors_of(scheduler, tasks)
+    with stating("gather", authors=authors):
+        failed = await stock(address, who_has)
+    now = _authors_of(scheduler, filter(None, map(scheduler.tasks.get, authors)))
+    former = [key for key, author in now.items() if author != authors[key] and key not in failed]
+    for key in former:
+        scheduler.release_worker_data(key, address, _FORMER)
+    if former:
+        dropped = {"op": "remove-replicas", "keys": former, "stimulus_id": _FORMER}
+        scheduler.worker_send(address, dropped)
+    return failed
 
 
 def _authors_of(scheduler: Any, tasks: Iterable[Any]) -> dict[Any, str]:

@@ -26,6 +26,7 @@ from safeser.dask import addresses
 from safeser.dask.confined import require_report
 from safeser.dask.key_succession import successors
 from safeser.dask.placement import Placement
+from safeser.dask.readers import Readers
 from safeser.dask.replies import error_reply
 from safeser.dask.servers import Part
 from safeser.dask.weak_task_dict import NotedTasks
@@ -51,6 +52,9 @@ _OTHERS_SAY = frozenset({"unregister"})
 #: So long after a worker left is its nanny known as its own: by then it was started again.
 HELD_SECONDS = 120.0
 _MOST_HELD = 10_000
+
+#: Why a worker is told to drop a copy.
+_FORMER = "safeser-former"
 
 #: As much of a key as the log shows: whoever submitted it chose it.
 _SHOWN = 60
@@ -285,24 +289,32 @@ class Workers(Part):
         state = self._server.workers.get(address)
         return task in self._told.get(address, ()) or state in (task.who_has or ())
 
-    def may_have(self, name: str, worker: str, keys: Iterable[Any]) -> list[Any]:
+    def may_have(
+        self, name: str, worker: str, keys: Iterable[Any], authors: Mapping[Any, str]
+    ) -> list[Any]:
         """Return those of *keys* of which *worker* may say that it has a copy.
 
         Whoever is asked for a value may be any of those who say that they have it, and all others
-        are told to drop theirs. Not of who may run code here: that changes any result anyway.
+        are told to drop theirs. Not of who may run code here: that changes any result anyway. But
+        nobody has a copy of a value of another author: that is of a task which had the key before.
+
+        :param authors: whose the copies are, as the worker says.
         """
-        kept = []
+        kept, others = [], []
+        owner_of = self._known.part(self._server, Readers).owner_of
         for key in keys:
             task = self._server.tasks.get(key)
-            if (
-                task is None
-                or task.state != "memory"
-                or self._may_hold(worker, task)
-                or _runs_code(self._link_of(worker))
-            ):
+            if task is None or task.state != "memory":
+                kept.append(key)  # Dask has it dropped
+            elif authors.get(key, owner_of(task)) != owner_of(task):
+                others.append(key)
+            elif self._may_hold(worker, task) or _runs_code(self._link_of(worker)):
                 kept.append(key)
             else:
                 self._not_its_own(name, key, worker)
+        if others and worker in self._server.stream_comms:
+            dropped = {"op": "remove-replicas", "keys": others, "stimulus_id": _FORMER}
+            self._server.worker_send(worker, dropped)
         return kept
 
     def require_client(self, link: Any, name: str) -> None:

@@ -9,7 +9,8 @@ in both directions, in each release that the table was compared with; where a ha
 field, those that honest peers send. ``any`` is the shape of what users put in (decided as a
 payload, or plain data) and of what is a payload.
 
-``author`` and ``authors`` are safeser's own: whose the values are that a worker gets.
+``author`` and ``authors`` are safeser's own: whose the values are that a worker gets, has or asks
+for.
 
 A field that not all of these releases have names the first one that has it,
 ``field:shape@2026.6.0``, or the first one that has it no more, ``field:shape@<2026.6.0``.
@@ -153,7 +154,7 @@ task-finished key:key worker:address stimulus_id:text run_id:integer metadata:ma
 task-erred key:key worker:address stimulus_id:text run_id:integer exception:any traceback:any
     exception_text:text traceback_text:text startstops:spans thread:integer? status:word
 release-worker-data key:key worker:address stimulus_id:text
-add-keys worker:address keys:key* stimulus_id:text?
+add-keys worker:address keys:key* stimulus_id:text? author:word authors:key->word
 long-running key:key worker:address run_id:integer compute_duration:amount? stimulus_id:text
 reschedule key:key worker:address? stimulus_id:text
 keep-alive worker:address
@@ -190,7 +191,7 @@ dump_state exclude:names
 gather who_has:key->address* authors:key->word
 run function:any args:any wait:flag kwargs:any
 run_coroutine function:any args:any kwargs:any wait:flag
-get_data keys:key* who:address?
+get_data keys:key* who:address? author:word authors:key->word
 update_data data:key->any stimulus_id:text? author:word
 free_keys stimulus_id:text keys:key*
 terminate timeout:amount executor_wait:flag nanny:flag reason:text

@@ -88,6 +88,7 @@ class Table:
         self.own = own
         self._families = _FAMILIES | own
         self.rules = tuple(rules)
+        self.lets_keys_be_taken = any(rule.key_conflicts.definition == "warn" for rule in rules)
         self.principals = frozenset(principals)
         self._senders = _masks([rule.senders for rule in rules])
         self._recipients = _masks([rule.recipients for rule in rules])

@@ -146,6 +146,12 @@ class Policy:
         """
         return self._table.key_conflicts(context)
 
+    @property
+    def lets_keys_be_taken(self) -> bool:
+        """Whether somebody who submits another definition under a taken key is only warned."""
+        found: bool = self._table.lets_keys_be_taken
+        return found
+
     def signable(self, author: str, scheduler: str, kind: Kind) -> Signable:
         """Return what *author* may sign in messages of *kind* that *scheduler* hands on.
 

@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 from distributed.core import Status
+from distributed.diskutils import WorkSpace
 from distributed.nanny import WorkerProcess
 from distributed.utils import get_mp_context
 from tornado.ioloop import IOLoop
 
 from safeser.dask import start_pipes
+from safeser.dask.nannies import WorkerFolder
 from safeser.dask.start_pipes import MOST, START_RULE, StartPipe, StopPipe
 from safeser.errors import PayloadError, SafeserError
 from safeser.families import plain
@@ -29,7 +31,7 @@ from safeser.families.errors.wire import encode, to_data
 from safeser.operations import Server
 from tests.conftest import Marker
 from tests.dask.hostile_start import Fails, Says, Writes
-from tests.dask.patched import patched, serve
+from tests.dask.patched import patched, serve, with_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +48,8 @@ class Watcher:
 
     def __init__(self, folder: Path) -> None:
         self._original_local_dir = str(folder / "dask-scratch-space")
+        self._workspace = WorkSpace(self._original_local_dir)
+        self.process = None
 
     def exited(self, code: int) -> None:
         self.code = code
@@ -55,7 +59,8 @@ class Watcher:
 def nanny(doors, tmp_path):
     made = Watcher(tmp_path)
     made.channel = doors.channel("nanny", "dask-cluster")
-    serve(made, Server.NANNY, made.channel, worker="worker")
+    known = serve(made, Server.NANNY, made.channel, worker="worker")
+    known.part(made, WorkerFolder).make()
     return made
 
 
@@ -153,20 +158,76 @@ def test_a_worker_that_starts_is_running_and_stops_when_it_is_told(nanny):
     [
         ({"dir": "/home"}, "folder"),
         ({"dir": "{own}"}, "folder"),
-        ({"dir": "{own}/../dask-scratch-space-x/y/z"}, "folder"),
+        ({"dir": "{own}/../nanny-x/y"}, "folder"),
+        ({"dir": "{theirs}"}, "folder"),
         ({"dir": "{own}/worker-x", "address": "safeser://127.0.0.1:{port}"}, "address"),
     ],
 )
-def test_a_worker_speaks_of_its_own_folder_and_address_alone(nanny, said, why):
+def test_a_worker_speaks_of_its_own_folder_and_address_alone(nanny, tmp_path, said, why):
     """Its nanny deletes the one and unregisters the other."""
+    # Another nanny's, with the same local_directory and account.
+    theirs = Path(Watcher(tmp_path)._original_local_dir, "worker-y")
+    theirs.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as other, patched(*ROWS):
-        names = {"own": nanny._original_local_dir, "port": other.getsockname()[1]}
+        own, port = nanny._original_local_dir, other.getsockname()[1]
+        names = {"own": own, "port": port, "theirs": theirs}
         told = {name: text.format(**names) for name, text in said.items()}
         found, failure = started(nanny, functools.partial(Says, **told))
     assert failure.rule == START_RULE
     assert why in str(failure)
     assert found.address is None
+    assert theirs.is_dir()
     assert nanny.channel.audit.rules == [START_RULE]
+
+
+@pytest.mark.cluster
+def test_a_stock_nanny_deletes_the_folder_of_anothers_worker(tmp_path):
+    nanny = Watcher(tmp_path)
+    theirs = Path(Watcher(tmp_path)._original_local_dir, "worker-y")
+    theirs.mkdir()
+    _, failure = started(nanny, functools.partial(Says, dir=str(theirs)))
+    assert failure is None
+    assert not theirs.exists()
+
+
+class Starts:
+    """A nanny, as far as it starts workers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._original_local_dir = str(folder / "dask-scratch-space")
+        self._workspace = WorkSpace(self._original_local_dir)
+        self.process, self.status = None, Status.running
+
+    async def instantiate(self) -> str:
+        if self.process is None:
+            kwargs = {"local_directory": self._original_local_dir}
+            self.process = SimpleNamespace(worker_kwargs=kwargs)
+        return self.process.worker_kwargs["local_directory"]
+
+    def _on_worker_exit_sync(self, exitcode: int | None) -> None: ...
+
+
+_STARTS = ("distributed.nanny:Nanny.instantiate", "distributed.nanny:Nanny._on_worker_exit_sync")
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["stock", "guarded"])
+def test_a_nanny_makes_a_folder_for_each_start(tmp_path, doors, guarded):
+    nanny = with_rows(Starts, *_STARTS)(tmp_path)
+    if guarded:
+        serve(nanny, Server.NANNY, doors.channel("nanny", "dask-cluster"), worker="worker")
+    seen = []
+    for _ in range(2):
+        seen.append(asyncio.run(nanny.instantiate()))
+        assert asyncio.run(nanny.instantiate()) == seen[-1]
+        nanny._on_worker_exit_sync(0)
+    above = tmp_path / "dask-scratch-space"
+    if not guarded:
+        assert seen == [str(above)] * 2
+        return
+    assert len(set(seen)) == 2
+    for made in map(Path, seen):
+        assert made.parent == above
+        assert not made.exists()
 
 
 @pytest.mark.cluster

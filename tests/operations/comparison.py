@@ -60,8 +60,10 @@ def differences(operations: Iterable[Operation], live: dict[str, Any]) -> Iterat
         yield "a client is not greeted first"
 
 
-#: Fields that safeser adds to Dask's: whose the values are that a worker gets.
+#: Fields that safeser adds to Dask's: whose the values are that a worker gets, has or asks for.
 OWN = {
+    (Server.SCHEDULER, Channel.STREAM, "add-keys"): {"author", "authors"},
+    (Server.WORKER, Channel.RPC, "get_data"): {"author", "authors"},
     (Server.WORKER, Channel.RPC, "gather"): {"authors"},
     (Server.WORKER, Channel.RPC, "update_data"): {"author"},
     (Server.WORKER, Channel.STREAM, "acquire-replicas"): {"authors"},

@@ -11,10 +11,15 @@ from typing import Any
 
 from distributed.core import error_message
 
-from safeser.dask.nannies import refused_plugin, refusing_start, require_own_start
+from safeser.dask.nannies import (
+    WorkerFolder,
+    refused_plugin,
+    refusing_start,
+    require_own_start,
+)
 from safeser.dask.patches.patch import Patch
 from safeser.dask.roles import exits_with_worker
-from safeser.dask.servers import served
+from safeser.dask.servers import part_of, served
 from safeser.dask.start_pipes import Pipes
 
 __all__ = ["ROWS"]
@@ -30,6 +35,16 @@ def _get_mp_context(stock: Callable[[], Any]) -> Callable[[], Any]:
     return get_mp_context
 
 
+def _instantiate(stock: Callable[..., Any]) -> Callable[..., Any]:
+    async def instantiate(self: Any) -> Any:
+        folder = part_of(self, WorkerFolder)
+        if folder is not None:
+            folder.make()
+        return await stock(self)
+
+    return instantiate
+
+
 def _wait_until_connected(stock: Callable[..., Any]) -> Callable[..., Any]:
     async def wait_until_connected(self: Any, *args: Any) -> Any:
         nanny = getattr(self.on_exit, "__self__", None)
@@ -40,7 +55,7 @@ def _wait_until_connected(stock: Callable[..., Any]) -> Callable[..., Any]:
         with refusing_start(known, lambda: pipe.refused):
             said = await stock(self, *args)
             if said is not None:
-                require_own_start(nanny, said, pid=self.pid)
+                require_own_start(nanny, known.part(nanny, WorkerFolder), said, pid=self.pid)
         return said
 
     return wait_until_connected
@@ -61,6 +76,7 @@ def _on_worker_exit_sync(stock: Callable[..., None]) -> Callable[..., None]:
     def on_worker_exit_sync(self: Any, exitcode: int | None) -> None:
         known = served(self)
         if known is not None:
+            known.part(self, WorkerFolder).delete()
             exits_with_worker(self, known, exitcode)
         stock(self, exitcode)
 
@@ -84,6 +100,21 @@ ROWS = (
         ),
     ),
     Patch(
+        target="distributed.nanny:Nanny.instantiate",
+        reason="Workers of all nannies have folders beside each other, and a nanny deletes the one"
+        " that its worker's process names.",
+        process=("nanny",),
+        needed=True,
+        replace=_instantiate,
+        source=(
+            "distributed.nanny:Nanny.instantiate",
+            "distributed.core:Server.__init__",
+            "distributed.nanny:WorkerProcess.mark_stopped",
+            "distributed.diskutils:WorkSpace.new_work_dir",
+            "distributed.diskutils:WorkDir.__init__",
+        ),
+    ),
+    Patch(
         target=_WAIT,
         reason="A nanny deletes the folder and unregisters the address that its worker's process"
         " names, whatever these are.",
@@ -102,7 +133,8 @@ ROWS = (
     ),
     Patch(
         target="distributed.nanny:Nanny._on_worker_exit_sync",
-        reason="A nanny whose worker cannot run prints tracebacks in the place of one line.",
+        reason="A nanny whose worker cannot run prints tracebacks in the place of one line, and"
+        " nothing deletes the folder that it made for the worker.",
         process=("nanny",),
         needed=False,
         replace=_on_worker_exit_sync,

@@ -17,6 +17,7 @@ from distributed.comm import Comm
 
 from safeser.dask import dependency_walks, wanted_keys, whole_graphs
 from safeser.dask.addresses import Names
+from safeser.dask.author_statements import take_stated
 from safeser.dask.conflicts import Guard
 from safeser.dask.copies import count_failures
 from safeser.dask.nannies import Starting
@@ -26,7 +27,7 @@ from safeser.dask.profiles import cut_profile
 from safeser.dask.readers import Readers
 from safeser.dask.retirement import note_failure
 from safeser.dask.servers import part_of, served
-from safeser.dask.value_moves import acquire, rebalanced, replicated, stating_authors
+from safeser.dask.value_moves import acquire, gathered_on, rebalanced, replicated
 from safeser.dask.worker_authority import Workers
 
 __all__ = ["ROWS"]
@@ -312,10 +313,12 @@ def _add_worker(stock: _Function) -> _Function:
 
 
 def _add_keys(stock: _Function) -> _Function:
-    def add_keys(self: Any, worker: str, keys: Any = (), stimulus_id: str | None = None) -> Any:
+    def add_keys(
+        self: Any, worker: str, keys: Any = (), stimulus_id: str | None = None, **said: Any
+    ) -> Any:
         workers = part_of(self, Workers)
         if workers is not None:
-            keys = workers.may_have("add-keys", worker, keys)
+            keys = workers.may_have("add-keys", worker, keys, take_stated(said, keys))
         return stock(self, worker=worker, keys=keys, stimulus_id=stimulus_id)
 
     return add_keys
@@ -376,8 +379,7 @@ def _gather_on_worker(stock: _Function) -> _Function:
         if workers is None:
             return await stock(self, worker_address, who_has)
         workers.note_told(worker_address, who_has)
-        with stating_authors(self, who_has):
-            failed = await stock(self, worker_address, who_has)
+        failed = await gathered_on(self, partial(stock, self), worker_address, who_has)
         await count_failures(self, worker_address, failed)
         return failed
 

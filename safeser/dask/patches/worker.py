@@ -13,7 +13,7 @@ from typing import Any
 from distributed import Client
 from distributed.comm import Comm
 
-from safeser.dask.authors import Authors
+from safeser.dask.authors import Authors, gathering
 from safeser.dask.fetched import gather_apart, handle_partly_gathered, is_partly_gathered
 from safeser.dask.patches.patch import Patch, without_comm
 from safeser.dask.servers import part_of, served
@@ -39,11 +39,21 @@ def _handle_stimulus(stock: Callable[..., None]) -> Callable[..., None]:
     return handle_stimulus
 
 
+def _batched_send(stock: Callable[..., None]) -> Callable[..., None]:
+    def batched_send(self: Any, msg: dict[str, Any]) -> None:
+        authors = part_of(self, Authors) if msg.get("op") == "add-keys" else None
+        stock(self, msg if authors is None else {**msg, **authors.fields(msg["keys"])})
+
+    return batched_send
+
+
 def _gather_dep(stock: Callable[..., Any]) -> Callable[..., Any]:
-    async def gather_dep(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if served(self) is None:
-            return await stock(self, *args, **kwargs)
-        return await gather_apart(partial(stock, self), *args, **kwargs)
+    async def gather_dep(self: Any, worker: str, to_gather: Any, *args: Any, **kwargs: Any) -> Any:
+        authors = part_of(self, Authors)
+        if authors is None:
+            return await stock(self, worker, to_gather, *args, **kwargs)
+        with authors.wanted(to_gather):
+            return await gather_apart(partial(stock, self), worker, to_gather, *args, **kwargs)
 
     return gather_dep
 
@@ -74,11 +84,21 @@ def _gather(stock: Callable[..., Any]) -> Callable[..., Any]:
     async def gather(
         self: Any, comm: Any = None, /, *args: Any, authors: Any = None, **request: Any
     ) -> Any:
-        said = await stock(self, *without_comm(comm, args), **request)
-        known = served(self)
-        if known is not None and authors and known.is_scheduler(comm.link.peer):
-            known.part(self, Authors).note(authors)
-        return said
+        known, args = served(self), without_comm(comm, args)
+        if known is None or not isinstance(comm, Comm):
+            return await stock(self, *args, **request)
+        said = authors if authors and known.is_scheduler(comm.link.peer) else {}
+        kept = known.part(self, Authors)
+        known.part(self, Stimuli).release_former(said)
+        kept.note(said)
+        with gathering(said), kept.wanted(said):
+            reply = await stock(self, *args, **request)
+        # Meanwhile a key may have come to be another author's.
+        late = kept.of_others(said)
+        kept.note({key: author for key, author in said.items() if key not in late})
+        if not late:
+            return reply
+        return {"status": "partial-fail", "keys": list({*late, *reply.get("keys", ())})}
 
     return gather
 
@@ -87,13 +107,21 @@ def _update_data(stock: Callable[..., Any]) -> Callable[..., Any]:
     def update_data(
         self: Any, comm: Any = None, /, *args: Any, author: Any = None, **request: Any
     ) -> Any:
-        said = stock(self, *without_comm(comm, args), **request)
-        known = served(self)
-        if known is not None and isinstance(comm, Comm):
-            peer = comm.link.peer
-            author = author if known.is_scheduler(peer) else peer
-            if author is not None:
-                known.part(self, Authors).note(dict.fromkeys(request["data"], author))
+        known, args = served(self), without_comm(comm, args)
+        if known is None:
+            return stock(self, *args, **request)
+        authors = known.part(self, Authors)
+        if not isinstance(comm, Comm):  # what this worker has gathered, or a task of it scatters
+            data = authors.gathered(args[0] if args else request.pop("data"))
+            return stock(self, data, *args[1:], **request)
+        link, keys = comm.link, request["data"]
+        if known.is_scheduler(link.peer):
+            brought = {} if author is None else dict.fromkeys(keys, author)
+            known.part(self, Stimuli).release_former(brought)
+        else:
+            brought = dict.fromkeys(authors.require_free(link, keys), link.peer)
+        said = stock(self, *args, **request)
+        authors.note(brought)
         return said
 
     return update_data
@@ -102,23 +130,25 @@ def _update_data(stock: Callable[..., Any]) -> Callable[..., Any]:
 ROWS = (
     Patch(
         target="distributed.worker:Worker.gather",
-        reason="A worker does not know whose the values are that it is told to fetch.",
+        reason="A worker does not know whose the values are that it is told to fetch, and keeps a"
+        " former value of the key instead.",
         process=("worker",),
         needed=True,
         replace=_gather,
     ),
     Patch(
         target="distributed.worker:Worker.update_data",
-        reason="A worker does not know whose the values are that it is brought.",
+        reason="A worker does not know whose the values are that it is brought, and keeps a former"
+        " value of the key instead.",
         process=("worker",),
         needed=True,
         replace=_update_data,
     ),
     Patch(
         target="distributed.worker:Worker.handle_stimulus",
-        reason="A value of a cancelled task, or on its way, stands in for the task that has its key"
-        " by then; what waits for a value that cannot come waits for ever (distributed issue 6705);"
-        " nobody notes whose a value is.",
+        reason="A value of a cancelled task, on its way, or of a task that had the key before,"
+        " stands in for the task that has it by then; what waits for a value that cannot come waits"
+        " for ever (distributed issue 6705); nobody notes whose a value is.",
         process=("worker",),
         needed=True,
         replace=_handle_stimulus,
@@ -128,15 +158,23 @@ ROWS = (
             "distributed.worker_state_machine:WorkerState._gather_dep_done_common",
         ),
     ),
-    # Both or neither: what the first returns is understood by the second alone.
+    Patch(
+        target="distributed.worker:Worker.batched_send",
+        reason="A worker reports a copy of a key, and not of whose value.",
+        process=("worker",),
+        needed=True,
+        replace=_batched_send,
+    ),
     Patch(
         target=_GATHER_DEP,
-        reason="One value that may not come fails all that were fetched with it.",
+        reason="One value that may not come fails all that were fetched with it; a value that"
+        " another author's task had under the key is fetched in the place of the one meant.",
         process=("worker",),
-        needed=False,
+        needed=True,
         replace=_gather_dep,
         source=(_GATHER_DEP, _HANDLE_EVENT, _GATHERED),
     ),
+    # Understands what the row before returns.
     Patch(
         target=_HANDLE_EVENT,
         reason="A worker's state handles no event by which some values arrive and others fail.",

@@ -13,8 +13,9 @@ from distributed.shuffle import _core, _scheduler_plugin, _worker_plugin
 from distributed.worker_state_machine import AcquireReplicasEvent, ComputeTaskEvent
 
 from safeser.dask import authors as module
+from safeser.dask.author_statements import StatedKeys, stated, stated_by, stating
 from safeser.dask.authority import require_authority
-from safeser.dask.authors import Authors, StatedKeys, handing, require_receiver, stated, stating
+from safeser.dask.authors import Authors, handing, require_receiver
 from safeser.dask.failures import Failure
 from safeser.dask.readers import Readers
 from safeser.dask.replies import with_withheld
@@ -90,6 +91,20 @@ def test_a_peer_gets_values_of_authors_that_it_may_read(rig, peer, kept, withhel
     assert rig.asked(peer, "theirs", "both", "lost", "gone") == (kept, withheld)
 
 
+@pytest.mark.parametrize("peer", ["worker-engineers", "scheduler", "worker-analysts", "carol"])
+@pytest.mark.parametrize(
+    "said",
+    [{"author": "erin"}, {"authors": {"theirs": "erin", "both": "erin", "gone": "carol"}}],
+)
+def test_who_means_the_value_of_another_author_is_not_given_a_former_one(rig, peer, said):
+    comm, request = rig.comm(peer), {"op": "get_data", "keys": ["theirs", "both", "gone"], **said}
+    require_authority(rig.known, rig.worker, comm, request)
+    kept = {"carol": [], "worker-analysts": ["both"]}.get(peer, ["both", "gone"])
+    assert request == {"op": "get_data", "keys": kept}
+    # What is not meant is not there, rather than refused.
+    assert "theirs" not in comm.conversation.withheld
+
+
 def test_reasons_are_few_where_refused_keys_are_many(rig):
     keys = [f"k-{number}" for number in range(50)]
     rig.worker.data = dict.fromkeys(keys, 1)
@@ -129,28 +144,29 @@ def test_the_scheduler_states_the_authors_of_a_task_and_of_its_inputs(rig):
     element = {"who_has": {"x": [], "y": []}, "author": "carol", "authors": {"y": "erin"}}
     StatedKeys.taken_from(element)
     assert element == {"who_has": {"x": [], "y": []}}
-    rig.authors.note_event(computing(element["who_has"]))
+    rig.authors.note(stated_by(computing(element["who_has"])))
     assert list(map(rig.authors.of, ("task", "x", "y"))) == ["carol", "carol", "erin"]
 
 
 def test_who_signed_a_task_counts_more_than_what_the_scheduler_says(rig):
     element = {"who_has": {}, "author": "alice"}
     StatedKeys.taken_from(element)
-    rig.authors.note_event(computing(element["who_has"], SimpleNamespace(author="carol")))
+    event = computing(element["who_has"], SimpleNamespace(author="carol"))
+    rig.authors.note(stated_by(event))
     assert rig.authors.of("task") == "carol"
 
 
 def test_copies_are_of_the_stated_authors(rig):
     element = {"who_has": {"x": []}, "authors": {"x": "carol"}}
     StatedKeys.taken_from(element)
-    rig.authors.note_event(
-        AcquireReplicasEvent(who_has=element["who_has"], nbytes={}, stimulus_id="")
-    )
+    event = AcquireReplicasEvent(who_has=element["who_has"], nbytes={}, stimulus_id="")
+    rig.authors.note(stated_by(event))
     assert rig.authors.of("x") == "carol"
 
 
 def test_an_event_that_states_nothing_changes_nothing(rig):
-    rig.authors.note_event(AcquireReplicasEvent(who_has={"theirs": []}, nbytes={}, stimulus_id=""))
+    event = AcquireReplicasEvent(who_has={"theirs": []}, nbytes={}, stimulus_id="")
+    rig.authors.note(stated_by(event))
     assert rig.authors.of("theirs") == "carol"
 
 

@@ -6,20 +6,28 @@ Without sockets: a scheduler of Dask's own with workers and users of two groups.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from distributed.comm import Comm as DaskComm
 from distributed.scheduler import ClientState
 
+from safeser.dask.author_statements import stated
 from safeser.dask.authority import require_authority
 from safeser.dask.conflicts import Guard
 from safeser.dask.servers import served
+from safeser.dask.worker_authority import Workers
 from safeser.errors import PolicyDenied
 from tests.dask.groups.test_placement import Grouped, at
-from tests.dask.registered import Cluster, Comm, on
+from tests.dask.registered import Cluster, Comm, address, on
 
 TEXT = (Path(__file__).parent / "values.yaml").read_text()
+
+WARNS = TEXT.replace(
+    "  - name: users-submit\n",
+    "  - name: users-submit\n    key_conflicts: {definition: warn}\n",
+)
 
 #: Analysts and their workers may read values of engineers.
 LISTED = TEXT.replace(
@@ -54,6 +62,16 @@ class Users(Grouped):
         task = self.held(key, 3)
         self.guard._owners[task] = owner
         return task
+
+    def known_to(self, port: int, task: Any) -> None:
+        """Have the worker at *port* told of *task*."""
+        known = served(self.scheduler)
+        assert known is not None
+        known.part(self.scheduler, Workers).note_told(address(port), [task.key])
+
+    def told(self, port: int) -> list[Any]:
+        """Return what waits to be sent to the worker at *port*."""
+        return list(self.scheduler.stream_comms[address(port)].buffer)
 
     def user(self, name: str) -> Comm:
         return Comm(self.link(name, name))
@@ -110,6 +128,68 @@ def test_a_key_that_changes_hands_while_it_is_gathered_is_not_handed_over(
         assert await c.ask("gather", c.link("alice", "alice"), keys=["k"]) == told
         assert asked == [["k"], ["k"]]
         assert c.refused("alice", "gather", keys=["k"]) is change
+
+    on_users(doors, main)
+
+
+@pytest.mark.parametrize("policy", [TEXT, WARNS], ids=["refuses", "warns"])
+def test_the_scheduler_says_whose_values_it_gathers(doors, monkeypatch, policy):
+    """A worker may still have a value of the task that had the key before."""
+
+    async def main(c):
+        c.own("k", "alice")
+        asked = []
+
+        async def fetch(who_has, **_):
+            asked.append(stated({"op": "get_data", "keys": sorted(who_has)}))
+            return {"k": 1}, [], [], []
+
+        monkeypatch.setattr("distributed.scheduler.gather_from_workers", fetch)
+        await c.ask("gather", c.link("alice", "alice"), keys=["k"])
+        # Where keys can be taken, whose a value is is open.
+        assert asked[0].get("author") == ("alice" if policy is TEXT else None)
+
+    on_users(doors, main, policy)
+
+
+@pytest.mark.parametrize("says", ["alice", "carol", None])
+def test_a_copy_of_a_former_value_is_none_of_what_the_key_names(doors, says):
+    async def main(c):
+        await c.add(4)
+        task = c.own("k", "carol")
+        [holder] = task.who_has
+        c.known_to(4, task)
+        said = {} if says is None else {"author": says}
+        hear = c.scheduler.stream_handlers["add-keys"]
+        hear(worker=address(4), keys=["k", "gone"], stimulus_id="s", **said)
+        kept = says != "alice"
+        assert {state.address for state in task.who_has} == (
+            {holder.address, address(4)} if kept else {holder.address}
+        )
+        dropped = [each["keys"] for each in c.told(4) if each["op"] == "remove-replicas"]
+        assert dropped == ([["gone"]] if kept else [["k"], ["gone"]])
+
+    on_users(doors, main)
+
+
+@pytest.mark.parametrize("change", [None, "alice", "carol"])
+def test_what_was_copied_of_a_key_that_changed_hands_is_no_copy(doors, change):
+    async def main(c):
+        await c.add(4)
+        c.own("k", "alice")
+
+        async def copy(who_has):
+            if change is not None:
+                c.scheduler.remove_all_replicas(c.scheduler.tasks.pop("k"))
+                c.own("k", change)
+            return {"status": "OK"}
+
+        c.scheduler.rpc = lambda addr: SimpleNamespace(gather=copy)
+        assert not await c.scheduler.gather_on_worker(address(4), {"k": [address(3)]})
+        have = {state.address for state in c.scheduler.tasks["k"].who_has}
+        assert have == ({address(3)} if change == "carol" else {address(4), address(3)})
+        dropped = [each["keys"] for each in c.told(4) if each["op"] == "remove-replicas"]
+        assert dropped == ([["k"]] if change == "carol" else [])
 
     on_users(doors, main)
 
