@@ -70,7 +70,7 @@ def run(*, directory: Path | None, policy: str | None, environment: Mapping[str,
     _require_principals(loaded)
     chosen = str(locate(chosen).absolute()) if policy else chosen
     folder = Folder.make(directory)
-    screen.title("safeser demo: work and attacks on a Dask cluster under policy")
+    screen.title("Demo of safeser: work and attacks on a Dask cluster under policy")
     try:
         with (
             _exit_on_signals(),
@@ -238,9 +238,7 @@ def _require_clean(report: Mapping[str, Any], alice: Child) -> None:
 
 def _attacks(context: _Context, attack_run: AttackRun, alice: Child) -> None:
     screen, check = context.screen, context.processes.check
-    screen.step(
-        "The same attacks on both clusters; each tries to create a file or to read a secret"
-    )
+    screen.step("The same attacks on both clusters: each creates a file or reads a secret")
     with screen.progress("attacks") as progress:
         (bar,) = progress.task_ids
         for done, of in attack_run.run():

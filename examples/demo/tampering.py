@@ -99,8 +99,7 @@ def _problem(found: Report, name: str, what: str) -> str:
             f"{what} was detected, but in another file than {name}", lines=str(found).split("\n")
         )
     first = here[0]
-    place = f"line {first.line}" if first.line else "the file"
-    return f"{place}: {first.kind}"
+    return f"line {first.line}: {first.kind}" if first.line else first.kind
 
 
 def largest_log(folder: Path) -> Path:

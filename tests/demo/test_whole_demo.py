@@ -58,8 +58,9 @@ def folder(tmp_path: Path):
 def test_every_step_succeeds(folder: Path) -> None:
     done = demo(folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    for number in range(1, 8):
-        assert re.search(rf"^{number}  ", done.stdout, re.MULTILINE)
+    titles = re.findall(r"^\d  .*$", done.stdout, re.MULTILINE)
+    assert [title[0] for title in titles] == list("1234567")
+    assert max(map(len, titles)) <= 80
     table = done.stdout.partition("safeser refused it by")[2]
     for attack in ATTACKS:
         assert attack.what in table
