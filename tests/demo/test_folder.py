@@ -37,7 +37,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(ConfigError, match="is not empty"):
         Folder.make(tmp_path)
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         Folder.make(tmp_path / "mine" / "new")
 
 
