@@ -40,7 +40,7 @@ help:
 
 ## demo: install what it needs, then run a real cluster under policy and attack it
 demo: $(VENV)/demo.stamp
-	@$(BIN)/safeser demo
+	@$(BIN)/python -m examples.demo
 
 ## test: the checks, then the whole suite with branch coverage, worker processes included
 test: check

@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-TARGET = Path(__file__).parents[1] / "pictures"
+PROJECT = Path(__file__).parents[2]
+TARGET = PROJECT / "docs" / "pictures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,14 @@ class Picture:
 
 
 PICTURES = (
-    Picture("demo", "make demo", ("safeser", "demo"), 88, first="^4  The same", last="^5  "),
+    Picture(
+        "demo",
+        "make demo",
+        ("python", "-m", "examples.demo"),
+        88,
+        first="^4  The same",
+        last="^5  ",
+    ),
     Picture(
         "policy-show",
         "safeser policy show dask-cluster",
@@ -105,6 +113,7 @@ def run(command: Sequence[str], columns: int, folder: Path, *, code: int = 0) ->
     if process == 0:
         os.chdir(folder)
         os.environ |= {"COLUMNS": str(columns), "TERM": "xterm-256color"}
+        os.environ["PYTHONPATH"] = str(PROJECT)  # the demo is no part of the package
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         os.execvp(command[0], list(command))
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from safeser import __version__
-from safeser.cli import audit, confined, demo, doctor, inspect, keys, policy, up
+from safeser.cli import audit, confined, doctor, inspect, keys, policy, up
 from safeser.cli.screen import line
 
 __all__ = ["app"]
@@ -59,4 +59,3 @@ app.command("inspect", short_help="Show what a pickle or model file holds; load 
 app.command("up", short_help="Run a local cluster until Ctrl-C.")(up.up)
 app.command("doctor", short_help="Say what is wrong with settings, and mend how.")(doctor.doctor)
 app.command("confined", short_help="Confine this process, then become a worker.")(confined.confined)
-app.command("demo", short_help="Attack a cluster under policy, and a stock one.")(demo.demo)

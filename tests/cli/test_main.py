@@ -43,6 +43,7 @@ def test_version(process):
     [
         ("keys", "init"),
         ("keys", "frobnicate"),
+        ("demo",),
         ("policy", "explain", "demo"),
         ("audit", "tail", ".", "-n", "many"),
         ("--frobnicate",),

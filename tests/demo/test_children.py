@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from safeser.demo import alice, attacker, member, messages
-from safeser.demo.speech import Speech
+from examples.demo import alice, attacker, group_user, messages
+from examples.demo.pipe import Pipe
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def told(monkeypatch):
     def run(main, argument, *commands):
         events = io.StringIO()
         lines = "".join(json.dumps(command) + "\n" for command in commands)
-        speech = Speech(io.StringIO(lines), events)
-        monkeypatch.setattr(Speech, "of_this_process", lambda: speech)
+        pipe = Pipe(io.StringIO(lines), events)
+        monkeypatch.setattr(Pipe, "of_this_process", lambda: pipe)
         main(argument)
         return [json.loads(line) for line in events.getvalue().splitlines()]
 
@@ -59,7 +59,7 @@ def test_alice_tells_what_failed_and_leaves(told, monkeypatch):
     events = told(alice.main, "tcp://127.0.0.1:1", {"do": "again"}, {"do": "again"})
     assert [event["reason"] for event in events] == [
         "OSError: no scheduler",
-        "ValueError: the squares are not right",
+        "ValueError: the squares are wrong",
     ]
 
 
@@ -93,8 +93,8 @@ def test_a_member_tells_what_failed_and_leaves(told, monkeypatch):
             raise made
         return made
 
-    monkeypatch.setattr(member.safeser, "Client", connect)
-    events = told(member.main, "safeser://127.0.0.1:1", *[{"do": "meet", "workers": 2}] * 2)
+    monkeypatch.setattr(group_user.safeser, "Client", connect)
+    events = told(group_user.main, "safeser://127.0.0.1:1", *[{"do": "meet", "workers": 2}] * 2)
     assert [event["reason"].partition(":")[0] for event in events] == ["OSError", "AttributeError"]
 
 

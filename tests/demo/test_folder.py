@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from safeser.demo.clusters import _announced, dask_command, quiet_environment
-from safeser.demo.folder import PRINCIPALS, Folder
+from examples.demo.clusters import _announced, dask_command, dask_environment
+from examples.demo.folder import PRINCIPALS, Folder
 from safeser.errors import ConfigError
 from safeser.identities import ROSTER
 from safeser.keys import Identity, Roster
@@ -30,14 +30,14 @@ def test_the_impostor_is_listed_by_himself_alone(tmp_path: Path) -> None:
     impostor = Identity.load(folder.impostor / "alice.key")
     assert impostor.principal == "alice"
     assert Roster.load(folder.keys / ROSTER).principal_of(impostor.public) is None
-    assert Roster.load(folder.impostors_roster).principal_of(impostor.public) == "alice"
+    assert Roster.load(folder.impostor_roster).principal_of(impostor.public) == "alice"
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(ConfigError, match="is not empty"):
         Folder.make(tmp_path)
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         Folder.make(tmp_path / "mine" / "new")
 
 
@@ -48,7 +48,7 @@ def test_without_a_name_it_is_a_new_temporary_one(tmp_path: Path, monkeypatch) -
 
 def test_the_users_own_dask_settings_do_not_reach_the_demo(tmp_path: Path) -> None:
     folder = Folder.make(tmp_path)
-    quiet = quiet_environment(
+    quiet = dask_environment(
         folder, {"DASK_SAFESER__IDENTITY": "x", "DASK_DISTRIBUTED__X": "y", "HOME": "/h"}
     )
     assert quiet["HOME"] == "/h"

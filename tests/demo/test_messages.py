@@ -9,16 +9,16 @@ import pytest
 from distributed.protocol import dumps, loads
 from distributed.protocol.serialize import Serialized
 
-from safeser.demo import rogue
-from safeser.demo.attacks import ATTACKS, markers
-from safeser.demo.messages import BUILDERS, evil, evil_text, payload
+from examples.demo import rogue
+from examples.demo.attacks import ATTACKS, markers
+from examples.demo.messages import BUILDERS, evil, evil_value, payload
 
 OPENED_BY_THE_DECODER = ("pickled", "type-serialized", "object-array")
 
 
 def test_an_evil_pickle_makes_its_marker_and_nothing_else(tmp_path: Path) -> None:
     pickle.loads(evil(tmp_path / "one"))
-    assert pickle.loads(evil_text(tmp_path / "two", UserWarning)) is UserWarning
+    assert pickle.loads(evil_value(tmp_path / "two", UserWarning)) is UserWarning
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
 
 

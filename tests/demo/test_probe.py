@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from safeser.demo import probe
-from safeser.demo.probe import Probe
+from examples.demo import probe
+from examples.demo.probe import Probe
 
-PRELUDE = "from safeser.demo import probe; p = probe.install()\n"
+PRELUDE = "from examples.demo import probe; p = probe.install()\n"
 # A pickle that names a global, as bytes: this process did not make it.
 PEER = pickle.dumps(complex(1, 2))
 
@@ -49,7 +49,7 @@ def seen(script: str) -> dict[str, object]:
 )
 def test_a_pickle_of_a_peer_is_seen(opened: str) -> None:
     report = seen(opened)
-    assert (report["peer"], report["unseen"]) == (1, [])
+    assert (report["peer"], report["unwrapped"]) == (1, [])
     assert report["peer_globals"] == ["builtins:complex"]
 
 
@@ -66,7 +66,7 @@ def test_a_pickle_of_a_peer_is_seen(opened: str) -> None:
 )
 def test_what_the_process_made_itself_is_its_own(round_trip: str) -> None:
     report = seen(round_trip)
-    assert (report["own"], report["peer"], report["unseen"]) == (1, 0, [])
+    assert (report["own"], report["peer"], report["unwrapped"]) == (1, 0, [])
 
 
 def test_a_pickle_that_fails_to_load_counts() -> None:
@@ -91,7 +91,7 @@ def test_what_is_wrapped_is_still_pickled_by_its_name(name: str) -> None:
 
 def test_an_unpickler_that_was_kept_from_before_is_seen_by_its_globals() -> None:
     script = "class Kept(pickle.Unpickler.__mro__[1]): pass\nKept(io.BytesIO(PEER)).load()"
-    assert seen(script)["unseen"] == ["builtins:complex"]
+    assert seen(script)["unwrapped"] == ["builtins:complex"]
 
 
 def test_it_refuses_to_come_too_late(monkeypatch) -> None:
@@ -135,7 +135,7 @@ class TestInThisProcess:
         witness.hook("open", ("/etc/passwd",))
         assert witness.report().clean
         witness.hook("pickle.find_class", ("os", "system"))
-        with witness.opening():
+        with witness.loading():
             witness.hook("pickle.find_class", ("os", "getpid"))
-        assert witness.report().unseen == ("os:system",)
+        assert witness.report().unwrapped == ("os:system",)
         assert witness.report().peer_globals == ("os:getpid",)

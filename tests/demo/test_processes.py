@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from safeser.demo.failure import StepFailed
-from safeser.demo.processes import Child, Processes, _only_zombies, _undisturbed
+from examples.demo.errors import StepFailed
+from examples.demo.processes import Child, Processes, _only_zombies, _signals_deferred
 
 STUBBORN = """
 import os, signal, sys, time
@@ -22,17 +22,17 @@ time.sleep(60)
 """
 
 TALKER = """
-from safeser.demo.speech import Speech
-speech = Speech.of_this_process()
+from examples.demo.pipe import Pipe
+pipe = Pipe.of_this_process()
 print("a library prints")
-for command in speech.commands():
+for command in pipe.commands():
     if command["do"] == "crash":
         raise SystemExit("gone")
     if command["do"] == "fail":
-        speech.tell("failed", reason="no luck")
+        pipe.tell("failed", reason="no luck")
     elif command["do"] == "work":
-        speech.tell("progress", done=1, of=2)
-        speech.tell("done", answer=42)
+        pipe.tell("progress", done=1, of=2)
+        pipe.tell("done", answer=42)
 """
 
 
@@ -47,7 +47,7 @@ def python(program: str) -> list[str]:
 
 
 def test_a_child_that_ignores_everything_is_killed_with_its_own(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("safeser.demo.processes._GRACE", 0.2)
+    monkeypatch.setattr("examples.demo.processes._GRACE", 0.2)
     with Processes(tmp_path, os.environ) as processes:
         child = processes.start("stubborn", python(STUBBORN))
         processes.wait_for("it", lambda: "ready" in child.tail() or None, timeout=20)
@@ -82,7 +82,7 @@ def test_a_child_answers(processes) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [("fail", "talker said: no luck"), ("crash", "talker ended unexpectedly"),
+    [("fail", "talker reported: no luck"), ("crash", "talker ended unexpectedly"),
      ("nothing", "talker did not answer within 1 s")],
 )  # fmt: skip
 def test_no_answer_is_a_failure(processes, asked: str, said: str) -> None:
@@ -112,7 +112,7 @@ def test_signals_wait_until_children_are_listed_and_ended(tmp_path) -> None:
     processes = Processes(tmp_path, os.environ)
 
     def interrupted() -> None:
-        with processes, _undisturbed():
+        with processes, _signals_deferred():
             processes.start("sleeper", python("import time; time.sleep(60)"))
             signal.raise_signal(signal.SIGINT)
             assert len(processes._children) == 1

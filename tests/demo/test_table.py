@@ -1,4 +1,4 @@
-"""The table of attacks, as its reader sees it, and what counts as said."""
+"""The table of attacks, as a user sees it, and which outcomes are expected."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import shlex
 
 import pytest
 
-from safeser.demo.assault import Assault, Outcome, _Side
-from safeser.demo.attacks import ATTACKS, Attack, markers
-from safeser.demo.evidence import Refusal
-from safeser.demo.failure import StepFailed
-from safeser.demo.folder import Folder
-from safeser.demo.screen import Row, Screen
+from examples.demo.attack_run import AttackRun, Outcome, _Side
+from examples.demo.attacks import ATTACKS, Attack, markers
+from examples.demo.errors import StepFailed
+from examples.demo.folder import Folder
+from examples.demo.refusals import Refusal
+from examples.demo.screen import Row, Screen
 
 ATTACK = Attack("run", "run", "bob", "worker")
 REFUSED = (Refusal("bob", "worker", "operation.not-granted"),)
@@ -44,7 +44,7 @@ def test_the_table_fits(width: int, monkeypatch) -> None:
 def test_text_is_never_markup(monkeypatch) -> None:
     def draw(screen: Screen) -> None:
         screen.table([Row("[red]x[/red]", "bob", "worker", "ran", "[link]y", good=False)])
-        screen.seen("[b]", "[i]found[/i] :smile:")
+        screen.result("[b]", "[i]found[/i] :smile:")
         screen.failed("[bold]no", ["[red]log"])
 
     text = "\n".join(shown(120, monkeypatch, draw))
@@ -57,9 +57,9 @@ def test_sentences_wrap_under_their_step_and_commands_never(monkeypatch) -> None
         screen.title("title")
         screen.step("first")
         screen.say("word " * 40)
-        screen.seen("what", "found " * 30)
+        screen.result("what", "found " * 30)
         screen.command(["safeser", "x" * 100, "y" * 60, "it's"])
-        screen.place("keys", "/y" * 60)
+        screen.location("keys", "/y" * 60)
         screen.blank()
 
     lines = shown(80, monkeypatch, draw)
@@ -109,9 +109,9 @@ def test_every_attack_has_a_name_and_markers_of_its_own(tmp_path) -> None:
     assert len(set(names)) == len(names) == sum(attack.forms for attack in ATTACKS)
 
 
-def test_as_said_means_ran_there_and_refused_here_by_a_rule() -> None:
+def test_expected_is_ran_on_stock_and_refused_by_a_rule() -> None:
     outcome = Outcome(ATTACK, True, False, REFUSED)
-    outcome.require_as_said()
+    outcome.require_expected()
     assert outcome.row == Row("run", "bob", "worker", "ran", "operation.not-granted")
 
 
@@ -120,12 +120,12 @@ def test_as_said_means_ran_there_and_refused_here_by_a_rule() -> None:
     [
         (True, True, REFUSED, "ran on safeser://"),
         (True, False, (), "no record says"),
-        (False, False, REFUSED, "its refusal here shows nothing"),
+        (False, False, REFUSED, "its refusal by safeser proves nothing"),
     ],
 )
 def test_anything_else_ends_the_demo(stock, safeser, refusals, reason) -> None:
     with pytest.raises(StepFailed, match=reason):
-        Outcome(ATTACK, stock, safeser, refusals).require_as_said()
+        Outcome(ATTACK, stock, safeser, refusals).require_expected()
 
 
 def test_a_row_says_who_refused_if_it_was_somebody_on_the_way() -> None:
@@ -143,23 +143,23 @@ def test_a_row_says_who_refused_if_it_was_somebody_on_the_way() -> None:
 def test_what_ran_late_ran(tmp_path) -> None:
     """A refusal of something else may be recorded before a busy scheduler opens the payload."""
     folder = Folder(tmp_path)
-    assault = Assault(None, folder, "demo", None, None, None, None)  # type: ignore[arg-type]
+    attack_run = AttackRun(None, folder, "demo", None, None, None, None)  # type: ignore[arg-type]
     side = _Side("safeser", None, None, None, None)  # type: ignore[arg-type]
     refused = Outcome(ATTACK, stock=True, safeser=False, refusals=REFUSED)
-    assert assault._looked_at_again(refused, side) == refused
+    assert attack_run._checked_again(refused, side) == refused
     (marker, *_) = markers(folder.markers("safeser"), ATTACK)
     marker.parent.mkdir(parents=True)
     marker.touch()
     with pytest.raises(StepFailed, match="ran on safeser"):
-        assault._looked_at_again(refused, side).require_as_said()
+        attack_run._checked_again(refused, side).require_expected()
 
 
 def test_alices_own_code_must_run() -> None:
-    assault = Assault(None, None, "demo", None, None, None, None)  # type: ignore[arg-type]
-    assault._alice_ran.update(stock=True, safeser=True)
-    assault.require_as_said()
-    assert assault.rows[-1].safeser == "ran: she is granted it"
-    assault._alice_ran["safeser"] = False
-    assert assault.rows[-1].safeser == "REFUSED"
-    with pytest.raises(StepFailed, match="although she is granted it"):
-        assault.require_as_said()
+    attack_run = AttackRun(None, None, "demo", None, None, None, None)  # type: ignore[arg-type]
+    attack_run._alice_ran.update(stock=True, safeser=True)
+    attack_run.require_expected()
+    assert attack_run.rows[-1].safeser == "ran: permitted"
+    attack_run._alice_ran["safeser"] = False
+    assert attack_run.rows[-1].safeser == "REFUSED"
+    with pytest.raises(StepFailed, match="although the policy permits it"):
+        attack_run.require_expected()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.errors import StepFailed
+from examples.demo.refusals import Refusal, refusals, wait_for_refusals
+from examples.demo.tampering import FORGERIES, Forgery, largest_log, try_forgery
 from safeser.audit import AuditKey, AuditLog, verify
-from safeser.demo.evidence import Refusal, refusals, wait_for_refusals
-from safeser.demo.failure import StepFailed
-from safeser.demo.tampering import FORGERIES, Forgery, largest_log, try_forgery
 
 POLICY = ("demo", 1, "0" * 64)
 ANYBODY = frozenset({"bob", "unknown", "alice"})
@@ -57,7 +57,7 @@ def test_each_forgery_is_found_and_its_place_named(folder, key, tmp_path, forger
 
 def test_a_forgery_that_is_not_found_ends_the_demo(folder, key, tmp_path) -> None:
     nothing = Forgery("nothing", lambda log: None)
-    with pytest.raises(StepFailed, match="nothing was not found"):
+    with pytest.raises(StepFailed, match="nothing in the audit log was not detected"):
         try_forgery(nothing, largest_log(folder), key=key, scratch=tmp_path)
 
 
@@ -65,7 +65,7 @@ def test_naming_another_file_ends_the_demo(folder, key, tmp_path) -> None:
     def change_another(log: Path) -> None:
         next(path for path in log.parent.glob("worker-*.log")).unlink()
 
-    with pytest.raises(StepFailed, match="was not named"):
+    with pytest.raises(StepFailed, match="was detected, but in another file"):
         try_forgery(Forgery("x", change_another), largest_log(folder), key=key, scratch=tmp_path)
 
 
@@ -87,7 +87,7 @@ def test_a_log_that_cannot_be_read_hides_no_other(folder) -> None:
 
 
 def test_waiting_for_a_refusal_ends(folder, monkeypatch) -> None:
-    monkeypatch.setattr("safeser.demo.evidence._WAIT", 0.05)
+    monkeypatch.setattr("examples.demo.refusals._WAIT", 0.05)
     checked: list[int] = []
     found = wait_for_refusals(folder, since=2**52, senders=ANYBODY, check=lambda: checked.append(1))
     assert found == []

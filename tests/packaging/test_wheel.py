@@ -56,6 +56,12 @@ def test_nothing_else_is_in_it(wheel):
     assert len(wheel.namelist()) == len(set(wheel.namelist()))
 
 
+def test_the_demo_is_not_in_it(wheel):
+    assert (PROJECT / "examples" / "demo" / "attacks.py").exists()
+    named = [name for name in wheel.namelist() if "demo" in name or "examples" in name]
+    assert named == ["safeser/policies/demo.yaml"]
+
+
 def test_entry_points(wheel):
     points = configparser.ConfigParser()
     points.read_string(metadata(wheel, "entry_points.txt"))

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from safeser.demo.failure import StepFailed
-from safeser.demo.messages import BUILDERS
+from examples.demo.errors import StepFailed
+from examples.demo.messages import BUILDERS
 from tests.soak.cluster import Cluster
 from tests.soak.figures import Tally
 

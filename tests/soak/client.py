@@ -25,7 +25,7 @@ from distributed import Client, KilledWorker
 from distributed.comm.core import CommClosedError
 
 import safeser
-from safeser.demo.speech import Speech
+from examples.demo.pipe import Pipe
 from tests.soak import jobs
 
 #: How often a job is begun anew after a blow, with the same values. Then it counts as lost.
@@ -68,9 +68,9 @@ _BOOKS = {"code": jobs.CODE, "by tasks": jobs.BY_TASKS, "data": jobs.DATA}
 
 def main(kind: str, address: str, seed: str) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    speech = Speech.of_this_process()
+    pipe = Pipe.of_this_process()
     ended = threading.Event()
-    threading.Thread(target=_listen, args=(speech, ended), daemon=True).start()
+    threading.Thread(target=_listen, args=(pipe, ended), daemon=True).start()
     random = Random(f"{kind} {seed}")
     book = _BOOKS[kind]
     if not address.startswith("safeser://"):
@@ -78,24 +78,24 @@ def main(kind: str, address: str, seed: str) -> None:
     client, counted = None, False
     while not ended.is_set():
         if client is None or client.status not in ("running", "connecting"):
-            client = _connect(kind, address, speech)
+            client = _connect(kind, address, pipe)
             continue
-        _one(random.choice(sorted(book)), book, client, random.getrandbits(64), speech, ended)
+        _one(random.choice(sorted(book)), book, client, random.getrandbits(64), pipe, ended)
         if not counted:
-            counted = _tell_inventory(kind, client, speech)
+            counted = _tell_inventory(kind, client, pipe)
     if client is not None:
-        _tell_inventory(kind, client, speech)
+        _tell_inventory(kind, client, pipe)
         client.close()
-    speech.tell("done")
+    pipe.tell("done")
 
 
-def _listen(speech: Speech, ended: threading.Event) -> None:
-    for _ in speech.commands():
+def _listen(pipe: Pipe, ended: threading.Event) -> None:
+    for _ in pipe.commands():
         pass
     ended.set()
 
 
-def _connect(kind: str, address: str, speech: Speech) -> Any:
+def _connect(kind: str, address: str, pipe: Pipe) -> Any:
     stock = not address.startswith("safeser://")
     # Stock Dask has no frames, errors nor scalars for who asks for data alone.
     families = None if stock or kind == "code" else ["dask", "msgpack"]
@@ -104,7 +104,7 @@ def _connect(kind: str, address: str, speech: Speech) -> Any:
     try:
         client = make(address, timeout=60, deserializers=families)
     except (OSError, TimeoutError, safeser.SafeserError) as error:
-        speech.tell("job", job="connect", outcome="failed", begun=begun, error=_text(error))
+        pipe.tell("job", job="connect", outcome="failed", begun=begun, error=_text(error))
         time.sleep(1)
         return None
     client.soak_method = "tasks" if kind == "by tasks" else "p2p"
@@ -123,19 +123,17 @@ def inventory(dask_scheduler: Any) -> dict[str, int]:
     return {**sizes, **dict(kinds.most_common(_MOST_KINDS))}
 
 
-def _tell_inventory(kind: str, client: Any, speech: Speech) -> bool:
+def _tell_inventory(kind: str, client: Any, pipe: Pipe) -> bool:
     """Say what the scheduler holds, if this client may ask; it is where a growth would be seen."""
     if kind == "code":
         try:
-            speech.tell("inventory", counts=client.run_on_scheduler(inventory))
+            pipe.tell("inventory", counts=client.run_on_scheduler(inventory))
         except (*_BLOWS, TimeoutError):
             return False
     return True
 
 
-def _one(
-    name: str, book: Any, client: Any, seed: int, speech: Speech, ended: threading.Event
-) -> None:
+def _one(name: str, book: Any, client: Any, seed: int, pipe: Pipe, ended: threading.Event) -> None:
     """Do one job until it is done; say what became of each attempt."""
     for attempt in range(ATTEMPTS):
         begun, tasks, text, during = time.time(), 0, "", False
@@ -152,7 +150,7 @@ def _one(
         if ended.is_set() and outcome != "wrong":
             return
         said = {"job": name, "outcome": outcome, "tasks": tasks, "begun": begun, "error": text}
-        speech.tell("job", **said, during=during)
+        pipe.tell("job", **said, during=during)
         if outcome != "disturbed" or client.status not in ("running", "connecting"):
             return
         time.sleep(0.5)

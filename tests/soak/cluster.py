@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from safeser.demo.processes import Child
+from examples.demo.processes import Child
 from safeser.identities import make_identities
 from safeser.policy import Policy
 from tests.soak.proxy import Road
@@ -36,7 +36,7 @@ class Talking(Child):
         """Yield what it said since, without waiting."""
         while True:
             try:
-                said = self._said.get_nowait()
+                said = self._events.get_nowait()
             except queue.Empty:
                 return
             if said is not None:
@@ -111,14 +111,14 @@ class Cluster:
 
     def attacker(self, name: str, principal: str) -> Talking:
         """Start the demo's attacker under the key of *principal*; its records are its own."""
-        command = [sys.executable, "-m", "safeser.demo.attacker", "bob"]
+        command = [sys.executable, "-m", "examples.demo.attacker", "bob"]
         audit = str(self.state / "attackers")
         return self._start(name, command, principal, talks=True, DASK_SAFESER__AUDIT=audit)
 
     def rogue(self) -> None:
         """Start a worker that holds an honest one's key and attacks whoever asks it by name."""
         scratch = self.state / "scratch" / "rogue"
-        command = [sys.executable, "-m", "safeser.demo.rogue"]
+        command = [sys.executable, "-m", "examples.demo.rogue"]
         command += [self.address, str(self.markers), str(scratch)]
         audit = str(self.state / "attackers")
         self._start("rogue", command, "worker", talks=True, DASK_SAFESER__AUDIT=audit)

@@ -1,7 +1,7 @@
-"""Peers that keep their key and break every rule on their own side.
+"""Attackers with a valid key and without safeser's checks: bob's client, and a rogue worker.
 
-The one rule: only the attacker's own process is changed. What it lacks is its own obedience: it
-sends what it likes, as it likes, under the key that it really has. The other side is untouched.
+Only the attacker's own process is changed: it sends any message under the key that it holds. The
+process under attack is unmodified.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 from distributed import Worker
 from distributed.protocol.serialize import Pickled, Serialized
 
-from safeser.demo.messages import evil, evil_text, payload
+from examples.demo.messages import evil, evil_value, payload
 
-__all__ = ["AsIs", "RogueWorker", "disarm_bob", "disarm_worker"]
+__all__ = ["AsIs", "RogueWorker", "bypass_client_checks", "bypass_worker_checks"]
 
 
 class AsIs(dict[str, Any]):
-    """A message that is sent exactly as it stands."""
+    """A message that is sent unchanged."""
 
 
 def _leaf(leaf: Any) -> Any:
-    """Return a payload row as given: no policy, no conversion, no check."""
+    """Return a payload row unchanged: no policy, no conversion, no check."""
     from safeser.dask.codec import PayloadRow
 
     if isinstance(leaf, Pickled):
-        # Every recipient opens these, on safeser:// as on stock Dask.
+        # Every recipient loads these, on safeser:// as on stock Dask.
         return PayloadRow(
             {"serializer": "pickle", "writeable": []}, (leaf.header["pickled-obj"],)
         ), True
@@ -47,8 +47,8 @@ def _frames(message: Any) -> list[Any]:
     return encoder.frames(listed=isinstance(message, list))
 
 
-def disarm_bob() -> None:
-    """Make this process send whatever it is told and read whatever comes back."""
+def bypass_client_checks() -> None:
+    """Make this client send any message unchanged, and accept any answer."""
     from safeser.dask.codec import parse, substitute
     from safeser.dask.conversation import Conversation
     from safeser.families.plain import DEFAULTS
@@ -61,12 +61,12 @@ def disarm_bob() -> None:
         raw = {i: Serialized(dict(r.header), list(r.frames)) for i, r in enumerate(parsed.rows)}
         return substitute(parsed.body, raw)
 
-    Conversation.send = send  # type: ignore[method-assign]  # that is what an attacker does
+    Conversation.send = send  # type: ignore[method-assign]  # an attacker does the same
     Conversation.receive = receive  # type: ignore[method-assign]  # as above
 
 
-def disarm_worker() -> None:
-    """Make this process, else an honest worker, send :class:`AsIs` messages as they stand."""
+def bypass_worker_checks() -> None:
+    """Make this worker send :class:`AsIs` messages unchanged, and all others as usual."""
     from safeser.dask import translate
     from safeser.dask.codec import Encoder
 
@@ -85,10 +85,10 @@ def disarm_worker() -> None:
     Encoder.add = add  # type: ignore[method-assign]  # as above
 
 
-class RogueWorker(Worker):  # type: ignore[misc]  # distributed ships no types
-    """A worker that computes honestly, except for the keys that name an attack.
+class RogueWorker(Worker):  # type: ignore[misc]  # distributed has no types
+    """A worker that computes as usual, except for the keys that name an attack.
 
-    :param markers: folder of the files that its payloads would make.
+    :param markers: folder of the files that its payloads would create.
     """
 
     def __init__(self, scheduler: str, *, markers: Path, **options: Any) -> None:
@@ -111,7 +111,7 @@ class RogueWorker(Worker):  # type: ignore[misc]  # distributed ships no types
         return await super().get_data(comm, keys=keys, **options)
 
     def batched_send(self, msg: dict[str, Any]) -> None:
-        """Add the attacks ``result-type`` and ``warn-event`` to what is said about their keys."""
+        """Add the attacks ``result-type`` and ``warn-event`` to the reports on their keys."""
         key = str(msg.get("key", "")) if msg.get("op") == "task-finished" else ""
         if key.startswith("result-type"):
             msg = AsIs({**msg, "type": evil(self._markers / key)})
@@ -119,19 +119,19 @@ class RogueWorker(Worker):  # type: ignore[misc]  # distributed ships no types
         if key.startswith("warn-event"):
             marker = self._markers / key
             event = {
-                "message": evil_text(marker, "a warning"),
-                "category": evil_text(marker, UserWarning),
+                "message": evil_value(marker, "a warning"),
+                "category": evil_value(marker, UserWarning),
             }
             super().batched_send(AsIs(op="log-event", topic="warn", msg=event))
 
 
 def main(scheduler: str, markers: Path, scratch: str) -> None:
-    """Run a rogue worker until its starter ends it."""
+    """Run a rogue worker until the demo ends it."""
     import asyncio
 
-    from safeser.demo.speech import Speech
+    from examples.demo.pipe import Pipe
 
-    speech = Speech.of_this_process()
+    pipe = Pipe.of_this_process()
 
     async def work() -> None:
         async with RogueWorker(
@@ -142,13 +142,13 @@ def main(scheduler: str, markers: Path, scratch: str) -> None:
             dashboard=False,
             local_directory=scratch,
         ) as worker:
-            commands = speech.commands()
+            commands = pipe.commands()
             while (command := await asyncio.to_thread(next, commands, None)) is not None:
-                del command  # there is only one thing to ask
-                speech.tell("done", address=worker.address)
+                del command  # "meet" is the only one
+                pipe.tell("done", address=worker.address)
 
     if scheduler.startswith("safeser://"):
-        disarm_worker()
+        bypass_worker_checks()
     asyncio.run(work())
 
 

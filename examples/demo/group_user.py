@@ -1,7 +1,7 @@
-"""The process of dana or erin, who work on the cluster of two groups of workers.
+"""The program of dana and erin, who submit tasks to the cluster with two worker groups.
 
-The one rule: both run this same program, and only their keys differ. What comes of a request is
-told as it is, a refusal with its rule.
+Both run this same program; only their keys differ. A request returns its result, or the rule that
+refused it.
 
 Argument: the scheduler's address.
 """
@@ -11,35 +11,46 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from distributed import Future
 
 import safeser
-from safeser.demo.speech import Speech
+from examples.demo.pipe import Pipe
 from safeser.errors import SafeserError
 
-__all__ = ["Member", "main"]
+__all__ = ["GroupUser", "main"]
 
-_WAIT = 30.0
+_WAIT = 120.0  # seconds, for a busy machine
 
 
-class Member:
-    """What both can be asked to do."""
+class GroupUser:
+    """A client whose methods are the commands of this program."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, address: str) -> None:
+        self._address = address
         self._kept: list[Any] = []
 
+    @cached_property
+    def _client(self) -> Any:
+        """The client, which connects at the first command: the scheduler may start later."""
+        return safeser.Client(self._address, timeout=_WAIT)
+
+    def answer(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the method that *command* names."""
+        result: dict[str, Any] = getattr(self, command["do"])(command)
+        return result
+
     def meet(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Wait for the workers and tell which probes each says that it passed, by its name."""
+        """Wait for the workers; return the confinement probes that each reports as passed."""
         self._client.wait_for_workers(command["workers"], timeout=_WAIT)
         known = self._client.scheduler_info(n_workers=-1)["workers"].values()
         return {each["name"]: each.get("safeser-confined", {}).get("probes", []) for each in known}
 
     def compute(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute by a lambda, keep the result under a key, and tell which worker has it."""
+        """Run a lambda, keep its result under a key, and return which worker holds it."""
         future = self._client.submit(lambda n: sum(range(n)), 1000, key=command["key"])
         self._kept.append(future)
         found = future.result(_WAIT)
@@ -48,17 +59,17 @@ class Member:
         return {"found": found, "workers": [workers[each]["name"] for each in holders]}
 
     def read(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Read a file by a lambda on a worker and tell its size."""
+        """Read a file by a lambda on a worker and return its size."""
         path = Path(command["path"])
         future = self._client.submit(lambda: len(path.read_bytes()), pure=False)
         return _outcome(lambda: future.result(_WAIT))
 
     def gather(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask for the result under a key."""
+        """Request the result under a key."""
         return _outcome(lambda: self._named(command["key"]).result(_WAIT))
 
     def depend(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Submit a lambda that takes the result under a key."""
+        """Submit a lambda whose argument is the result under a key."""
 
         def depend() -> Any:
             named = self._named(command["key"])
@@ -69,11 +80,17 @@ class Member:
     def _named(self, key: str) -> Any:
         return Future(key, self._client, state="memory")
 
+    def close(self) -> None:
+        """Close the client, even if the scheduler has ended already."""
+        if "_client" in vars(self):
+            with contextlib.suppress(Exception):
+                self._client.close(timeout=2)
 
-def _outcome(ask: Callable[[], Any]) -> dict[str, Any]:
-    """Return what *ask* found, or how it was refused."""
+
+def _outcome(request: Callable[[], Any]) -> dict[str, Any]:
+    """Return what *request* returns, or how it was refused."""
     try:
-        return {"found": ask()}
+        return {"found": request()}
     except SafeserError as error:
         return {"refused": error.rule}
     except PermissionError as error:
@@ -81,25 +98,10 @@ def _outcome(ask: Callable[[], Any]) -> dict[str, Any]:
 
 
 def main(address: str) -> None:
-    """Serve command after command."""
-    speech = Speech.of_this_process()
-    with contextlib.ExitStack() as stack:
-        member = None
-        for command in speech.commands():
-            try:
-                if member is None:
-                    client = safeser.Client(address, timeout=_WAIT)
-                    stack.callback(_leave, client)
-                    member = Member(client)
-                speech.tell("done", **getattr(member, command["do"])(command))
-            except Exception as error:  # whatever it is, the starter must hear of it
-                speech.tell("failed", reason=f"{type(error).__name__}: {error}")
-
-
-def _leave(client: Any) -> None:
-    """Close *client*, even if the scheduler is gone already."""
-    with contextlib.suppress(Exception):
-        client.close(timeout=2)
+    """Serve one command after another."""
+    pipe = Pipe.of_this_process()
+    with contextlib.closing(GroupUser(address)) as user:
+        pipe.serve(user.answer)
 
 
 if __name__ == "__main__":

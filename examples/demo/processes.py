@@ -1,7 +1,7 @@
-"""The demo's child processes: started, listened to, and gone when the demo is.
+"""The demo's child processes: start them, talk to them, end them.
 
-The one rule: every child leads a process group of its own, and leaving :class:`Processes` ends each
-group and waits until nothing of it is left, whatever happened before.
+Every child leads a process group of its own. Leaving :class:`Processes` ends each group and waits
+until no process of it is left.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-from safeser.demo.failure import StepFailed
+from examples.demo.errors import StepFailed
 
 __all__ = ["Child", "Processes"]
 
 _T = TypeVar("_T")
 
-#: Dask's processes, told to stop, say goodbye to one another; one that is late is killed.
+#: Seconds after SIGTERM, in which Dask's processes close their connections, until SIGKILL.
 _GRACE = 4.0
 
-#: Between the last word and the sword: a process that was killed is gone within this time.
+#: Seconds after SIGKILL in which a process disappears.
 _KILLED = 5.0
 
 _POLL = 0.02
@@ -39,7 +39,7 @@ _TAIL = 12  # lines of a log that fit on a screen beside the reason
 class Child:
     """One process, its group and its log.
 
-    :param talks: whether it speaks :mod:`safeser.demo.speech`.
+    :param talks: whether it is a program that uses :mod:`examples.demo.pipe`.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Child:
     ) -> None:
         self.name = name
         self.log = log
-        self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
         with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - the commands are written in this package
+            self._process = subprocess.Popen(  # noqa: S603 - this package writes the commands
                 list(command),
                 env=dict(environment),
                 cwd=log.parent,
@@ -77,15 +77,15 @@ class Child:
     def _listen(self) -> None:
         output = self._process.stdout
         assert output is not None
-        with contextlib.suppress(ValueError):  # closed under this thread: the demo is ending
+        with contextlib.suppress(ValueError):  # hang_up() closed it: the demo is ending
             for line in output:
-                self._said.put(json.loads(line))
-        self._said.put(None)
+                self._events.put(json.loads(line))
+        self._events.put(None)
 
     def tell(self, command: Mapping[str, Any]) -> None:
-        """Send *command*; :meth:`answer` returns what comes of it."""
+        """Send *command*; :meth:`answer` returns its result."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # what was said before the end says why
+        with contextlib.suppress(BrokenPipeError):  # answer() reports that it ended
             self._process.stdin.write(json.dumps(command) + "\n")
             self._process.stdin.flush()
 
@@ -96,21 +96,21 @@ class Child:
         meanwhile: Callable[[dict[str, Any]], None] = lambda event: None,
         check: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Return the answer to what was told; *meanwhile* gets what is said before it.
+        """Return the answer to a command; *meanwhile* receives the events before it.
 
-        :raises StepFailed: if the process says that it failed, ends, or takes longer.
+        :raises StepFailed: if the process reports a failure, ends, or takes longer.
         """
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             check()
             try:
-                event = self._said.get(timeout=min(left, 0.5))
+                event = self._events.get(timeout=min(left, 0.5))
             except queue.Empty:
                 continue
             if event is None:
                 raise self.failed("ended unexpectedly")
             if event["event"] == "failed":
-                raise self.failed(f"said: {event['reason']}")
+                raise self.failed(f"reported: {event['reason']}")
             if event["event"] == "done":
                 return event
             meanwhile(event)
@@ -128,7 +128,7 @@ class Child:
         return self.answer(timeout=timeout, check=check)
 
     def failed(self, how: str) -> StepFailed:
-        """Return the error that says so, with the end of this process's log."""
+        """Return an error with *how* it failed and the end of this process's log."""
         return StepFailed(f"{self.name} {how}", lines=[f"{self.log}:", *self.tail()])
 
     def tail(self) -> list[str]:
@@ -144,13 +144,13 @@ class Child:
         return self._process.poll()
 
     def signal_group(self, number: int) -> None:
-        """Signal whatever is left of the group."""
+        """Send a signal to all that is left of the group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
     @property
     def group_is_gone(self) -> bool:
-        """Whether no process of the group is left; a leader that ended is reaped here."""
+        """Whether no process of the group is left; reaps the leader if it has ended."""
         if self._process.poll() is None:
             return False
         try:
@@ -168,9 +168,9 @@ class Child:
 
 
 def _only_zombies(group: int) -> bool:
-    """Tell whether *group* holds nothing but ended processes that their new parent has not reaped.
+    """Return whether *group* holds only ended processes that their new parent has not reaped.
 
-    In a container whose first process reaps nobody they stay for ever, and they run nothing.
+    In a container whose first process reaps no children they remain, and they run nothing.
     """
     states = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
@@ -182,7 +182,7 @@ def _only_zombies(group: int) -> bool:
 
 
 class Processes:
-    """All children of one demo; leaving it ends them."""
+    """All child processes of one demo; leaving the context ends them."""
 
     def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
         self._logs = logs
@@ -208,8 +208,8 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         talks: bool = False,
     ) -> Child:
-        """Start *command*; its log is named after it."""
-        with _undisturbed():  # a child that is running must be on the list
+        """Start *command*; *name* names its log."""
+        with _signals_deferred():  # every running child must be in the list
             child = Child(
                 name,
                 command,
@@ -221,17 +221,17 @@ class Processes:
         return child
 
     def check(self) -> None:
-        """Raise :class:`StepFailed` if any child has ended by itself."""
+        """Raise :class:`StepFailed` if a child has ended by itself."""
         for child in self._children:
             if child.code is not None:
                 raise child.failed(f"ended with code {child.code}")
 
-    def wait_for(self, what: str, probe: Callable[[], _T | None], *, timeout: float) -> _T:
-        """Return what *probe* gives once it gives something; every child must go on meanwhile."""
+    def wait_for(self, what: str, poll: Callable[[], _T | None], *, timeout: float) -> _T:
+        """Return the first result of *poll* that is not None; no child may end meanwhile."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             self.check()
-            found = probe()
+            found = poll()
             if found is not None:
                 return found
             time.sleep(_POLL)
@@ -242,10 +242,10 @@ class Processes:
         self.end(self._children)
 
     def end(self, children: Iterable[Child]) -> None:
-        """End *children* with everything that they started; those started last end first."""
+        """End *children* and all that they started; those started last end first."""
         ending = list(reversed(list(children)))
         # A second Ctrl-C must not leave half of them running.
-        with _undisturbed():
+        with _signals_deferred():
             for child in ending:
                 child.hang_up()
                 child.signal_group(signal.SIGTERM)
@@ -264,8 +264,8 @@ def _await(children: Sequence[Child], seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold back signals that end the demo until the block is done, then let them act."""
+def _signals_deferred() -> Iterator[None]:
+    """Defer the signals that end the demo until the block is done."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -275,7 +275,7 @@ def _undisturbed() -> Iterator[None]:
         del frame
         held.append(number)
 
-    # A handler, not SIG_IGN: children that are started meanwhile would inherit that.
+    # A handler, not SIG_IGN, which children that are started meanwhile would inherit.
     previous = {each: signal.signal(each, hold) for each in _ENDING}
     try:
         yield

@@ -1,6 +1,6 @@
-"""A step of the demo: two groups of workers, of which the analysts' is confined by the kernel.
+"""The step with two worker groups, of which the kernel confines the analysts' worker.
 
-The one rule: for each refusal to the analyst the same request succeeds for the engineer.
+Each request that is refused to the analyst succeeds for the engineer.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from examples.demo.clusters import Cluster, start_program, start_scheduler, start_worker
+from examples.demo.errors import StepFailed
+from examples.demo.folder import Folder
+from examples.demo.processes import Child, Processes
+from examples.demo.refusals import Refusal, now, wait_for_refusals
+from examples.demo.screen import Screen
 from safeser.confinement.launch import require_kernel
-from safeser.demo.clusters import Cluster, python, start_scheduler, start_worker
-from safeser.demo.evidence import Refusal, now, wait_for_refusals
-from safeser.demo.failure import StepFailed
-from safeser.demo.folder import Folder
-from safeser.demo.processes import Child, Processes
-from safeser.demo.screen import Screen
 from safeser.errors import ConfigError
 from safeser.identities import AUDIT_KEY, key_path, make_identities
 
-__all__ = ["Site", "step", "why_left_out", "without_capabilities"]
+__all__ = ["GroupCluster", "step", "why_skipped", "without_capabilities"]
 
 _POLICY = Path(__file__).with_name("groups.yaml")
-_ANSWER = 40.0
+_ANSWER = 150.0  # seconds, for a busy machine
 
 _CONFINED, _FREE = "worker-analysts", "worker-engineers"
 
@@ -38,48 +38,48 @@ _VALUES = "values.author"
 
 
 def step(screen: Screen, processes: Processes, folder: Folder) -> str:
-    """Show it, or why it is left out on this machine; return that reason, or an empty string."""
-    screen.step("Two groups of workers: the kernel confines the analysts'")
-    reason = why_left_out()
+    """Run the step, or print why this machine skips it; return that reason, or an empty string."""
+    screen.step("Two worker groups: the kernel confines the analysts' worker")
+    reason = why_skipped()
     if reason:
-        screen.say(f"Left out: {reason}.")
+        screen.say(f"Skipped: {reason}.")
         return reason
-    site = Site(processes, folder)
+    site = GroupCluster(processes, folder)
     with screen.waiting("starting scheduler, workers and two users"):
         cluster, dana, erin = site.start()
         passed = _meet(dana, erin, processes)
     for command in cluster.commands:
         screen.command(shlex.split(command))
-    screen.seen(
+    screen.result(
         "confined",
-        f"before it listened, {_CONFINED} proved by {passed} probes that other files, programs,"
-        " sockets and processes are out of its reach",
+        f"{passed} probes in {_CONFINED} passed before it listened: other files, programs,"
+        " sockets and processes are out of reach",
     )
     _show(screen, processes, site, dana, erin)
     with screen.waiting("ending all processes"):
-        # Together with its scheduler, a worker of Dask may take longer than it is given.
+        # A worker that ends together with its scheduler may take longer than the grace period.
         processes.end(cluster.children[1:])
         processes.end_all()
     return ""
 
 
-# --- whether it can be shown ---------------------------------------------------------------------
+# --- what the machine supports -------------------------------------------------------------------
 
 
-def why_left_out() -> str:
+def why_skipped() -> str:
     """Return why no worker can be confined on this machine, or an empty string."""
     try:
         require_kernel()
     except ConfigError as error:
         return error.message
     starts = without_capabilities()
-    if starts and subprocess.run([*starts, "true"], capture_output=True, check=False).returncode:  # noqa: S603 - both stand here
-        return "root's capabilities cannot be taken away here; another user has none"
+    if starts and subprocess.run([*starts, "true"], capture_output=True, check=False).returncode:  # noqa: S603 - both words are above
+        return "this machine cannot drop root's capabilities; run the demo as another user"
     return ""
 
 
 def without_capabilities() -> list[str]:
-    """Return what a confined worker is started by: root's has to have no capabilities either."""
+    """Return the command that drops root's capabilities, which a confined worker may not have."""
     if os.geteuid() != 0:
         return []
     none = ("--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
@@ -89,8 +89,8 @@ def without_capabilities() -> list[str]:
 # --- the cluster ---------------------------------------------------------------------------------
 
 
-class Site:
-    """The cluster of two groups, with keys, policy and log of its own in the demo's folder."""
+class GroupCluster:
+    """The cluster with two worker groups; its keys, policy and log are its own."""
 
     def __init__(self, processes: Processes, folder: Folder) -> None:
         self._processes = processes
@@ -100,20 +100,20 @@ class Site:
 
     @property
     def audit(self) -> Path:
-        """The log of all but the confined worker, which writes one of its own."""
+        """The audit log of all processes but the confined worker, which has its own."""
         return self._path / "audit"
 
     def key(self, principal: str) -> Path:
-        """Return the path of *principal*'s private key; a confined worker's lies apart."""
+        """Return the path of *principal*'s private key; the confined worker has its own folder."""
         return key_path(self._path / ("analysts" if principal == _CONFINED else "keys"), principal)
 
     def start(self) -> tuple[Cluster, Child, Child]:
-        """Start dana and erin, who connect when they are first asked, scheduler and workers."""
+        """Start scheduler, workers, and dana and erin, who connect at the first command."""
         self._make()
         address = f"safeser://127.0.0.1:{self._ports[0]}"
         dana, erin = (
-            self._processes.start(
-                name, python("member", address), environment=self._identity(name), talks=True
+            start_program(
+                self._processes, name, "group_user", address, environment=self._identity(name)
             )
             for name in ("dana", "erin")
         )
@@ -129,7 +129,7 @@ class Site:
         return cluster, dana, erin
 
     def _make(self) -> None:
-        """Make keys, roster and policy, and the folder in which the confined worker writes."""
+        """Make keys, roster and policy, and the folder that the confined worker may write to."""
         for each in (self._path, self._public, self._scratch):
             each.mkdir(mode=0o700, parents=True)
         others = ("scheduler", _FREE, "dana", "erin")
@@ -150,7 +150,7 @@ class Site:
         return self._folder.scratch / _CONFINED
 
     def _identity(self, principal: str) -> dict[str, str]:
-        """Return the environment that makes a process *principal*."""
+        """Return the environment of a process that holds *principal*'s key."""
         key = self.key(principal)
         audit = self._path / "audit-analysts" if principal == _CONFINED else self.audit
         return {
@@ -184,13 +184,13 @@ class Site:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that are free now: the policy lists them before anything listens there."""
+    """Return free ports: the policy has to list them before a process listens there."""
     with ExitStack() as stack:
         made = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in made]
 
 
-# --- what is shown -------------------------------------------------------------------------------
+# --- requests and their results ------------------------------------------------------------------
 
 
 def _meet(dana: Child, erin: Child, processes: Processes) -> int:
@@ -199,11 +199,13 @@ def _meet(dana: Child, erin: Child, processes: Processes) -> int:
         user.tell({"do": "meet", "workers": 2})
     passed, _ = (user.answer(timeout=_ANSWER, check=processes.check) for user in (dana, erin))
     if not passed[_CONFINED] or passed[_FREE]:
-        raise StepFailed(f"not {_CONFINED} alone is confined")
+        raise StepFailed(f"{_CONFINED} must be confined, and no other worker")
     return len(passed[_CONFINED])
 
 
-def _show(screen: Screen, processes: Processes, site: Site, dana: Child, erin: Child) -> None:
+def _show(
+    screen: Screen, processes: Processes, site: GroupCluster, dana: Child, erin: Child
+) -> None:
     started = now()
 
     def ask(user: Child, do: str, **more: str) -> dict[str, Any]:
@@ -212,31 +214,33 @@ def _show(screen: Screen, processes: Processes, site: Site, dana: Child, erin: C
     for user, worker in ((dana, _CONFINED), (erin, _FREE)):
         computed = ask(user, "compute", key=f"{user.name}s-sum")
         if computed["workers"] != [worker]:
-            raise StepFailed(f"{user.name}'s lambda was computed by {computed['workers']}")
+            raise StepFailed(f"{user.name}'s lambda ran in {computed['workers']}")
         if user is dana:
-            screen.seen("dana, an analyst", f"her lambda computed {computed['found']} in {worker}")
+            screen.result(
+                "dana, an analyst", f"her lambda returned {computed['found']} in {worker}"
+            )
 
     path = str(site.key("erin"))
     refused, read = (ask(user, "read", path=path) for user in (dana, erin))
     _require_refused(refused, _PERMISSION, "dana's lambda read erin's key")
-    screen.seen("her lambda opens erin's key", refused["refused"])
+    screen.result("her lambda opens erin's key", refused["refused"])
     size = _require_found(read, "erin's lambda did not read erin's key")
-    screen.seen(
+    screen.result(
         "erin, an engineer",
-        f"the same lambda read its {size} bytes in {_FREE}, which has the same account and is not"
-        " confined",
+        f"the same lambda read its {size} bytes in {_FREE}, which runs under the same account and"
+        " is not confined",
     )
 
     for do, what in (("gather", "erin's result"), ("depend", "a task that depends on it")):
         refused, found = (ask(user, do, key="erins-sum") for user in (dana, erin))
-        _require_refused(refused, _VALUES, f"{what} was given to dana")
-        value = _require_found(found, f"{what} was not given to erin")
-        screen.seen(what, f"refused to dana by {refused['refused']}; erin gets {value}")
+        _require_refused(refused, _VALUES, f"dana got {what}")
+        value = _require_found(found, f"erin did not get {what}")
+        screen.result(what, f"refused to dana by {refused['refused']}; erin gets {value}")
     recorded = wait_for_refusals(
         site.audit, since=started, senders=frozenset({"dana"}), check=processes.check
     )
     if Refusal("dana", "scheduler", _VALUES) not in recorded:
-        raise StepFailed(f"the scheduler recorded no refusal to dana by {_VALUES}")
+        raise StepFailed(f"the scheduler recorded no refusal of dana by {_VALUES}")
 
 
 def _require_refused(outcome: dict[str, Any], rule: str, otherwise: str) -> None:
@@ -244,7 +248,7 @@ def _require_refused(outcome: dict[str, Any], rule: str, otherwise: str) -> None
     if found is None:
         raise StepFailed(otherwise)
     if found != rule:
-        raise StepFailed(f"dana was refused by {found} and not by {rule}")
+        raise StepFailed(f"dana was refused by {found}, expected {rule}")
 
 
 def _require_found(outcome: dict[str, Any], otherwise: str) -> Any:

@@ -1,7 +1,4 @@
-"""What ends the demo early.
-
-The one rule: a step that did not come out as said is told apart from a demo that could not run.
-"""
+"""The error that ends the demo early."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ __all__ = ["StepFailed"]
 
 
 class StepFailed(SafeserError):
-    """A step did not come out as said.
+    """A step had another result than the expected one. A demo that cannot run is a ConfigError.
 
-    :param lines: what to show below the reason, such as the end of a process's log.
+    :param lines: text to print below the reason, such as the end of a process's log.
     """
 
     default_rule = "demo"

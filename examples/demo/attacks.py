@@ -1,7 +1,7 @@
-"""The attacks, as a table: what is sent, by whom, to whom, and what stock Dask makes of it.
+"""The table of attacks: which message, from whom, to whom.
 
-The one rule: each is written once, and the same messages go to both clusters. How they are made is
-in :mod:`safeser.demo.messages` and :mod:`safeser.demo.rogue`; this table needs no Dask.
+Each attack is listed once, and both clusters get the same messages. :mod:`examples.demo.messages`
+and :mod:`examples.demo.rogue` build them; this table needs no Dask.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["ATTACKS", "Attack", "markers"]
 class Attack:
     """One attack.
 
-    :param name: names its marker files and messages.
-    :param what: what is sent, for the reader.
-    :param attacker: ``stranger`` (no key), ``impostor`` (a key that nobody lists), ``bob``,
-        ``worker`` (a worker's key) or ``alice``.
-    :param recipient: ``scheduler``, ``worker`` or ``alice``: whom it is meant to run code in.
-    :param forms: how many messages: the one that stock Dask understands and, where its header means
-        nothing to safeser, its translation.
-    :param leaks: whether it reads a secret instead of making a file.
+    :param name: the prefix of its marker files, and its key in ``BUILDERS``.
+    :param what: the message, as the table shows it.
+    :param attacker: ``stranger`` (no key), ``impostor`` (a key that is not in the roster), ``bob``
+        or ``worker`` (a worker's key).
+    :param recipient: ``scheduler``, ``worker`` or ``alice``: the process that it targets.
+    :param forms: number of messages: the one for stock Dask and, where safeser does not know its
+        header, the same content under safeser's header.
+    :param leaks: whether it reads a secret instead of creating a file.
     """
 
     name: str
@@ -53,5 +53,5 @@ ATTACKS = (
 
 
 def markers(folder: Path, attack: Attack) -> list[Path]:
-    """Return the files that the messages of *attack* would make."""
+    """Return the files that the messages of *attack* would create."""
     return [folder / f"{attack.name}-{form}" for form in range(attack.forms)]

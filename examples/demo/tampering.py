@@ -1,7 +1,6 @@
-"""Four ways to change an audit log afterwards, each on a copy, and what verification says.
+"""Four ways to change an audit log afterwards, each applied to a copy, and what verification finds.
 
-The one rule: the forger here can do whatever somebody can who owns the files and lacks the log's
-key, and knows how the log is made.
+The forger can write the files and knows the log's format, but does not hold the audit key.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from examples.demo.errors import StepFailed
 from safeser.audit import AuditKey, Report, verify
 from safeser.audit.chain import ZERO, Head, file_keys, step
 from safeser.audit.files import head_name
 from safeser.audit.record import line, split
-from safeser.demo.failure import StepFailed
 
 __all__ = ["FORGERIES", "Forgery", "largest_log", "try_forgery"]
 
@@ -25,8 +24,8 @@ __all__ = ["FORGERIES", "Forgery", "largest_log", "try_forgery"]
 class Forgery:
     """One way to change a log.
 
-    :param what: what is done, for the reader.
-    :param change: does it to a log file.
+    :param what: its name, to print.
+    :param change: changes a log file.
     """
 
     what: str
@@ -42,7 +41,7 @@ def _change_byte(log: Path) -> None:
 
 
 def _rewrite(log: Path) -> None:
-    """Make every MAC and the head anew, as the log does, with a key of the forger's own."""
+    """Recompute every MAC and the head with the forger's own key."""
     bodies = []
     for raw in log.read_bytes().splitlines():
         parts = split(raw)
@@ -50,7 +49,7 @@ def _rewrite(log: Path) -> None:
         bodies.append(parts[1])
     genesis = json.loads(bodies[0])
     keys = file_keys(AuditKey.new(), directory=genesis["directory"], file=genesis["file"])
-    # What the forger is after: no refusal ever happened.
+    # The forger hides every refusal.
     bodies = [body.replace(b'"permitted":false', b'"permitted":true') for body in bodies]
     mac, lines = ZERO, []
     for sequence, body in enumerate(bodies):
@@ -79,31 +78,30 @@ FORGERIES = (
 
 
 def try_forgery(forgery: Forgery, log: Path, *, key: Path, scratch: Path) -> str:
-    """Do *forgery* to a copy of the folder that *log* is in; return the place that was named.
+    """Apply *forgery* to a copy of the folder of *log*; return the problem that was found.
 
-    :raises StepFailed: if verification does not find it, or names another file.
+    :raises StepFailed: if verification finds nothing, or names another file.
     """
     copy = scratch / forgery.what.replace(" ", "-")
     shutil.copytree(log.parent, copy)
     forgery.change(copy / log.name)
     found = verify(copy, key=key)
     shutil.rmtree(copy)
-    return _named(found, log.name, forgery.what)
+    return _problem(found, log.name, forgery.what)
 
 
-def _named(found: Report, name: str, what: str) -> str:
+def _problem(found: Report, name: str, what: str) -> str:
     if found.ok:
-        raise StepFailed(f"{what} was not found in the audit log")
-    named = [problem for problem in found.problems if problem.file == name]
-    if not named:
+        raise StepFailed(f"{what} in the audit log was not detected")
+    here = [problem for problem in found.problems if problem.file == name]
+    if not here:
         raise StepFailed(
-            f"{what} was found, but {name} was not named", lines=str(found).split("\n")
+            f"{what} was detected, but in another file than {name}", lines=str(found).split("\n")
         )
-    first = named[0]
-    place = f"line {first.line}" if first.line else "the file"
-    return f"{place}: {first.kind}"
+    first = here[0]
+    return f"line {first.line}: {first.kind}" if first.line else first.kind
 
 
 def largest_log(folder: Path) -> Path:
-    """Return the largest log file in *folder*: the one of a process that saw the most."""
+    """Return the largest log file in *folder*."""
     return max(folder.glob("*.log"), key=lambda log: log.stat().st_size)

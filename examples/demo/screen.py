@@ -1,7 +1,7 @@
-"""What the demo prints: numbered steps, what was seen, and one table.
+"""The demo's terminal output: numbered steps, results, and the table of attacks.
 
-The one rule: words carry the meaning and colour only repeats it; text is never read as markup, and
-what is meant to be copied is never wrapped.
+Words carry the meaning and colour repeats it. Text is never read as markup; commands and paths are
+never wrapped inside a word.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Screen:
         self._console.print(Text(f"{self._step}  {text}", style="bold cyan"))
 
     def say(self, text: str, *, style: str = "") -> None:
-        """Print a sentence, wrapped to the terminal under its step."""
+        """Print a paragraph, indented and wrapped to the terminal."""
         for line in Text(text, style=style).wrap(self._console, self._console.width - _INDENT):
             line.rstrip()
             self._console.print(Text.assemble(" " * _INDENT, line), soft_wrap=True)
 
-    def seen(self, what: str, found: str) -> None:
-        """Print something that came out as it should."""
+    def result(self, what: str, found: str) -> None:
+        """Print an expected result."""
         text = Text.assemble((f"{what}: ", "bold"), found)
         lines = text.wrap(self._console, max(self._console.width - _INDENT - 3, 20))
         for number, line in enumerate(lines):
@@ -71,8 +71,10 @@ class Screen:
         self._console.print()
 
     def command(self, words: Sequence[str]) -> None:
-        """Print a command that can be copied: whole in a pipe, and on a terminal continued by a
-        backslash between its words, where the terminal would break it anywhere.
+        """Print a command that can be copied.
+
+        On a terminal, a long command continues after a backslash between words; in a pipe it is
+        one line.
         """
         prompt, hang = f"{' ' * _INDENT}$ ", " " * (_INDENT + 4)
         lines = [prompt.rstrip()]
@@ -85,15 +87,15 @@ class Screen:
         for line in lines:
             self._console.print(Text(line, style="bold"), soft_wrap=True)
 
-    def place(self, what: str, where: object) -> None:
-        """Print where something lies, on one line."""
+    def location(self, what: str, where: object) -> None:
+        """Print the location of a file on one line."""
         line = Text.assemble(" " * _INDENT, (f"{what:<11}", "dim"), str(where))
         self._console.print(line, soft_wrap=True)
 
     def table(self, rows: Iterable[Row]) -> None:
         """Print the table of attacks."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("what is sent", overflow="fold")
+        table.add_column("message", overflow="fold")
         table.add_column("from", no_wrap=True)
         table.add_column("to", no_wrap=True)
         table.add_column("stock", no_wrap=True)
@@ -109,15 +111,15 @@ class Screen:
         self._console.print(table)
 
     def failed(self, reason: str, lines: Sequence[str] = ()) -> None:
-        """Print why the demo ends here."""
+        """Print why the demo ends early."""
         self._console.print()
-        self._console.print(Text(f"This did not come out as said: {reason}", style="bold red"))
+        self._console.print(Text(f"Step failed: {reason}", style="bold red"))
         for line in lines:
             self._console.print(Text(f"   | {line}"), soft_wrap=True)
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[Status | None]:
-        """Show that something takes a while; in a pipe it shows nothing."""
+        """Show a spinner; in a pipe nothing."""
         if not self._console.is_terminal:
             yield None
             return
@@ -126,7 +128,7 @@ class Screen:
 
     @contextmanager
     def progress(self, text: str) -> Iterator[Progress]:
-        """Show a bar that vanishes when it is full; in a pipe it shows nothing."""
+        """Show a progress bar until the block is done; in a pipe nothing."""
         columns = (TextColumn("   {task.description}"), BarColumn(24), MofNCompleteColumn())
         with Progress(
             *columns,
@@ -139,7 +141,7 @@ class Screen:
 
 
 def _pieces(words: Sequence[str]) -> list[str]:
-    """Return *words* as a shell reads them, each option with what follows it."""
+    """Return *words* quoted for a shell, each option together with its value."""
     pieces: list[str] = []
     after_option = False
     for word in words:

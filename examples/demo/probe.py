@@ -1,9 +1,8 @@
-"""An independent witness inside a client's process: which pickles were opened, and who made them.
+"""Count the pickles that a process loads, and tell its own from those of other processes.
 
-The one rule: it trusts nothing of safeser's. It is installed before anything that could keep an
-unpickler, it wraps every one of the standard library, and CPython's own audit event tells it of
-globals that were looked up by any other way. A pickle that this very process did not make came from
-a peer.
+The probe uses nothing of safeser. It is installed before anything that could keep an unpickler,
+wraps each one of the standard library, and learns from CPython's audit event of globals that any
+other unpickler looks up. A pickle that this process did not write came from another one.
 """
 
 from __future__ import annotations
@@ -24,44 +23,44 @@ __all__ = ["Probe", "Report", "install"]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was opened since the probe was installed.
+    """Counts since the probe was installed.
 
-    :param own: pickles that this process had made itself, as Dask does to name tasks.
-    :param peer: pickles that it had not made.
-    :param unseen: globals that were looked up outside every wrapped unpickler.
-    :param peer_globals: globals that pickles of peers named.
+    :param own: loaded pickles that this process wrote itself, as Dask does to name tasks.
+    :param peer: loaded pickles that another process wrote.
+    :param unwrapped: globals that an unpickler outside the probe's wrappers looked up.
+    :param peer_globals: globals that pickles of other processes named.
     """
 
     own: int
     peer: int
-    unseen: tuple[str, ...]
+    unwrapped: tuple[str, ...]
     peer_globals: tuple[str, ...]
 
     @property
     def clean(self) -> bool:
-        """Whether no byte of a peer reached an unpickler, by a wrapped way or another."""
-        return not self.peer and not self.unseen
+        """Whether no byte of another process reached an unpickler, wrapped or not."""
+        return not self.peer and not self.unwrapped
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON."""
+        """Return the report as a JSON object."""
         return {
             "own": self.own,
             "peer": self.peer,
-            "unseen": list(self.unseen),
+            "unwrapped": list(self.unwrapped),
             "peer_globals": list(self.peer_globals),
         }
 
 
 @dataclass(slots=True)
-class _Opening:
-    """One pickle that is being opened; the digest may be known only at its end."""
+class _Loading:
+    """One pickle that is being loaded; its digest may be known only at its end."""
 
     digest: bytes = b""
     globals: set[str] = field(default_factory=set)
 
 
-class _Taken:
-    """A file that an unpickler reads, which keeps what was taken from it."""
+class _HashingReader:
+    """A file for an unpickler, with a digest of what was read from it."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -83,13 +82,13 @@ class _Taken:
         return data
 
     def digest(self) -> bytes:
-        """Return the digest of what was taken since the last call."""
-        taken, self._hash = self._hash.digest(), hashlib.sha256()
-        return taken
+        """Return the digest of what was read since the last call."""
+        digest, self._hash = self._hash.digest(), hashlib.sha256()
+        return digest
 
 
-class _Given:
-    """A file that a pickler writes, which keeps the digest of what it was given."""
+class _HashingWriter:
+    """A file for a pickler, with a digest of what was written to it."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -100,66 +99,66 @@ class _Given:
         return self._file.write(data)
 
     def digest(self) -> bytes:
-        """Return the digest of what was given since the last call."""
-        given, self._hash = self._hash.digest(), hashlib.sha256()
-        return given
+        """Return the digest of what was written since the last call."""
+        digest, self._hash = self._hash.digest(), hashlib.sha256()
+        return digest
 
 
 class Probe:
-    """Counts what is opened in this process, by who made it."""
+    """Counts the pickles that this process loads, by who wrote them."""
 
     def __init__(self) -> None:
-        self._made: set[bytes] = set()
+        self._written: set[bytes] = set()
         self._lock = threading.Lock()
         self._threads = threading.local()
         self._own = 0
         self._peer = 0
         self._peer_globals: set[str] = set()
-        self._unseen: set[str] = set()
+        self._unwrapped: set[str] = set()
 
     def report(self) -> Report:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         with self._lock:
             return Report(
                 self._own,
                 self._peer,
-                tuple(sorted(self._unseen)),
+                tuple(sorted(self._unwrapped)),
                 tuple(sorted(self._peer_globals)),
             )
 
-    def made(self, digest: bytes) -> None:
-        """Remember a pickle that this process made."""
+    def written(self, digest: bytes) -> None:
+        """Remember a pickle that this process wrote."""
         with self._lock:
-            self._made.add(digest)
+            self._written.add(digest)
 
     @contextmanager
-    def opening(self) -> Iterator[_Opening]:
-        """Count one pickle, whether it loads or fails; its digest must be set before the end."""
-        stack: list[_Opening] = self._stack()
-        opening = _Opening()
-        stack.append(opening)
+    def loading(self) -> Iterator[_Loading]:
+        """Count one pickle, also if loading fails; its digest must be set inside the block."""
+        stack: list[_Loading] = self._stack()
+        loading = _Loading()
+        stack.append(loading)
         try:
-            yield opening
+            yield loading
         finally:
             stack.pop()
-            self._count(opening)
+            self._count(loading)
 
-    def _count(self, opening: _Opening) -> None:
+    def _count(self, loading: _Loading) -> None:
         with self._lock:
-            if opening.digest in self._made:
+            if loading.digest in self._written:
                 self._own += 1
             else:
                 self._peer += 1
-                self._peer_globals |= opening.globals
+                self._peer_globals |= loading.globals
 
-    def _stack(self) -> list[_Opening]:
-        stack: list[_Opening] | None = getattr(self._threads, "stack", None)
+    def _stack(self) -> list[_Loading]:
+        stack: list[_Loading] | None = getattr(self._threads, "stack", None)
         if stack is None:
             stack = self._threads.stack = []
         return stack
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Take CPython's audit events; it cannot be removed from a process once it is added."""
+        """Receive CPython's audit events; Python cannot remove such a hook again."""
         if event != "pickle.find_class":
             return
         name = ":".join(str(part) for part in arguments)
@@ -168,17 +167,19 @@ class Probe:
             stack[-1].globals.add(name)
         else:
             with self._lock:
-                self._unseen.add(name)
+                self._unwrapped.add(name)
 
 
 def install() -> Probe:
-    """Wrap every pickler and unpickler of this process and return the probe that counts them.
+    """Wrap every pickler and unpickler of this process; return the probe that counts their use.
 
-    Call it before any import that keeps a reference to one, such as cloudpickle's.
+    Call it before any import that keeps a reference to one, as cloudpickle does.
     """
     early = sorted({"cloudpickle", "distributed"} & sys.modules.keys())
     if early:
-        raise RuntimeError(f"{', '.join(early)} may hold unpicklers that the probe cannot wrap")
+        raise RuntimeError(
+            f"{', '.join(early)} may hold unpicklers that the probe can no longer wrap"
+        )
     probe = Probe()
     sys.addaudithook(probe.hook)
     unpickler, pickler = _unpickler(_pickle.Unpickler, probe), _pickler(_pickle.Pickler, probe)
@@ -201,8 +202,8 @@ def install() -> Probe:
 def _loads(real: Callable[..., Any], probe: Probe) -> Callable[..., Any]:
     @functools.wraps(real)
     def loads(data: Any, /, **options: Any) -> Any:
-        with probe.opening() as opening:
-            opening.digest = hashlib.sha256(data).digest()
+        with probe.loading() as loading:
+            loading.digest = hashlib.sha256(data).digest()
             return real(data, **options)
 
     return loads
@@ -212,7 +213,7 @@ def _dumps(real: Callable[..., bytes], probe: Probe) -> Callable[..., bytes]:
     @functools.wraps(real)
     def dumps(obj: Any, *arguments: Any, **options: Any) -> bytes:
         data = real(obj, *arguments, **options)
-        probe.made(hashlib.sha256(data).digest())
+        probe.written(hashlib.sha256(data).digest())
         return data
 
     return dumps
@@ -235,37 +236,37 @@ def _dump(real: Callable[..., Any], pickler: Any) -> Callable[..., Any]:
 
 
 def _unpickler(real: Any, probe: Probe) -> Any:
-    class Unpickler(real):  # type: ignore[misc]  # the class is a parameter
+    class Unpickler(real):  # type: ignore[misc]  # a class given as an argument
         def __init__(self, file: Any, **options: Any) -> None:
-            self.__taken = _Taken(file)
-            super().__init__(self.__taken, **options)
+            self.__reader = _HashingReader(file)
+            super().__init__(self.__reader, **options)
 
         def load(self) -> Any:
-            with probe.opening() as opening:
+            with probe.loading() as loading:
                 try:
                     return super().load()
                 finally:
-                    opening.digest = self.__taken.digest()
+                    loading.digest = self.__reader.digest()
 
     return _named_like(Unpickler, real)
 
 
 def _pickler(real: Any, probe: Probe) -> Any:
-    class Pickler(real):  # type: ignore[misc]  # the class is a parameter
+    class Pickler(real):  # type: ignore[misc]  # a class given as an argument
         def __init__(self, file: Any, *arguments: Any, **options: Any) -> None:
-            self.__given = _Given(file)
-            super().__init__(self.__given, *arguments, **options)
+            self.__writer = _HashingWriter(file)
+            super().__init__(self.__writer, *arguments, **options)
 
         def dump(self, obj: Any) -> Any:
             result = super().dump(obj)
-            probe.made(self.__given.digest())
+            probe.written(self.__writer.digest())
             return result
 
     return _named_like(Pickler, real)
 
 
 def _named_like(wrapped: Any, real: Any) -> Any:
-    """Give *wrapped* the name of *real*, so that it is pickled as that, too."""
+    """Give *wrapped* the names of *real*, so that pickle still finds it by them."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(wrapped, name, getattr(real, name))
     return wrapped

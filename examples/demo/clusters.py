@@ -1,29 +1,29 @@
-"""The two clusters: one on ``safeser://``, one stock on ``tcp://``, by Dask's own command lines.
+"""The two clusters, started with Dask's own command lines: ``safeser://`` and stock ``tcp://``.
 
-The one rule: every process is a child with its own environment. The stock cluster's has nothing of
-safeser's in it.
+Every process is a child with its own environment; the stock cluster's has no setting of safeser.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safeser.demo.folder import Folder
-from safeser.demo.processes import Child, Processes
+from examples.demo.folder import Folder
+from examples.demo.processes import Child, Processes
 from safeser.errors import ConfigError
 
 __all__ = [
     "SECRET",
     "Cluster",
     "dask_command",
+    "dask_environment",
     "identity",
-    "python",
-    "quiet_environment",
+    "start_program",
     "start_safeser",
     "start_scheduler",
     "start_stock",
@@ -33,17 +33,19 @@ __all__ = [
 #: An environment variable of both schedulers that an attacker tries to read.
 SECRET = "DEMO_SECRET"  # noqa: S105 - a name; the value is made anew each time
 
-_START = 40.0  # seconds; three on an idle machine
+_CHECKOUT = Path(__file__).parents[2]
+
+_START = 120.0  # seconds, for a busy machine; an idle one takes three
 
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster that runs.
+    """A running cluster.
 
     :param side: ``safeser`` or ``stock``.
-    :param address: the scheduler's.
-    :param secret: what the scheduler's environment holds under :data:`SECRET`.
-    :param commands: the command lines, for the reader.
+    :param address: the scheduler's address.
+    :param secret: the value of :data:`SECRET` in the scheduler's environment.
+    :param commands: the command lines, to print.
     """
 
     side: str
@@ -55,11 +57,12 @@ class Cluster:
 
     @property
     def plain_address(self) -> str:
-        """The scheduler's port as somebody without a key sees it."""
+        """The scheduler's address for a client without a key."""
         return _plain(self.address)
 
     @property
     def plain_worker(self) -> str:
+        """The first worker's address for a client without a key."""
         return _plain(self.workers[0])
 
 
@@ -77,15 +80,15 @@ def dask_command() -> str:
         raise ConfigError(
             "the demo needs Dask and scikit-learn, and there is no command 'dask' here",
             rule="config.extra",
-            fix="In a clone of safeser, run: pip install '.[demo]'.",
+            fix="Run 'make demo', or: pip install --editable '.[demo]'.",
         )
     return str(command)
 
 
-def quiet_environment(folder: Folder, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* without the user's own settings of Dask, which are not the demo's."""
+def dask_environment(folder: Folder, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* without the user's own Dask settings."""
     kept = {key: value for key, value in environment.items() if not key.startswith("DASK")}
-    # One thread each: the demo's many processes share a machine that may be small.
+    # One thread each: the demo starts many processes, also on small machines.
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {**kept, **threads, "DASK_CONFIG": str(folder.configuration)}
 
@@ -111,15 +114,16 @@ def start_safeser(processes: Processes, folder: Folder, *, policy: str) -> Clust
 
 
 def start_stock(processes: Processes, folder: Folder) -> Cluster:
-    """Start a scheduler and a worker on ``tcp://``, as Dask comes."""
+    """Start a stock scheduler and worker on ``tcp://``."""
     cluster = start_scheduler(processes, folder, "stock", [], {})
     start_worker(processes, folder, cluster, "stock worker", options=["--no-nanny"], environment={})
     return cluster
 
 
 def _http(port: int = 0) -> tuple[str, str]:
-    """Return options for Dask's HTTP server, which listens on every address otherwise, with
-    --no-dashboard too.
+    """Return options that bind Dask's HTTP server to loopback.
+
+    By default it listens on every address, also with --no-dashboard.
     """
     return "--dashboard-address", f"127.0.0.1:{port}"
 
@@ -150,7 +154,7 @@ def start_scheduler(
 
 
 def _announced(path: Path) -> str | None:
-    """Return the address in a scheduler file that is written whole."""
+    """Return the address in a scheduler file, or None before it is complete."""
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["address"])
     except (FileNotFoundError, ValueError):
@@ -168,7 +172,10 @@ def start_worker(
     dashboard: int = 0,
     confined: Sequence[str] = (),
 ) -> None:
-    """Start a worker; *confined* is what its command line begins with before ``dask``."""
+    """Start a worker.
+
+    :param confined: a command that confines the worker, put before ``dask``.
+    """
     command = ["worker", cluster.address, "--nthreads", "1", "--host", "127.0.0.1", *options]
     child = processes.start(
         name,
@@ -177,7 +184,7 @@ def start_worker(
             *command,
             *_http(dashboard),
             "--death-timeout",
-            "30",
+            str(_START),
             "--local-directory",
             str(folder.scratch / name.replace(" ", "-")),
         ],
@@ -188,13 +195,26 @@ def start_worker(
     cluster.children.append(child)
 
 
-def python(module: str, *arguments: str) -> list[str]:
-    """Return the command line of one of this package's own programs."""
-    return [sys.executable, "-m", f"safeser.demo.{module}", *arguments]
+def start_program(
+    processes: Processes,
+    name: str,
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+) -> Child:
+    """Start *module* of this package as a program that talks by :mod:`examples.demo.pipe`."""
+    # It starts in another folder, so the checkout has to be on its path.
+    path = os.pathsep.join(filter(None, [str(_CHECKOUT), os.environ.get("PYTHONPATH")]))
+    return processes.start(
+        name,
+        [sys.executable, "-m", f"{__package__}.{module}", *arguments],
+        environment={"PYTHONPATH": path, **(environment or {})},
+        talks=True,
+    )
 
 
 def identity(folder: Folder, principal: str, *, policy: str) -> dict[str, str]:
-    """Return the environment that makes a process *principal*."""
+    """Return the environment of a process that holds *principal*'s key."""
     return {
         "DASK_SAFESER__POLICY": policy,
         "DASK_SAFESER__AUDIT": str(folder.audit),

@@ -1,6 +1,6 @@
-"""The demo's folder: keys, logs and marker files, and the identities that are made in it.
+"""The demo's folder: keys, logs and marker files.
 
-The one rule: it starts empty and is kept; nothing outside it is written.
+It starts empty and is kept; the demo writes nothing outside it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PRINCIPALS = ("scheduler", "worker", "nanny", "alice", "bob")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where everything of one demo lies."""
+    """Paths of the files of one demo."""
 
     path: Path
 
@@ -29,7 +29,7 @@ class Folder:
     def make(cls, path: Path | None) -> Folder:
         """Return a new folder at *path*, or a new temporary one.
 
-        :raises ConfigError: if there is something at *path* already, or it cannot be made.
+        :raises ConfigError: if *path* is not empty or cannot be created.
         """
         try:
             base = Path(tempfile.mkdtemp(prefix="safeser-demo-")) if path is None else path
@@ -39,7 +39,7 @@ class Folder:
                 raise ConfigError(
                     f"{base} is not empty",
                     rule="config.demo",
-                    fix="Name a folder that is not there yet.",
+                    fix="Name an empty or new folder.",
                 )
             folder = cls(base)
             for each in (folder.keys, folder.impostor, folder.logs, folder.configuration):
@@ -48,7 +48,7 @@ class Folder:
                 folder.markers(side).mkdir(parents=True)
         except OSError as error:
             raise ConfigError(
-                f"the demo's folder cannot be made: {error.strerror}",
+                f"the demo's folder cannot be created: {error.strerror}",
                 rule="config.demo",
                 where=str(path or tempfile.gettempdir()),
                 fix="Name a folder that you may write to.",
@@ -64,8 +64,8 @@ class Folder:
         return self.path / "impostor"
 
     @property
-    def impostors_roster(self) -> Path:
-        return self.impostor / "everybody"
+    def impostor_roster(self) -> Path:
+        return self.impostor / "roster-with-impostor"
 
     @property
     def audit(self) -> Path:
@@ -81,7 +81,7 @@ class Folder:
 
     @property
     def configuration(self) -> Path:
-        """An empty folder: Dask would else read the user's own configuration."""
+        """An empty folder, so that Dask does not read the user's own configuration."""
         return self.path / "no-dask-config"
 
     @property
@@ -89,7 +89,7 @@ class Folder:
         return self.path / "scratch"
 
     def markers(self, side: str) -> Path:
-        """Return where attacks on *side* (``stock`` or ``safeser``) would leave their files."""
+        """Return the folder for marker files of attacks on *side* (``stock`` or ``safeser``)."""
         return self.path / "markers" / side
 
     def key(self, principal: str) -> Path:
@@ -97,9 +97,9 @@ class Folder:
         return key_path(self.keys, principal)
 
     def make_identities(self) -> None:
-        """Make a key for each principal, their roster, and the log's key; and an impostor's."""
+        """Make a key for each principal, the roster, the audit key, and an impostor's key."""
         roster = make_identities(self.keys, PRINCIPALS)
         (impostor,) = make_identities(self.impostor, ["alice"]).entries
-        # He knows whom he wants to reach, and lists himself as alice. Nobody else does.
+        # In the impostor's own roster, alice has the impostor's key; in no other.
         others = Roster(entry for entry in roster.entries if entry.principal != "alice")
-        others.with_entry(impostor).save(self.impostors_roster)
+        others.with_entry(impostor).save(self.impostor_roster)

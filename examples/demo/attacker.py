@@ -1,9 +1,10 @@
-"""The process of strangers and of bob: says what it is told to say, and reports what came back.
+"""The program of strangers and of bob: sends the messages of one attack, and reports the answers.
 
-The one rule: whether code ran is judged by the starter, from the marker files; an attacker's own
-word counts for one thing only, a secret that it read.
+Whether code ran is judged by the demo, from the marker files. An attacker's own report counts for
+one thing only: a secret that it read.
 
-Arguments: ``bob`` (disarmed, with his key on ``safeser://``) or ``stranger`` (plain TCP).
+Arguments: ``bob`` (with his key on ``safeser://``, and without the client's own checks) or
+``stranger`` (plain TCP).
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safeser.demo.messages import BUILDERS, greet_with_pickle, say
-from safeser.demo.speech import Speech
+from examples.demo.messages import BUILDERS, greet_with_pickle, say
+from examples.demo.pipe import Pipe
 
 __all__ = ["attack", "main"]
 
 
 async def attack(command: Mapping[str, Any]) -> dict[str, Any]:
-    """Do one attack and return what came back."""
+    """Send the messages of one attack and return the answers."""
     address = command["address"]
     markers = [Path(marker) for marker in command["markers"]]
     options = {}
@@ -39,17 +40,13 @@ async def attack(command: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main(kind: str) -> None:
-    """Serve attack after attack."""
-    speech = Speech.of_this_process()
+    """Serve one attack after another."""
+    pipe = Pipe.of_this_process()
     if kind == "bob":
-        from safeser.demo.rogue import disarm_bob
+        from examples.demo.rogue import bypass_client_checks
 
-        disarm_bob()
-    for command in speech.commands():
-        try:
-            speech.tell("done", **asyncio.run(attack(command)))
-        except Exception as error:  # whatever it is, the starter must hear of it
-            speech.tell("failed", reason=f"{type(error).__name__}: {error}")
+        bypass_client_checks()
+    pipe.serve(lambda command: asyncio.run(attack(command)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What the audit logs say about an attack: who refused it, and by which rule.
+"""The refusals in the audit logs: which process refused an attack, and by which rule.
 
-The one rule: it reads what the other processes recorded, and asks no attacker.
+It reads what the attacked processes recorded, not what an attacker reports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One refusal as a process recorded it."""
+    """One refusal, as a process recorded it."""
 
     sender: str
     by: str
@@ -30,12 +30,12 @@ class Refusal:
 
 
 def now() -> int:
-    """Return the time as records have it."""
+    """Return the current time in the unit of audit records, microseconds."""
     return time.time_ns() // 1_000
 
 
 def refusals(folder: Path, *, since: int, senders: frozenset[str]) -> list[Refusal]:
-    """Return what was refused from *senders* since then, in order of time, each once."""
+    """Return the distinct refusals of *senders* since that time, oldest first."""
     records = [
         record
         for log in folder.glob("*.log")
@@ -55,7 +55,7 @@ def _records(log: Path) -> Iterator[Record]:
     try:
         yield from read(log)
     except AuditError:
-        return  # verification names what is wrong with it
+        return  # a later step verifies the log and reports its problems
 
 
 def _of(record: Record) -> Iterator[Refusal]:

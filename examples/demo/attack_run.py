@@ -1,7 +1,7 @@
-"""Runs the table of attacks against both clusters and says what came of each.
+"""Run the table of attacks against both clusters, and collect the outcomes.
 
-The one rule: whether code ran is read from the marker files, and by which rule it was refused from
-the records of whoever refused it. Attacks follow one another, so that a refusal has one cause.
+The marker files show whether an attack ran; the audit logs show which process refused it, by which
+rule.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from safeser.demo.attacks import ATTACKS, Attack, markers
-from safeser.demo.clusters import Cluster, identity, python
-from safeser.demo.evidence import Refusal, now, wait_for_refusals
-from safeser.demo.failure import StepFailed
-from safeser.demo.folder import Folder
-from safeser.demo.processes import Child, Processes
-from safeser.demo.screen import Row
+from examples.demo.attacks import ATTACKS, Attack, markers
+from examples.demo.clusters import Cluster, identity, start_program
+from examples.demo.errors import StepFailed
+from examples.demo.folder import Folder
+from examples.demo.processes import Child, Processes
+from examples.demo.refusals import Refusal, now, wait_for_refusals
+from examples.demo.screen import Row
 
-__all__ = ["Assault", "Outcome"]
+__all__ = ["AttackRun", "Outcome"]
 
-_ANSWER = 60.0
-#: A reply that is on its way when alice lets go must not be taken for the next attack's.
+_ANSWER = 150.0  # seconds, for a busy machine
+#: A late reply to a cancelled request must not be taken for that of the next attack.
 _SETTLES = 0.3
-_RAN = 10.0  # seconds that stock Dask may take to run what it was sent
+_RAN = 10.0  # seconds that stock Dask may take to run a payload
 
 _SHOWN = {"impostor": "stranger"}
 
-#: Whose refusals can be about the attack. What a worker says reaches alice through the scheduler.
+#: Whose messages a refusal is about. The scheduler relays a worker's messages to alice.
 _SENDERS = {
     "stranger": frozenset({"unknown"}),
     "impostor": frozenset({"unknown"}),
@@ -39,11 +39,11 @@ _SENDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one attack.
+    """The outcome of one attack.
 
     :param stock: whether it ran on the stock cluster.
-    :param safeser: whether it ran on this one.
-    :param refusals: what was recorded on this one.
+    :param safeser: whether it ran on the cluster under policy.
+    :param refusals: the refusals that the cluster under policy recorded.
     """
 
     attack: Attack
@@ -63,26 +63,26 @@ class Outcome:
         )
 
     def _rules(self) -> str:
-        """Return the rules of whoever it was meant for, else of who refused it on the way."""
+        """Return the rules by which its recipient refused it, else those of a process before it."""
         own = [each for each in self.refusals if each.by == self.attack.recipient]
         shown = dict.fromkeys(
             each.rule if own else f"{each.rule} ({each.by})" for each in own or self.refusals
         )
         return "\n".join(shown) or "no rule recorded"
 
-    def require_as_said(self) -> None:
-        """Raise :class:`StepFailed` unless it ran there, did not here, and a record says why."""
+    def require_expected(self) -> None:
+        """Raise :class:`StepFailed` unless it ran on stock Dask only, and a record says why."""
         if self.safeser:
             raise StepFailed(f"'{self.attack.what}' ({self.row.sender}) ran on safeser://")
         if not self.refusals:
             raise StepFailed(
-                f"'{self.attack.what}' ({self.row.sender}) did nothing on safeser://, but no record"
-                " says that it was refused"
+                f"'{self.attack.what}' ({self.row.sender}) did not run on safeser://, but no"
+                " record says that it was refused"
             )
         if not self.stock:
             raise StepFailed(
-                f"'{self.attack.what}' ({self.row.sender}) did not run on stock Dask, so that its"
-                " refusal here shows nothing"
+                f"'{self.attack.what}' ({self.row.sender}) did not run on stock Dask, so its"
+                " refusal by safeser proves nothing"
             )
 
 
@@ -99,8 +99,8 @@ class _Side:
 
 
 @dataclass(slots=True)
-class Assault:
-    """All attacks on both clusters."""
+class AttackRun:
+    """All attacks on both clusters, one after another, so that each refusal has one cause."""
 
     processes: Processes
     folder: Folder
@@ -108,18 +108,21 @@ class Assault:
     cluster: Cluster
     stock: Cluster
     alice: Child
-    twin: Child
+    stock_alice: Child
     outcomes: list[Outcome] = field(default_factory=list)
     _alice_ran: dict[str, bool] = field(default_factory=dict)
 
     def run(self) -> Iterator[tuple[int, int]]:
-        """Run attack after attack; yield how many are done, of how many."""
+        """Run one attack after another; yield how many are done, and of how many."""
         total = len(ATTACKS) + 1
         yield 0, total
-        stranger = self.processes.start("stranger", python("attacker", "stranger"), talks=True)
+        stranger = start_program(self.processes, "stranger", "attacker", "stranger")
+        bob = start_program(
+            self.processes, "bob", "attacker", "bob", environment=self._attacker("bob")
+        )
         sides = [
-            self._side("stock", self.stock, self.twin, stranger),
-            self._side("safeser", self.cluster, self.alice, self._bob()),
+            self._side("stock", self.stock, self.stock_alice, stranger),
+            self._side("safeser", self.cluster, self.alice, bob),
         ]
         for done, attack in enumerate(ATTACKS, 1):
             self.outcomes.append(self._attack(attack, sides, stranger))
@@ -128,58 +131,53 @@ class Assault:
         self.processes.end([*rogues, stranger, sides[1].bob])
         for side in sides:
             self._alice_ran[side.name] = self._submit_code(side)
-        self.outcomes = [self._looked_at_again(outcome, sides[1]) for outcome in self.outcomes]
+        self.outcomes = [self._checked_again(outcome, sides[1]) for outcome in self.outcomes]
         yield total, total
 
-    def _looked_at_again(self, outcome: Outcome, side: _Side) -> Outcome:
-        """Return *outcome* after all is over, since an attack may run late.
+    def _checked_again(self, outcome: Outcome, side: _Side) -> Outcome:
+        """Return *outcome* with whether the attack has run by the end of all attacks.
 
-        On a busy machine a scheduler can take longer to open what it was sent than to record the
-        refusal of something else. Alice's code ran after all of it, on the same servers.
+        On a busy machine a scheduler can take longer to load a payload than to record the refusal
+        of another. Alice's code ran after all attacks, on the same servers.
         """
-        return replace(outcome, safeser=outcome.safeser or self._made(outcome.attack, side))
+        return replace(outcome, safeser=outcome.safeser or self._marked(outcome.attack, side))
 
     @property
     def rows(self) -> list[Row]:
-        """Return the table's rows, the honest one last."""
+        """Return the rows of the table; the last one is alice's permitted code."""
         ran = {True: "ran", False: "refused"}
         last = Row(
             "update-graph with code",
             "alice",
             "scheduler",
             ran[self._alice_ran["stock"]],
-            "ran: she is granted it" if self._alice_ran["safeser"] else "REFUSED",
+            "ran: permitted" if self._alice_ran["safeser"] else "REFUSED",
             good=self._alice_ran["safeser"],
         )
         return [*(outcome.row for outcome in self.outcomes), last]
 
-    def require_as_said(self) -> None:
-        """Raise :class:`StepFailed` for the first attack that did not come out as said."""
+    def require_expected(self) -> None:
+        """Raise :class:`StepFailed` for the first attack with another outcome than expected."""
         for outcome in self.outcomes:
-            outcome.require_as_said()
+            outcome.require_expected()
         if not all(self._alice_ran.values()):
-            raise StepFailed("alice's own code did not run, although she is granted it")
-
-    def _bob(self) -> Child:
-        return self.processes.start(
-            "bob", python("attacker", "bob"), environment=self._attacker("bob"), talks=True
-        )
+            raise StepFailed("alice's own code did not run, although the policy permits it")
 
     def _attacker(self, principal: str) -> dict[str, str]:
-        # Their own records prove nothing, so they are kept apart from the cluster's.
-        kept = self.folder.path / "attackers"
+        # An attacker's own records prove nothing, so its log is in another folder.
         return {
             **identity(self.folder, principal, policy=self.policy),
-            "DASK_SAFESER__AUDIT": str(kept),
+            "DASK_SAFESER__AUDIT": str(self.folder.path / "attackers"),
         }
 
     def _side(self, name: str, cluster: Cluster, victim: Child, bob: Child) -> _Side:
         scratch = self.folder.scratch / f"{name}-rogue"
-        rogue = self.processes.start(
+        rogue = start_program(
+            self.processes,
             f"rogue worker on {name}",
-            python("rogue", cluster.address, str(self.folder.markers(name)), str(scratch)),
+            "rogue",
+            *(cluster.address, str(self.folder.markers(name)), str(scratch)),
             environment=self._attacker("worker") if name == "safeser" else None,
-            talks=True,
         )
         return _Side(name, cluster, victim, bob, rogue)
 
@@ -188,7 +186,7 @@ class Assault:
         refused: list[Refusal] = []
         for side in sides:
             since = self._prepare(attack, side)
-            ran[side.name] = self._one(attack, side, stranger)
+            ran[side.name] = self._ran_on(attack, side, stranger)
             if side.name == "safeser":
                 refused = wait_for_refusals(
                     self.folder.audit,
@@ -204,8 +202,8 @@ class Assault:
             side.rogue_address = met["address"]
         return now()
 
-    def _one(self, attack: Attack, side: _Side, stranger: Child) -> bool:
-        """Do *attack* on one side and tell whether it ran."""
+    def _ran_on(self, attack: Attack, side: _Side, stranger: Child) -> bool:
+        """Run *attack* on one side and return whether its payload ran."""
         check = self.processes.check
         if attack.attacker == "worker":
             for form in range(attack.forms):
@@ -213,7 +211,7 @@ class Assault:
                 meeting = {"do": "meet_rogue", "key": key, "worker": side.rogue_address}
                 side.victim.ask(meeting, timeout=_ANSWER, check=check)
             ran = self._ran(attack, side)
-            side.victim.ask({"do": "let_go"}, timeout=_ANSWER, check=check)
+            side.victim.ask({"do": "cancel"}, timeout=_ANSWER, check=check)
             time.sleep(_SETTLES)
             return ran
         who = stranger if attack.attacker == "stranger" else side.bob
@@ -227,30 +225,30 @@ class Assault:
         if attack.attacker == "impostor" and side.name == "safeser":
             command["settings"] = {
                 "identity": str(self.folder.impostor / "alice.key"),
-                "roster": str(self.folder.impostors_roster),
+                "roster": str(self.folder.impostor_roster),
                 "audit": str(self.folder.impostor / "audit"),
             }
         answer = who.ask(command, timeout=_ANSWER, check=check)
         return bool(answer["leaked"]) if attack.leaks else self._ran(attack, side)
 
     def _address(self, attack: Attack, cluster: Cluster) -> str:
-        # A stranger speaks plain TCP to whatever port there is.
+        # A stranger has no key and uses plain TCP.
         if attack.attacker == "stranger":
             return (
                 cluster.plain_address if attack.recipient == "scheduler" else cluster.plain_worker
             )
         return cluster.address if attack.recipient == "scheduler" else cluster.workers[0]
 
-    def _made(self, attack: Attack, side: _Side) -> bool:
+    def _marked(self, attack: Attack, side: _Side) -> bool:
         return any(path.exists() for path in markers(self.folder.markers(side.name), attack))
 
     def _ran(self, attack: Attack, side: _Side) -> bool:
-        """Tell whether a marker is there; stock Dask gets the time that it may take."""
+        """Return whether a marker file exists; stock Dask gets time to create it."""
         deadline = time.monotonic() + (_RAN if side.name == "stock" else 0)
-        while not self._made(attack, side) and time.monotonic() < deadline:
+        while not self._marked(attack, side) and time.monotonic() < deadline:
             self.processes.check()
             time.sleep(0.05)
-        return self._made(attack, side)
+        return self._marked(attack, side)
 
     def _submit_code(self, side: _Side) -> bool:
         marker = self.folder.markers(side.name) / "alice-update-graph"

@@ -1,7 +1,6 @@
-"""The attackers' messages, written with Dask's own comm API, for both clusters alike.
+"""Messages of strangers and of bob, built with Dask's own comm API, the same for both clusters.
 
-The one rule: they are harmless. A payload that runs makes one empty file, its marker, and nothing
-else; the file is the proof.
+They are harmless: a payload that runs creates one empty marker file, which proves that it ran.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from distributed.comm import connect
 from distributed.comm.core import Comm
 from distributed.protocol.serialize import Pickled, Serialized
 
-__all__ = ["BUILDERS", "evil", "evil_text", "greet_with_pickle", "payload", "say"]
+__all__ = ["BUILDERS", "evil", "evil_value", "greet_with_pickle", "payload", "say"]
 
-#: No honest answer takes longer, and a refused stream gets none.
+#: A refused stream gets no answer at all.
 _ANSWER = 5.0
 _CONNECT = 10.0
 
 
 class _Touch:
-    """Pickles as a call that makes the file."""
+    """Pickled, a call that creates the file."""
 
     def __init__(self, marker: Path) -> None:
         self._marker = marker
@@ -34,30 +33,30 @@ class _Touch:
 
 
 def evil(marker: Path) -> bytes:
-    """Return a pickle that makes *marker* when it is opened."""
+    """Return a pickle that creates *marker* when it is loaded."""
     return pickle.dumps(_Touch(marker))
 
 
-def evil_text(marker: Path, then: object) -> bytes:
-    """Return a pickle that makes *marker* and then is *then*, so that nothing looks wrong."""
-    # Protocol 3 has no frames, so two pickles can stand one behind the other: the first without its
-    # STOP, its result dropped.
-    return pickle.dumps(_Touch(marker), 3)[:-1] + b"0" + pickle.dumps(then, 3)
+def evil_value(marker: Path, value: object) -> bytes:
+    """Return a pickle that creates *marker* and loads as *value*, so that no error shows."""
+    # Protocol 3 has no frames, so two pickles can be joined: the first without its STOP opcode,
+    # its result popped.
+    return pickle.dumps(_Touch(marker), 3)[:-1] + b"0" + pickle.dumps(value, 3)
 
 
 def payload(marker: Path) -> Pickled:
-    """Return it as what Dask sends for ``ToPickle``; every recipient opens that."""
+    """Return the pickle as Dask sends a ``ToPickle``, which every recipient loads."""
     return Pickled({"pickled-obj": evil(marker)}, [])
 
 
-# --- one builder for each attack of bob's: the forms of its message ----------------------------
+# --- one builder for each of bob's attacks; each returns the forms of its message --------------
 
 
 def _pickled(markers: list[Path], secret: str) -> list[dict[str, Any]]:
     del secret
     return [
         {"op": "identity", "note": payload(markers[0])},
-        # The marker that stock Dask writes for it, spelled out in the message itself.
+        # The key by which stock Dask marks a pickle, written as ordinary message content.
         {"op": "identity", "note": {"__Pickled__": 1}, "frame": payload(markers[1])},
     ]
 
@@ -82,7 +81,7 @@ def _object_array(markers: list[Path], secret: str) -> list[dict[str, Any]]:
     import numpy as np
 
     stock = {**_array_header(pickle.dumps(np.ndarray)), "sub-header": {"pickle": True}}
-    # The same array in the layout of safeser's own headers, which name a type and never pickle it.
+    # The same array under safeser's own header, which names the type and never pickles it.
     meta = {"shape": [1], "order": "C", "writeable": True, "dtype": "|O"}
     translated = {"serializer": "dask", "type": "numpy:ndarray", "sub-header": meta}
     return [
@@ -109,7 +108,7 @@ def _upload_file(markers: list[Path], secret: str) -> list[dict[str, Any]]:
 
 def _enum(markers: list[Path], secret: str) -> list[dict[str, Any]]:
     del markers, secret
-    # Dask's decoder takes two attributes of any of its modules: here distributed.utils.os.environ.
+    # Dask's decoder reads two attributes of any of its modules: here distributed.utils.os.environ.
     read = {"__Enum__": True, "__module__": "distributed.utils", "__name__": "os"}
     return [{"op": "echo", "data": {**read, "name": "environ"}}]
 
@@ -130,8 +129,8 @@ def _update_graph(markers: list[Path], secret: str) -> list[dict[str, Any]]:
     ]
 
 
-#: What bob says, one list of messages for each attack. A first message "register-client" makes the
-#: connection a stream for what follows; else each is a request on a connection of its own.
+#: Bob's messages, one list for each attack. After a first message "register-client" the connection
+#: is a stream for the others; otherwise each is a request on a connection of its own.
 BUILDERS = {
     "pickled": _pickled,
     "type-serialized": _type_serialized,
@@ -147,7 +146,7 @@ BUILDERS = {
 async def say(
     address: str, messages: list[dict[str, Any]], options: Mapping[str, Any]
 ) -> list[str]:
-    """Send *messages* to *address* and return what came back, as text."""
+    """Send *messages* to *address* and return the answers as text."""
     if messages[0]["op"] == "register-client":
         return [await _say_on_one(address, messages, options)]
     return [await _say_on_one(address, [message], options) for message in messages]
@@ -173,7 +172,7 @@ async def _answer(comm: Comm) -> str:
         return repr(await asyncio.wait_for(comm.read(), _ANSWER))
     except (OSError, TimeoutError) as error:
         return f"no answer ({type(error).__name__})"
-    # What comes back to an attacker may be anything, and none of it may stop the demo.
+    # An attacker may get any error, and none may end the demo.
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
@@ -183,7 +182,7 @@ async def greet_with_pickle(address: str, marker: Path, options: Mapping[str, An
     greeting = {"note": payload(marker)}
     try:
         comm = await connect(address, timeout=_CONNECT, handshake_overrides=greeting, **options)
-    except Exception as error:  # however it is turned away, it is turned away
+    except Exception as error:  # any of them means: not connected
         return f"not connected ({type(error).__name__})"
     comm.abort()
     return "connected"

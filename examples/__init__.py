@@ -1,0 +1,1 @@
+"""Programs that show how safeser is used; run them from a checkout."""
